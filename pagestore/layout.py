@@ -1,0 +1,41 @@
+"""The bytes of a page: where each header word is and what it says.
+
+    word   0        1     2      3                                4       5      6     7     8 .. 8+2C         ..        W-1
+         +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
+         | crc32c | id | birth | kind level columns folds  tree | count | scan | (reserved)| C descriptors | columns   | 0 |
+         +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
+
+A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds the crc32c of all bytes
+behind it in its low half.  Word 3 packs kind (bits 0-7), level (8-15), columns (16-23), folds
+(24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
+``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits behind
+word ``offset`` of the page.  A committed page never changes, so a column is exactly as wide as its
+values need.  The last word of a page stays free: a reader may touch one word behind a column.
+
+An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
+child's page id, and one fold of the child's subtree for each scan of the tree.
+"""
+
+WORD = 8
+
+HEADER = 8  # words before the column descriptors
+CRC, ID, BIRTH, TYPE, COUNT, SCAN = range(6)
+LEAF, INDEX, RUN = 1, 2, 3  # kinds of pages
+
+PAGE_SIZE_MIN, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT = 4096, 65536, 8192
+FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
+HEIGHT_MAX = 10
+
+
+def page_type(kind: int, level: int, columns: int, folds: int, tree_id: int) -> int:
+    """Pack the type word of a page.
+
+    >>> page_type(LEAF, 0, 2, 0, 7) == 1 | 2 << 16 | 7 << 32
+    True
+    """
+    return kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
+
+
+def page_type_fields(word: int) -> tuple[int, int, int, int, int]:
+    """Unpack the type word: (kind, level, columns, folds, tree id)."""
+    return word & 255, word >> 8 & 255, word >> 16 & 255, word >> 24 & 255, word >> 32
