@@ -1,0 +1,29 @@
+"""Where compiled kernels are kept: one folder per state of all kernel sources.
+
+numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
+an edit in one file would leave stale machine code behind the others. A folder named by a hash of all of them
+is either complete or new. A user who has set NUMBA_CACHE_DIR keeps it.
+"""
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from numba import __version__, config
+
+
+def cache_folder() -> Path:
+    """The folder for the kernels of this interpreter, this numba and these sources, under the user's cache."""
+    packages = Path(__file__).parents[2]
+    sources = [packages / "pagestore" / "layout.py"]
+    for package in ("pagestore", "ivm"):
+        sources += sorted((packages / package / "kernels").glob("*.py"))
+    digest = hashlib.sha256(f"{sys.version} numba {__version__}".encode())
+    for source in filter(Path.exists, sources):
+        digest.update(source.read_bytes())
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return user_cache / "pagestore" / digest.hexdigest()[:16]
+
+
+if not config.CACHE_DIR:
+    config.CACHE_DIR = str(cache_folder())

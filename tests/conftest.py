@@ -1,0 +1,32 @@
+"""What every test may rely on: the shared graphs, and no deadline that a kernel's first compile would break."""
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GRAPHS = Path(os.environ.get("PAGESTORE_TEST_DATA", ROOT.parent / "shared" / "data"))
+
+hypothesis.settings.register_profile("kernels", deadline=None)
+hypothesis.settings.load_profile("kernels")
+
+
+@pytest.fixture(scope="session")
+def graph() -> Callable[[str], np.ndarray]:
+    """`graph("wiki-Vote")` is its edges x < y, sorted, int64[2, n]; skips where the data is not at hand.
+
+    The folder is ../shared/data beside the project, or the one that PAGESTORE_TEST_DATA names.
+    """
+
+    def edges(name: str) -> np.ndarray:
+        file = GRAPHS / f"{name}.parquet"
+        if not file.exists():
+            pytest.skip(f"no {file}: set PAGESTORE_TEST_DATA to the folder of the graphs")
+        table = pq.read_table(file)
+        return np.stack([table["x"].to_numpy(), table["y"].to_numpy()])
+
+    return edges

@@ -1,0 +1,43 @@
+"""The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
+
+A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means problems
+were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr.
+"""
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+PAGESTORE = {
+    "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
+}
+IVM = {
+    "demo": "rules over a year of flights: load, change, and watch the views follow",
+}
+
+
+def pagestore(arguments: Sequence[str] | None = None) -> int:
+    return _dispatch("pagestore", PAGESTORE, arguments)
+
+
+def ivm(arguments: Sequence[str] | None = None) -> int:
+    return _dispatch("ivm", IVM, arguments)
+
+
+def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog=program)
+    choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in commands.items():
+        command = choices.add_parser(name, help=summary, description=summary)
+        if words[:1] == [name]:
+            import_module(f".{name}", __package__).arguments(command)
+    options = parser.parse_args(words)
+    module = import_module(f".{options.command}", __package__)
+    try:
+        return module.run(options)
+    except (OSError, ValueError, LookupError) as error:
+        print(f"{program} {options.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
