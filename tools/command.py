@@ -1,7 +1,7 @@
 """The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
 
-A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means problems
-were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr.
+A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means
+problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr.
 """
 import argparse
 import sys
