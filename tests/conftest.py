@@ -1,4 +1,4 @@
-"""What every test may rely on: the shared graphs, and no deadline that a kernel's first compile would break."""
+"""What every test may rely on: shared graphs, and no deadline that a first compile would break."""
 import os
 from collections.abc import Callable
 from pathlib import Path
