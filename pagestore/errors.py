@@ -1,0 +1,109 @@
+"""The exceptions of pagestore: one family, grouped by the moment they happen.
+
+Each message is a sentence that names the thing and the way out.
+"""
+
+
+class PagestoreError(Exception):
+    """Anything that pagestore refuses or finds broken."""
+
+
+# --- open ---------------------------------------------------------------------------------------
+
+
+class FormatError(PagestoreError, ValueError):
+    """The file is not a store, or a store of a format or page size that this library does not read."""
+
+
+class LockedError(PagestoreError, OSError):
+    """Another process or handle holds the writer's lock."""
+
+
+class CorruptionError(PagestoreError):
+    """Bytes on disk are not what was written.
+
+    `page` is the page, `tree` the tree it belongs to and `path` the pages from the root to it,
+    each None where it is not known.
+    """
+
+    def __init__(
+        self,
+        fact: str = "it is not the page that was written there",
+        *,
+        page: int | None = None,
+        tree: int | None = None,
+        path: tuple[int, ...] | None = None,
+    ) -> None:
+        where = "" if page is None else f"page {page}"
+        where += "" if tree is None else f" of tree {tree}"
+        where += "" if not path else f" (path {' > '.join(map(str, path))})"
+        super().__init__(f"{where}: {fact}" if where else fact)
+        self.page, self.tree, self.path = page, tree, path
+
+
+# --- begin, commit ------------------------------------------------------------------------------
+
+
+class PoisonedError(PagestoreError):
+    """A write or sync failed, so what is on disk is unknown; `store.reopen()` goes back to the last commit."""
+
+
+class ClosedError(PagestoreError, ValueError):
+    """The handle, snapshot or transaction was used after its end."""
+
+
+class ReadOnlyError(PagestoreError, PermissionError):
+    """A change through a handle that was opened for reading."""
+
+
+class ForkError(PagestoreError):
+    """A handle was carried into a forked process; open the store anew there."""
+
+
+class TransactionError(PagestoreError):
+    """A transaction inside a transaction, or a savepoint left out of order."""
+
+
+class RetainedError(PagestoreError, ValueError):
+    """A version, tag or branch that something still needs cannot be dropped."""
+
+
+# --- edit ---------------------------------------------------------------------------------------
+
+
+class SchemaError(PagestoreError, ValueError):
+    """A schema that makes no sense, or rows whose shape or types do not fit the relation's."""
+
+
+class WordError(PagestoreError, ValueError):
+    """A value that its column's type cannot hold: a null, a NaN, an overflow."""
+
+
+class OrderError(PagestoreError, ValueError):
+    """Bulk input that is not strictly ascending by key; `row` is the first row out of order."""
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+class EditError(PagestoreError, ValueError):
+    """An edit that cannot be made: a support below zero, a sum beyond 64 bits, ADD mixed with SET."""
+
+
+class ExistsError(PagestoreError, ValueError):
+    """A relation, tag or branch of that name is there already."""
+
+
+# --- read ---------------------------------------------------------------------------------------
+
+
+class MissingError(PagestoreError, KeyError):
+    """There is no relation, tag, branch or property of that name."""
+
+    def __str__(self) -> str:  # KeyError would show the repr of the sentence
+        return str(self.args[0])
+
+
+class VersionError(PagestoreError, LookupError):
+    """The version never was, or is no longer retained."""
