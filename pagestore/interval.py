@@ -1,0 +1,46 @@
+"""An interval index: a tree over (alpha..., a, b, gamma...) with a max scan of b (*Interval trees*).
+
+The paper's example, x = 80 among sixteen intervals, matches [11,100], [49,82], [72,87], [77,96].
+"""
+
+import numpy as np
+
+from pagestore.kernels.stab import stab_points
+from pagestore.tree import MAX, Pages, Spec, Tree, checked, sort_order
+
+
+def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
+    """The shape of an index whose intervals stand behind `alphas` columns and before `gammas` ones."""
+    return Spec(tree_id, alphas + 2 + gammas, 0, ((MAX, alphas + 1),))
+
+
+def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
+    """Every record of the index that one of points[alphas + 1, n] stabs, each once, in key order: int64[C, m].
+
+    A point (alpha..., x) stabs records with those alphas and a <= x <= b.  O((m + n) log count).
+    """
+    spec = tree.spec
+    points = np.ascontiguousarray(points, np.int64)
+    alphas = len(points) - 1
+    out = np.empty((spec.columns, 64 * points.shape[1] + 64), np.int64)
+    while True:
+        n = checked(
+            stab_points(
+                *pages, tree.root, tree.height, spec.keys, spec.columns, alphas, spec.keys + 1, points, out
+            ),
+            spec,
+        )  # fmt: skip
+        if n <= out.shape[1]:
+            break
+        out = np.empty((spec.columns, n), np.int64)
+    return distinct(out[:, :n])
+
+
+def distinct(rows: np.ndarray) -> np.ndarray:
+    """Sort rows[C, n] as tuples and drop repetitions."""
+    rows = rows[:, sort_order(rows)]
+    if rows.shape[1] < 2:
+        return rows
+    fresh = np.ones(rows.shape[1], bool)
+    fresh[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
+    return rows if fresh.all() else rows[:, fresh]

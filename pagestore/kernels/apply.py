@@ -1,0 +1,437 @@
+"""Apply a sorted batch of edits to a tree: one descent, fresh pages only where something changed.
+
+The walk keeps, for every level, the node it is in and a buffer of the entries its successor will
+have.  A leaf's edits are merged into the buffer of level 0; a finished buffer is cut into pages whose
+entries go to the buffer above; children without edits are copied through as entries, so their
+subtrees stay shared.  A buffer too small for a page takes in its next sibling, or its previous one.
+"""
+
+import numpy as np
+from numba import njit
+
+from pagestore.kernels.build import body_words, cuts, emit, words_needed
+from pagestore.kernels.page import child_slot, enter, field, locate, unpack
+from pagestore.layout import COUNT
+
+INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
+
+# status of a run
+OK, CORRUPT, NEGATIVE, OVERFLOW = range(4)
+
+# rows of `walk`, one column per level
+PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, ROWS = range(8)
+
+# words of `tally`
+STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
+
+
+@njit(cache=True, nogil=True)
+def apply_edits(
+    words, seen, page_words, root, height, keys, values, scans, actions, edits, visible,
+    arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally,
+):  # fmt: skip
+    """Run the batch; `tally` comes back with status, new root and height, and what was used.
+
+    Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
+    and the caller goes on with the rest.
+    """
+    shape = (keys, values, birth, tree_id)
+    tally[:] = 0
+    walk[:, :] = 0
+    top = max(height, 1) - 1
+    walk[END, top] = actions.shape[0]
+    if height > 0 and not take_in(words, seen, page_words, root, top, walk, tally):
+        return
+    level = top
+    while level <= top:
+        if level == 0:
+            merge_leaf(words, keys, values, actions, edits, visible, node[0], dead, delta_actions, delta, walk, tally)
+            if tally[STATUS] != OK:
+                return
+        elif walk[SLOT, level] < walk[ENTRIES, level]:
+            stop_if_short(ids, dead, reserve, walk, tally)
+            if descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
+                level -= 1
+            if tally[STATUS] != OK:
+                return
+            continue
+        stop_if_short(ids, dead, reserve, walk, tally)
+        level = finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally)
+        if tally[STATUS] != OK:
+            return
+    grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally)
+
+
+@njit(cache=True, nogil=True)
+def stop_if_short(ids, dead, reserve, walk, tally):
+    """Take no more edits once arena or dead list hold no more than what finishing needs."""
+    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
+        walk[END, :] = tally[EDIT]
+
+
+@njit(cache=True, nogil=True)
+def take_in(words, seen, page_words, page_id, level, walk, tally):
+    """Make a page the current node of its level."""
+    page = enter(words, seen, page_words, page_id)
+    if page < 0:
+        tally[STATUS] = CORRUPT
+        tally[EVIDENCE] = -page
+        return False
+    walk[PAGE, level] = page
+    walk[PAGE_ID, level] = page_id
+    walk[ENTRIES, level] = words[page + COUNT]
+    walk[SLOT, level] = 0
+    walk[CHANGED, level] = walk[SIZE, level] > 0
+    return True
+
+
+@njit(cache=True, nogil=True)
+def key_below(words, page, slot, keys, edits, e):
+    """Is the key of edit e below the separator at `slot`?"""
+    for c in range(keys):
+        separator = field(words, page, c, slot)
+        if edits[c, e] != separator:
+            return edits[c, e] < separator
+    return False
+
+
+@njit(cache=True, nogil=True)
+def edits_below(words, page, slot, keys, edits, lo, hi):
+    """First edit in [lo, hi) that is not below the separator at `slot`; gallops."""
+    step = 1
+    while lo + step < hi and key_below(words, page, slot, keys, edits, lo + step):
+        lo += step
+        step <<= 1
+    hi = min(hi, lo + step)
+    lo += 1
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if key_below(words, page, slot, keys, edits, middle):
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit(cache=True, nogil=True)
+def copy_through(words, page, columns, lo, hi, buffer, size):
+    """Append entries lo..hi of an index page as they are; they are not fresh (the row behind the columns)."""
+    for c in range(columns):
+        unpack(words, page, c, lo, hi, buffer[c], size)
+    for i in range(size, size + hi - lo):
+        buffer[columns, i] = 0
+    return size + hi - lo
+
+
+@njit(cache=True, nogil=True)
+def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
+    """Copy the children without edits, take in the next one with edits; False if there is none."""
+    page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
+    columns = keys + 1 + scans.shape[0]
+    e = tally[EDIT]
+    end = walk[END, level]
+    target = entries
+    if e < end:
+        key = np.empty(keys, np.int64)
+        for c in range(keys):
+            key[c] = edits[c, e]
+        target = child_slot(words, page, key, keys, keys, slot)
+    walk[SIZE, level] = copy_through(words, page, columns, slot, target, node[level], walk[SIZE, level])
+    walk[SLOT, level] = target
+    if target == entries:
+        return False
+    if target + 1 < entries:
+        end = edits_below(words, page, target + 1, keys, edits, e, end)
+    walk[SLOT, level] = target + 1
+    walk[END, level - 1] = end
+    return take_in(words, seen, page_words, field(words, page, keys, target), level - 1, walk, tally)
+
+
+@njit(cache=True, nogil=True)
+def report(action, words, page, slot, columns, delta_actions, delta, tally):
+    """Append a stored record to the effective delta."""
+    d = tally[DELTA]
+    delta_actions[d] = action
+    for c in range(columns):
+        delta[c, d] = field(words, page, c, slot)
+    tally[DELTA] = d + 1
+
+
+@njit(cache=True, nogil=True)
+def report_buffer(action, buffer, slot, columns, delta_actions, delta, tally):
+    """Append a record of a buffer to the effective delta."""
+    d = tally[DELTA]
+    delta_actions[d] = action
+    for c in range(columns):
+        delta[c, d] = buffer[c, slot]
+    tally[DELTA] = d + 1
+
+
+@njit(cache=True, nogil=True)
+def new_values(words, page, slot, stored, keys, values, action, edits, e, record, tally):
+    """Values the record has after edit e, in `record`; returns whether the record exists then."""
+    for c in range(keys):
+        record[c] = edits[c, e]
+    for c in range(keys, keys + values):
+        record[c] = edits[c, e]
+        if stored and action == INSERT:
+            record[c] = field(words, page, c, slot)
+        elif stored and action == ADD:
+            old = field(words, page, c, slot)
+            total = old + edits[c, e]
+            if (old ^ total) & (edits[c, e] ^ total) < 0:
+                tally[STATUS] = OVERFLOW
+                tally[EVIDENCE] = e
+            record[c] = total
+    if action == ADD:
+        support = record[keys + values - 1]
+        if support < 0:
+            tally[STATUS] = NEGATIVE
+            tally[EVIDENCE] = e
+        return support > 0
+    return action != ERASE
+
+
+@njit(cache=True, nogil=True)
+def differs(words, page, slot, record, lo, hi):
+    for c in range(lo, hi):
+        if field(words, page, c, slot) != record[c]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def merge_leaf(words, keys, values, actions, edits, visible, buffer, dead, delta_actions, delta, walk, tally):
+    """Append the current leaf, with its edits done, to the buffer of level 0.
+
+    Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
+    nothing (unless records carried over from its neighbour wait in the buffer).
+    """
+    columns = keys + values
+    page, entries, size = walk[PAGE, 0], walk[ENTRIES, 0], walk[SIZE, 0]
+    key = np.empty(keys, np.int64)
+    record = np.empty(columns, np.int64)
+    copied = 0
+    at = 0
+    e = tally[EDIT]
+    while e < walk[END, 0]:
+        stored = False
+        if at < entries:
+            for c in range(keys):
+                key[c] = edits[c, e]
+            at, stored = locate(words, page, key, keys, at)
+        exists = new_values(words, page, at, stored, keys, values, actions[e], edits, e, record, tally)
+        if tally[STATUS] != OK:
+            return
+        if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
+            for c in range(columns):
+                unpack(words, page, c, copied, at, buffer[c], size)
+            size += at - copied
+            copied = at
+            shown = stored != exists or differs(words, page, at, record, keys, visible)
+            if stored:
+                copied += 1
+                if shown:
+                    report(ERASE, words, page, at, columns, delta_actions, delta, tally)
+            if exists:
+                for c in range(columns):
+                    buffer[c, size] = record[c]
+                if shown:
+                    report_buffer(INSERT, buffer, size, columns, delta_actions, delta, tally)
+                size += 1
+            tally[GAIN] += exists - stored
+            walk[CHANGED, 0] = 1
+        e += 1
+    tally[EDIT] = e
+    if walk[CHANGED, 0]:
+        if entries:
+            for c in range(columns):
+                unpack(words, page, c, copied, entries, buffer[c], size)
+        walk[SIZE, 0] = size + entries - copied
+
+
+@njit(cache=True, nogil=True)
+def drop(page_id, dead, tally):
+    dead[tally[DEAD]] = page_id
+    tally[DEAD] += 1
+
+
+@njit(cache=True, nogil=True)
+def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally):
+    """The current node of a level is consumed: hand its entries up, or first take in a sibling.
+
+    Returns the level to go on with.
+    """
+    keys, values = shape[0], shape[1]
+    parent = level + 1
+    if not walk[CHANGED, level]:
+        walk[SIZE, level] = 0
+        if level < top:
+            slot = walk[SLOT, parent] - 1
+            columns = keys + 1 + scans.shape[0]
+            walk[SIZE, parent] = copy_through(
+                words, walk[PAGE, parent], columns, slot, slot + 1, node[parent], walk[SIZE, parent]
+            )
+        return parent
+    if walk[ENTRIES, level]:
+        drop(walk[PAGE_ID, level], dead, tally)
+    if level < top:
+        walk[CHANGED, parent] = 1
+        if underfull(page_words, keys, values, scans, level, node[level], walk[SIZE, level]):
+            slot = walk[SLOT, parent]
+            if slot < walk[ENTRIES, parent]:
+                end = walk[END, parent]
+                if tally[EDIT] < end and slot + 1 < walk[ENTRIES, parent]:
+                    end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits, tally[EDIT], end)
+                walk[SLOT, parent] = slot + 1
+                walk[END, level] = end
+                take_in(words, seen, page_words, field(words, walk[PAGE, parent], keys, slot), level, walk, tally)
+                walk[CHANGED, level] = 1
+                return level
+            if walk[SIZE, parent] > 0:
+                pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally)
+                if tally[STATUS] != OK:
+                    return level
+    write_out(page_words, shape, scans, level, arena, ids, node, walk, tally)
+    return parent
+
+
+@njit(cache=True, nogil=True)
+def first_not_below(words, page, slot, keys, edits, lo, hi):
+    if not key_below(words, page, slot, keys, edits, lo):
+        return lo
+    return edits_below(words, page, slot, keys, edits, lo, hi)
+
+
+@njit(cache=True, nogil=True)
+def entry_columns(keys, values, scans, level):
+    if level == 0:
+        return keys + values
+    return keys + 1 + scans.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def underfull(page_words, keys, values, scans, level, buffer, size):
+    """Would the buffer fill less than a third of a page?"""
+    if size == 0:
+        return True
+    columns = entry_columns(keys, values, scans, level)
+    room = body_words(page_words, columns)
+    if size > room:
+        return False
+    return 3 * words_needed(buffer, columns, 0, size) < room
+
+
+@njit(cache=True, nogil=True)
+def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally):
+    """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
+    keys, values = shape[0], shape[1]
+    above = node[level + 1]
+    last = walk[SIZE, level + 1] - 1
+    page_id = above[keys, last]
+    fresh = above[keys + 1 + scans.shape[0], last]
+    columns = entry_columns(keys, values, scans, level)
+    walk[SIZE, level + 1] = last
+    if fresh:
+        walk[SIZE, level] = prepend(arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
+    else:
+        page = enter(words, seen, page_words, page_id)
+        if page < 0:
+            tally[STATUS] = CORRUPT
+            tally[EVIDENCE] = -page
+            return
+        walk[SIZE, level] = prepend(words, page, columns, node[level], walk[SIZE, level])
+    if fresh and fresh == tally[USED]:
+        tally[USED] -= 1
+    else:
+        drop(page_id, dead, tally)
+
+
+@njit(cache=True, nogil=True)
+def prepend(source, page, columns, buffer, size):
+    """Move the buffer's entries up and decode a page before them; returns the new size."""
+    count = source[page + COUNT]
+    for c in range(columns + 1):  # the row behind the columns says which children are fresh
+        for i in range(size - 1, -1, -1):
+            buffer[c, i + count] = buffer[c, i]
+    for c in range(columns):
+        unpack(source, page, c, 0, count, buffer[c], 0)
+    for i in range(count):
+        buffer[columns, i] = 0
+    return size + count
+
+
+@njit(cache=True, nogil=True)
+def write_out(page_words, shape, scans, level, arena, ids, node, walk, tally):
+    """Cut the buffer of a level into pages and append their entries to the buffer above."""
+    keys, values, birth, tree_id = shape
+    columns = entry_columns(keys, values, scans, level)
+    n = walk[SIZE, level]
+    ends = np.empty(n + 1, np.int64)
+    lo = 0
+    above = node[level + 1]
+    for p in range(cuts(node[level], columns, n, page_words, ends)):
+        at = walk[SIZE, level + 1]
+        emit(
+            arena, tally[USED], page_words, ids, birth, tree_id, level, keys, values, scans,
+            node[level], lo, ends[p], above, at,
+        )  # fmt: skip
+        tally[USED] += 1
+        above[keys + 1 + scans.shape[0], at] = tally[USED]
+        walk[SIZE, level + 1] = at + 1
+        lo = ends[p]
+    walk[SIZE, level] = 0
+
+
+@njit(cache=True, nogil=True)
+def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally):
+    """Entries above the old root become the new root: none, one, or levels until one is left."""
+    keys = shape[0]
+    tally[ROOT] = root
+    tally[HEIGHT] = top + 1 if root else 0
+    if not walk[CHANGED, top]:
+        return
+    level = top + 1
+    while walk[SIZE, level] > 1:
+        write_out(page_words, shape, scans, level, arena, ids, node, walk, tally)
+        level += 1
+    if walk[SIZE, level] == 0:
+        tally[ROOT] = 0
+        tally[HEIGHT] = 0
+        return
+    page_id = node[level, keys, 0]
+    while level > 1:  # an index page with one child is no root
+        fresh = slot_of(page_id, ids, tally[USED])
+        if fresh:
+            child = only_child(arena, (fresh - 1) * page_words, keys)
+        else:
+            page = enter(words, seen, page_words, page_id)
+            if page < 0:
+                tally[STATUS] = CORRUPT
+                tally[EVIDENCE] = page_id
+                return
+            child = only_child(words, page, keys)
+        if child == 0:
+            break
+        drop(page_id, dead, tally)
+        page_id = child
+        level -= 1
+    tally[ROOT] = page_id
+    tally[HEIGHT] = level
+
+
+@njit(cache=True, nogil=True)
+def only_child(source, page, keys):
+    """The child of an index page that has just one, else 0."""
+    if source[page + COUNT] > 1:
+        return 0
+    return field(source, page, keys, 0)
+
+
+@njit(cache=True, nogil=True)
+def slot_of(page_id, ids, used):
+    """1 + the arena slot of a fresh page, 0 for a page of the map."""
+    for s in range(used):
+        if ids[s] == page_id:
+            return s + 1
+    return 0

@@ -1,0 +1,167 @@
+"""Fresh pages out of decoded columns: how many entries fit, one page, a run of even pages.
+
+Entries wait in a `node` buffer, int64[C, capacity]: the records of a leaf, or the (keys, child,
+folds) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
+"""
+
+import numpy as np
+from numba import njit
+
+from pagestore.kernels.page import pack, width_of
+from pagestore.layout import BIRTH, COUNT, CRC, HEADER, ID, INDEX, LEAF, SCAN, TYPE
+
+# scan operators, as a fold word sees them
+FOLD_COUNT, FOLD_SUM, FOLD_MIN, FOLD_MAX = range(4)
+
+
+@njit(cache=True, nogil=True)
+def body_words(page_words, columns):
+    """Words of a page that columns may fill: all but header, descriptors and the free last word."""
+    return page_words - HEADER - 2 * columns - 1
+
+
+@njit(cache=True, nogil=True)
+def records_max(page_words):
+    """More records than this never share a page, which bounds the scratch of every kernel."""
+    return 2 * page_words
+
+
+@njit(cache=True, nogil=True)
+def words_needed(node, columns, lo, hi):
+    """Words that entries lo..hi take, each column as narrow as its values allow."""
+    total = 0
+    for c in range(columns):
+        low = node[c, lo]
+        high = low
+        for i in range(lo + 1, hi):
+            value = node[c, i]
+            if value < low:
+                low = value
+            elif value > high:
+                high = value
+        total += ((hi - lo) * width_of(low, high) + 63) >> 6
+    return total
+
+
+@njit(cache=True, nogil=True)
+def fill(node, columns, lo, hi, page_words):
+    """End of the longest run of entries from lo on that one page holds (greedy)."""
+    room = body_words(page_words, columns)
+    low = np.empty(columns, np.int64)
+    high = np.empty(columns, np.int64)
+    width = np.zeros(columns, np.int64)
+    for c in range(columns):
+        low[c] = high[c] = node[c, lo]
+    bits = 0
+    hi = min(hi, lo + records_max(page_words))
+    for i in range(lo, hi):
+        for c in range(columns):
+            value = node[c, i]
+            if value < low[c] or value > high[c]:
+                low[c] = min(low[c], value)
+                high[c] = max(high[c], value)
+                bits -= width[c]
+                width[c] = width_of(low[c], high[c])
+                bits += width[c]
+        if (i + 1 - lo) * bits > (room - columns) * 64:
+            return i
+    return hi
+
+
+@njit(cache=True, nogil=True)
+def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns, lo, hi):
+    """Encode entries lo..hi as page `slot` of the arena (the checksum is stamped when it is flushed)."""
+    page = slot * page_words
+    for i in range(page, page + HEADER):
+        arena[i] = 0
+    arena[page + CRC] = 0
+    arena[page + ID] = page_id
+    arena[page + BIRTH] = birth
+    arena[page + TYPE] = kind_word
+    arena[page + COUNT] = hi - lo
+    arena[page + SCAN] = 0
+    at = page + HEADER + 2 * columns
+    for c in range(columns):
+        values = node[c]
+        low = values[lo]
+        high = low
+        for i in range(lo + 1, hi):
+            value = values[i]
+            low = min(low, value)
+            high = max(high, value)
+        width = width_of(low, high)
+        arena[page + HEADER + 2 * c] = low
+        arena[page + HEADER + 2 * c + 1] = (at - page) << 8 | width
+        at = pack(arena, at, low, width, values, lo, hi)
+    for i in range(at, page + page_words):
+        arena[i] = 0
+
+
+@njit(cache=True, nogil=True)
+def combine(op, a, b):
+    """One application of a scan operator."""
+    if op == FOLD_MIN:
+        return min(a, b)
+    if op == FOLD_MAX:
+        return max(a, b)
+    return a + b
+
+
+@njit(cache=True, nogil=True)
+def fold(node, level, keys, scans, f, lo, hi):
+    """Fold number f of entries lo..hi: over a column of a leaf, over the fold column of an index page."""
+    op = scans[f, 0]
+    if level > 0:
+        values = node[keys + 1 + f]
+    elif op == FOLD_COUNT:
+        return hi - lo
+    else:
+        values = node[scans[f, 1]]
+    result = values[lo]
+    for i in range(lo + 1, hi):
+        result = combine(op, result, values[i])
+    return result
+
+
+@njit(cache=True, nogil=True)
+def emit(arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at):
+    """Write entries lo..hi as one page and append its entry (keys, child, folds) to `parent` at `at`."""
+    folds = scans.shape[0]
+    if level == 0:
+        kind, columns = LEAF, keys + values
+    else:
+        kind, columns = INDEX, keys + 1 + folds
+    kind_word = kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
+    write_page(arena, used, page_words, ids[used], birth, kind_word, node, columns, lo, hi)
+    for c in range(keys):
+        parent[c, at] = node[c, lo]
+    parent[keys, at] = ids[used]
+    for f in range(folds):
+        parent[keys + 1 + f, at] = fold(node, level, keys, scans, f, lo, hi)
+
+
+@njit(cache=True, nogil=True)
+def cuts(node, columns, n, page_words, ends):
+    """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
+
+    Writes the end of each piece to `ends` and returns how many there are.
+    """
+    if n == 0:
+        return 0
+    pieces = 0
+    lo = 0
+    while lo < n:
+        lo = fill(node, columns, lo, n, page_words)
+        ends[pieces] = lo
+        pieces += 1
+    if pieces == 1:
+        return 1
+    lo = 0
+    for p in range(pieces):
+        hi = n * (p + 1) // pieces
+        if fill(node, columns, lo, hi, page_words) < hi:
+            return pieces  # uneven values: keep the greedy cut
+        lo = hi
+    for p in range(pieces):
+        ends[p] = n * (p + 1) // pieces
+    return pieces

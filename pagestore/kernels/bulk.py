@@ -1,0 +1,100 @@
+"""Build a tree bottom-up from sorted records, full pages, streaming.
+
+Level 0 of `node` takes the records, every level above the entries of the pages below it.  A level is
+written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
+"""
+
+import numpy as np
+from numba import njit
+
+from pagestore.kernels.apply import entry_columns
+from pagestore.kernels.build import cuts, emit, fill, records_max
+
+# words of `progress`
+USED, TAKEN, UNSORTED = range(3)
+
+
+@njit(cache=True, nogil=True)
+def load_records(page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress):
+    """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full.
+
+    `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
+    """
+    columns = keys + values
+    n = records.shape[1]
+    batch = 2 * records_max(page_words)
+    progress[USED] = 0
+    while progress[TAKEN] < n:
+        if progress[USED] + sizes.shape[0] + 4 > ids.shape[0]:
+            return
+        lo = progress[TAKEN]
+        hi = min(n, lo + batch - sizes[0])
+        for i in range(lo, hi):
+            if not ascending(records, keys, i, last, sizes[-1] > 0):
+                progress[UNSORTED] = 1
+                progress[TAKEN] = i
+                return
+            for c in range(columns):
+                node[0, c, sizes[0]] = records[c, i]
+            sizes[0] += 1
+            sizes[-1] = 1  # something was loaded
+        progress[TAKEN] = hi
+        if sizes[0] >= batch:
+            spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress)
+
+
+@njit(cache=True, nogil=True)
+def ascending(records, keys, i, last, started):
+    """Is record i above `last`?  Makes it the new last."""
+    above = not started
+    equal = started
+    for c in range(keys):
+        if equal and records[c, i] != last[c]:
+            above = records[c, i] > last[c]
+            equal = False
+        last[c] = records[c, i]
+    return above
+
+
+@njit(cache=True, nogil=True)
+def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress):
+    """Write one full page from every level that has two pages' worth of entries waiting."""
+    level = 0
+    while sizes[level] >= 2 * records_max(page_words):
+        columns = entry_columns(keys, values, scans, level)
+        lo = 0
+        while sizes[level] - lo > records_max(page_words):
+            end = fill(node[level], columns, lo, sizes[level], page_words)
+            if progress[USED] + sizes.shape[0] >= ids.shape[0]:
+                break
+            put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress)
+            lo = end
+        for c in range(columns):
+            for i in range(lo, sizes[level]):
+                node[level, c, i - lo] = node[level, c, i]
+        sizes[level] -= lo
+        level += 1
+
+
+@njit(cache=True, nogil=True)
+def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress):
+    used = progress[USED]
+    emit(
+        arena, used, page_words, ids, birth, tree_id, level, keys, values, scans,
+        node[level], lo, hi, node[level + 1], sizes[level + 1],
+    )  # fmt: skip
+    sizes[level + 1] += 1
+    progress[USED] = used + 1
+
+
+@njit(cache=True, nogil=True)
+def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress):
+    """Write what waits on a level, cut evenly."""
+    columns = entry_columns(keys, values, scans, level)
+    ends = np.empty(sizes[level] + 1, np.int64)
+    lo = 0
+    progress[USED] = 0
+    for p in range(cuts(node[level], columns, sizes[level], page_words, ends)):
+        put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress)
+        lo = ends[p]
+    sizes[level] = 0

@@ -1,0 +1,136 @@
+"""Walk two versions of a tree at once and report where they differ (*Delta-iterators*).
+
+Each side has a head: a record, or a whole subtree named by an index entry (page id, least key).
+Equal page ids mean equal content, so two such heads are skipped together; otherwise the head that
+starts first is opened if it is a subtree and reported if it is a record.
+
+`state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read, a
+spare word, and for each level (page, slot, entries).
+"""
+
+from numba import njit
+
+from pagestore.kernels.apply import ERASE, INSERT
+from pagestore.kernels.page import enter, field
+from pagestore.layout import COUNT
+
+LEVEL, HEIGHT, READ, STACK = 0, 1, 2, 4
+
+
+@njit(cache=True, nogil=True)
+def start_delta(words, seen, page_words, roots, heights, state):
+    """Open both roots, unless they are the same page.  Returns 1, or ``-page_id``."""
+    state[:, :] = 0
+    for side in range(2):
+        state[side, HEIGHT] = heights[side]
+        state[side, LEVEL] = heights[side] if heights[side] and roots[0] != roots[1] else -1
+    for side in range(2):
+        if state[side, LEVEL] > 0:
+            status = open_page(words, seen, page_words, roots[side], state[side])
+            if status < 0:
+                return status
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def open_page(words, seen, page_words, page_id, side):
+    """Go down one level, to the first entry of a page."""
+    page = enter(words, seen, page_words, page_id)
+    if page < 0:
+        return page
+    side[LEVEL] -= 1
+    at = STACK + 3 * side[LEVEL]
+    side[at] = page
+    side[at + 1] = 0
+    side[at + 2] = words[page + COUNT]
+    side[READ] += 1
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def step(side):
+    """Move past the head; up where a page is exhausted."""
+    while side[LEVEL] < side[HEIGHT]:
+        at = STACK + 3 * side[LEVEL]
+        side[at + 1] += 1
+        if side[at + 1] < side[at + 2]:
+            return
+        side[LEVEL] += 1
+    side[LEVEL] = -1
+
+
+@njit(cache=True, nogil=True)
+def compare(words, old, new, columns):
+    """Sign of the heads' difference, as tuples of their first columns."""
+    a = STACK + 3 * old[LEVEL]
+    b = STACK + 3 * new[LEVEL]
+    for c in range(columns):
+        x = field(words, old[a], c, old[a + 1])
+        y = field(words, new[b], c, new[b + 1])
+        if x != y:
+            return -1 if x < y else 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def report(words, side, action, columns, actions, out, n):
+    at = STACK + 3 * side[LEVEL]
+    actions[n] = action
+    for c in range(columns):
+        out[c, n] = field(words, side[at], c, side[at + 1])
+    step(side)
+
+
+@njit(cache=True, nogil=True)
+def next_changes(words, seen, page_words, keys, columns, state, actions, out):
+    """Fill actions[n] and out[C, n] with the next changes in key order.
+
+    Returns how many; 0 when there are no more, ``-page_id`` for a corrupt page.  A changed value is
+    ERASE then INSERT, so a batch may end one short of n.
+    """
+    n = 0
+    old, new = state[0], state[1]
+    while n + 2 <= actions.shape[0]:
+        if old[LEVEL] < 0 and new[LEVEL] < 0:
+            break
+        order = 0
+        if old[LEVEL] < 0:
+            order = 1
+        elif new[LEVEL] < 0:
+            order = -1
+        else:
+            order = compare(words, old, new, keys)
+        if order == 0 and old[LEVEL] == 0 and new[LEVEL] == 0:
+            if compare(words, old, new, columns) == 0:
+                step(old)
+                step(new)
+            else:
+                report(words, old, ERASE, columns, actions, out, n)
+                report(words, new, INSERT, columns, actions, out, n + 1)
+                n += 2
+            continue
+        if order == 0 and same_page(words, old, new, keys):
+            step(old)
+            step(new)
+            continue
+        left = order < 0 or (order == 0 and old[LEVEL] >= new[LEVEL])
+        side = old if left else new
+        if side[LEVEL] == 0:
+            report(words, side, ERASE if left else INSERT, columns, actions, out, n)
+            n += 1
+            continue
+        at = STACK + 3 * side[LEVEL]
+        status = open_page(words, seen, page_words, field(words, side[at], keys, side[at + 1]), side)
+        if status < 0:
+            return status
+    return n
+
+
+@njit(cache=True, nogil=True)
+def same_page(words, old, new, keys):
+    """Are both heads the same subtree?"""
+    if old[LEVEL] != new[LEVEL] or old[LEVEL] == 0:
+        return False
+    a = STACK + 3 * old[LEVEL]
+    b = STACK + 3 * new[LEVEL]
+    return field(words, old[a], keys, old[a + 1]) == field(words, new[b], keys, new[b + 1])

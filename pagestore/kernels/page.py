@@ -1,0 +1,241 @@
+"""One page as arrays: checksum, narrow columns in and out, and search on the keys of a page.
+
+A kernel gets the whole map as ``words`` and addresses a page by the index of its first word.
+Columns are read through two descriptor words (see layout.py), so a lookup hoists them once and
+then touches only the words that hold the bits it needs.
+"""
+
+import numpy as np
+from numba import njit
+
+from pagestore.layout import COUNT, CRC, HEADER, ID
+
+
+def _crc_tables() -> np.ndarray:
+    """Eight tables of the reflected Castagnoli polynomial: eight bytes a step ("slicing by eight")."""
+    table = np.zeros((8, 256), np.int64)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        table[0, byte] = crc
+    for k in range(1, 8):
+        table[k] = table[k - 1] >> 8 ^ table[0][table[k - 1] & 255]
+    return table
+
+
+CRC_TABLES = _crc_tables()
+
+
+@njit(cache=True, nogil=True)
+def checksum(words, page, page_words):
+    """crc32c of the bytes of a page behind its first word."""
+    crc = 0xFFFFFFFF
+    for i in range(page + 1, page + page_words):
+        x = words[i] ^ crc
+        crc = (
+            CRC_TABLES[7, x & 255]
+            ^ CRC_TABLES[6, x >> 8 & 255]
+            ^ CRC_TABLES[5, x >> 16 & 255]
+            ^ CRC_TABLES[4, x >> 24 & 255]
+            ^ CRC_TABLES[3, x >> 32 & 255]
+            ^ CRC_TABLES[2, x >> 40 & 255]
+            ^ CRC_TABLES[1, x >> 48 & 255]
+            ^ CRC_TABLES[0, x >> 56 & 255]
+        )
+    return crc ^ 0xFFFFFFFF
+
+
+@njit(cache=True, nogil=True)
+def enter(words, seen, page_words, page_id):
+    """Index of the first word of a page, verified the first time anybody touches it.
+
+    A page that is not what it should be gives ``-page_id`` instead; every kernel hands a negative
+    page up as its status, and the Python wrapper makes it a CorruptionError.
+    """
+    if page_id <= 0 or page_id >= seen.shape[0]:
+        return -max(page_id, 1)
+    page = page_id * page_words
+    if seen[page_id] == 0:
+        if words[page + ID] != page_id or words[page + CRC] != checksum(words, page, page_words):
+            return -page_id
+        seen[page_id] = 1
+    return page
+
+
+@njit(cache=True, nogil=True)
+def column(words, page, c):
+    """(base, index of the first word, width) of a column."""
+    at = page + HEADER + 2 * c
+    offset = words[at + 1]
+    return words[at], page + (offset >> 8), offset & 255
+
+
+@njit(cache=True, nogil=True)
+def bits(words, start, width, i):
+    """The `width` bits of entry i, as a word; two loads, no branch but for the empty width."""
+    if width == 0:
+        return 0
+    at = i * width
+    k = start + (at >> 6)
+    shift = at & 63
+    low = words[k] >> shift & ~(-2 << (63 - shift))
+    high = (words[k + 1] << 1) << (63 - shift)
+    return (low | high) & ~(-2 << (width - 1))
+
+
+@njit(cache=True, nogil=True)
+def field(words, page, c, i):
+    """Value i of column c."""
+    base, start, width = column(words, page, c)
+    return base + bits(words, start, width, i)
+
+
+@njit(cache=True, nogil=True)
+def unpack(words, page, c, lo, hi, out, at):
+    """Decode entries lo..hi of column c into ``out[at:]``; the bit buffer refills once a word."""
+    base, k, width = column(words, page, c)
+    if width == 0:
+        for i in range(hi - lo):
+            out[at + i] = base
+        return
+    if width == 64:
+        for i in range(hi - lo):
+            out[at + i] = base + words[k + lo + i]
+        return
+    mask = ~(-2 << (width - 1))
+    position = lo * width
+    k += position >> 6
+    shift = position & 63
+    for i in range(hi - lo):
+        value = words[k] >> shift & ~(-2 << (63 - shift))
+        shift += width
+        if shift >= 64:
+            k += 1
+            shift -= 64
+            if shift:
+                value |= words[k] << (width - shift)
+        out[at + i] = base + (value & mask)
+
+
+@njit(cache=True, nogil=True)
+def width_of(low, high):
+    """Bits that hold every value of [low, high] as an offset from low; a wrapped difference takes 64."""
+    span = high - low
+    if span < 0:
+        return 64
+    width = 0
+    while span:
+        span >>= 1
+        width += 1
+    return width
+
+
+@njit(cache=True, nogil=True)
+def pack(words, start, base, width, values, lo, hi):
+    """Encode ``values[lo:hi]`` as offsets from base, `width` bits each, from word `start` on.
+
+    Returns the index behind the last word written.
+    """
+    if width == 0:
+        return start
+    word = 0
+    filled = 0
+    for i in range(lo, hi):
+        value = values[i] - base
+        word |= value << filled
+        filled += width
+        if filled >= 64:
+            words[start] = word
+            start += 1
+            filled -= 64
+            word = 0
+            if filled:
+                shift = width - filled
+                word = value >> shift & ~(-2 << (63 - shift))
+    if filled:
+        words[start] = word
+        start += 1
+    return start
+
+
+@njit(cache=True, nogil=True)
+def lower(words, page, c, lo, hi, x):
+    """First i in [lo, hi) whose column c is at least x; hi if there is none.  O(log(hi - lo))."""
+    base, start, width = column(words, page, c)
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if base + bits(words, start, width, middle) < x:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit(cache=True, nogil=True)
+def gallop(words, page, c, lo, hi, x):
+    """As `lower`, in O(log distance): doubles its step before it halves."""
+    base, start, width = column(words, page, c)
+    if lo >= hi or base + bits(words, start, width, lo) >= x:
+        return lo
+    step = 1
+    while lo + step < hi and base + bits(words, start, width, lo + step) < x:
+        lo += step
+        step <<= 1
+    hi = min(hi, lo + step)
+    lo += 1
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if base + bits(words, start, width, middle) < x:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit(cache=True, nogil=True)
+def run_end(words, page, c, lo, hi, x):
+    """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
+    base, start, width = column(words, page, c)
+    step = 1
+    while lo + step < hi and base + bits(words, start, width, lo + step) <= x:
+        lo += step
+        step <<= 1
+    hi = min(hi, lo + step)
+    lo += 1
+    while lo < hi:
+        middle = (lo + hi) >> 1
+        if base + bits(words, start, width, middle) <= x:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@njit(cache=True, nogil=True)
+def locate(words, page, key, m, lo):
+    """First entry at or after `lo` whose first m columns are at least ``key[:m]``, and whether it equals it.
+
+    Narrows one column at a time, so every probe stays inside one column's words.
+    """
+    hi = words[page + COUNT]
+    for c in range(m):
+        lo = lower(words, page, c, lo, hi, key[c])
+        if lo == hi or field(words, page, c, lo) != key[c]:
+            return lo, False
+        if c + 1 < m:
+            hi = run_end(words, page, c, lo, hi, key[c])
+    return lo, lo < hi
+
+
+@njit(cache=True, nogil=True)
+def child_slot(words, page, key, m, keys, lo):
+    """Entry of an index page whose subtree holds the place of ``key[:m]`` (its lower bound).
+
+    With a whole key that is the last entry whose separator is not above it.  With a prefix (m < keys)
+    the first equal record may still be below the entry before the first equal separator.
+    """
+    slot, equal = locate(words, page, key, m, lo)
+    if equal and m == keys:
+        return slot
+    return max(slot - 1, lo)

@@ -1,0 +1,302 @@
+"""A tree is a value: a root page, a height, a record count and what its words mean.
+
+`apply` takes a sorted batch of edits and returns a new tree; the old one stays what it was, and the
+two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, EditError, OrderError
+from pagestore.kernels import apply as k_apply
+from pagestore.kernels import bulk as k_bulk
+from pagestore.kernels import read as k_read
+from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
+from pagestore.kernels.cursor import CURSOR_WORDS
+from pagestore.kernels.net import compose
+from pagestore.layout import HEIGHT_MAX
+
+__all__ = ["ADD", "ERASE", "INSERT", "SET", "Pages", "Spec", "Tree", "apply", "bulk", "get", "net", "pages_of", "scan"]
+
+COUNT, SUM, MIN, MAX = range(4)  # scan operators (*Scans*)
+
+
+class Pages(NamedTuple):
+    """What every reading kernel knows: the map, which pages were verified, and the words of a page."""
+
+    words: np.ndarray
+    seen: np.ndarray
+    page_words: int
+
+
+class Spec(NamedTuple):
+    """The shape of a tree: how many key and value words a record has, and which scans it carries.
+
+    A scan is (operator, column); its fold of each subtree stands in the index pages.
+    """
+
+    tree_id: int
+    keys: int
+    values: int
+    scans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def columns(self) -> int:
+        return self.keys + self.values
+
+
+class Tree(NamedTuple):
+    """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf."""
+
+    root: int
+    height: int
+    count: int
+    spec: Spec
+
+    @classmethod
+    def empty(cls, spec: Spec) -> "Tree":
+        return cls(0, 0, 0, spec)
+
+
+class Pager(Protocol):
+    """Where fresh pages come from and go (see pager.py)."""
+
+    version: int
+
+    @property
+    def pages(self) -> Pages: ...
+    def reserve(self, n: int) -> np.ndarray: ...
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None: ...
+    def release(self, ids: np.ndarray) -> None: ...
+    def retire(self, ids: np.ndarray) -> None: ...
+
+
+EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
+ARENA_PAGES_MAX = 2048
+
+
+def apply(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
+) -> tuple[Tree, np.ndarray, np.ndarray]:
+    """Apply edits[C, n], sorted by key with at most one a key (see `net`), and say what they changed.
+
+    Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]): a changed
+    value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
+    `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
+    the last one is the support, and a record whose support reaches 0 is gone.
+
+    Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
+    tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
+    pages are read and written once per batch.
+    """
+    deltas: list[tuple[np.ndarray, np.ndarray]] = []
+    edits = np.ascontiguousarray(edits, np.int64)
+    actions = np.ascontiguousarray(actions, np.int64)
+    visible = tree.spec.columns if visible is None else visible
+    done = 0
+    while done < len(actions):
+        part = slice(done, done + EDITS_MAX)
+        tree, took, *delta = _descend(pager, tree, actions[part], np.ascontiguousarray(edits[:, part]), visible)
+        deltas.append(tuple(delta))
+        done += took
+    if len(deltas) == 1:
+        return tree, *deltas[0]
+    if not deltas:
+        return tree, np.empty(0, np.int64), np.empty((tree.spec.columns, 0), np.int64)
+    return tree, np.concatenate([d[0] for d in deltas]), np.concatenate([d[1] for d in deltas], axis=1)
+
+
+def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple:
+    """One run of the kernel: (new tree, edits taken, delta actions, delta rows)."""
+    spec, n, pages = tree.spec, len(actions), pager.pages
+    reserve = 3 * (tree.height + 2) + 2 * n * (spec.columns + 1) // pages.page_words
+    wanted = min(ARENA_PAGES_MAX, 2 * n) + 2 * reserve
+    ids = pager.reserve(wanted)
+    arena, node = scratch(pages.page_words, wanted, tree.height + 8, spec, n)
+    tally = np.empty(k_apply.WORDS, np.int64)
+    walk = np.empty((k_apply.ROWS, tree.height + 8), np.int64)
+    dead = np.empty(wanted + reserve, np.int64)
+    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((spec.columns, 2 * n), np.int64)
+    k_apply.apply_edits(
+        *pages, tree.root, tree.height, spec.keys, spec.values, scan_array(spec), actions, edits, visible,
+        arena, ids, pager.version, spec.tree_id, reserve, node, dead, delta_actions, delta, walk, tally,
+    )  # fmt: skip
+    if tally[k_apply.STATUS] != k_apply.OK:
+        pager.release(ids)
+        raise _failure(tally, spec, edits)
+    used, gone, m = (int(tally[i]) for i in (k_apply.USED, k_apply.DEAD, k_apply.DELTA))
+    pager.write(arena[: used * pages.page_words], ids[:used])
+    pager.release(ids[used:])
+    pager.retire(dead[:gone])
+    new = Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), tree.count + int(tally[k_apply.GAIN]), spec)
+    return new, int(tally[k_apply.EDIT]), delta_actions[:m], delta[:, :m]
+
+
+def _failure(tally: np.ndarray, spec: Spec, edits: np.ndarray) -> Exception:
+    status, evidence = int(tally[k_apply.STATUS]), int(tally[k_apply.EVIDENCE])
+    if status == k_apply.CORRUPT:
+        return CorruptionError(page=evidence, tree=spec.tree_id)
+    key = tuple(edits[: spec.keys, evidence].tolist())
+    if status == k_apply.NEGATIVE:
+        return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
+    return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
+
+
+_local = threading.local()
+
+
+def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """This thread's arena and node buffers, grown to what is asked; a small batch then allocates nothing."""
+    arena = getattr(_local, "arena", None)
+    if arena is None or len(arena) < arena_pages * page_words:
+        arena = _local.arena = np.empty(arena_pages * page_words, np.int64)
+    shape = (levels, spec.columns + len(spec.scans) + 2, 8 * page_words + n)
+    node = getattr(_local, "node", None)
+    if node is None or any(have < want for have, want in zip(node.shape, shape, strict=True)):
+        node = _local.node = np.empty(shape if node is None else np.maximum(node.shape, shape), np.int64)
+    return arena, node
+
+
+@cache
+def scan_array(spec: Spec) -> np.ndarray:
+    """The scans of a tree as kernels take them, int64[F, 2]."""
+    return np.array(spec.scans, np.int64).reshape(-1, 2)
+
+
+def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Sort edits by key and compose those of one key, in the order given, into one.
+
+    ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
+    and set.  O(n log n).
+
+    >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
+    (array([0, 1]), array([[3, 7]]))
+    """
+    order = sort_order(edits[: spec.keys])
+    actions, edits = actions[order], edits[:, order]
+    fresh = np.ones(len(actions), bool)
+    fresh[1:] = (edits[: spec.keys, 1:] != edits[: spec.keys, :-1]).any(axis=0)
+    if fresh.all():
+        return actions, edits
+    actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    left = compose(spec.keys, spec.columns, fresh, actions, edits)
+    if left < 0:
+        key = tuple(edits[: spec.keys, -1 - left].tolist())
+        raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
+    return actions[:left], edits[:, :left]
+
+
+def sort_order(columns: np.ndarray) -> np.ndarray:
+    """Stable order of columns[K, n] as tuples.  One machine sort when a tuple fits 64 bits."""
+    n = columns.shape[1]
+    if n < 2:
+        return np.arange(n)
+    low, high = columns.min(axis=1), columns.max(axis=1)
+    widths = [int(h - l).bit_length() for l, h in zip(low.tolist(), high.tolist(), strict=True)]
+    if sum(widths) > 63:
+        return np.lexsort(columns[::-1])
+    packed = columns[0] - low[0]
+    for c in range(1, len(columns)):
+        packed = packed << widths[c] | columns[c] - low[c]
+    return np.argsort(packed, kind="stable")
+
+
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
+    """Build a tree of full pages from batches[C, n] that ascend strictly by key over all; streams.
+
+    Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
+    """
+    pages = pager.pages
+    arena, node = scratch(pages.page_words, 256, HEIGHT_MAX, spec, 0)
+    sizes = np.zeros(HEIGHT_MAX, np.int64)
+    last = np.zeros(spec.keys, np.int64)
+    shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))
+    count = 0
+    for batch in batches:
+        batch = np.ascontiguousarray(batch, np.int64)
+        progress = np.zeros(3, np.int64)
+        while progress[k_bulk.TAKEN] < batch.shape[1]:
+            ids = pager.reserve(256)
+            k_bulk.load_records(
+                *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress
+            )  # fmt: skip
+            _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+            if progress[k_bulk.UNSORTED]:
+                row = int(progress[k_bulk.TAKEN])
+                raise OrderError(
+                    f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not above its "
+                    "predecessor; sort the input by its key and drop duplicates"
+                )
+        count += batch.shape[1]
+    return _finish_bulk(pager, spec, shape, arena, node, sizes, count)
+
+
+def _finish_bulk(
+    pager: Pager, spec: Spec, shape: tuple, arena: np.ndarray, node: np.ndarray, sizes: np.ndarray, count: int
+) -> Tree:
+    sizes[-1] = 0
+    level = 0
+    progress = np.zeros(3, np.int64)
+    while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
+        ids = pager.reserve(256)
+        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress)
+        _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+        level += 1
+        if not sizes[level]:
+            return Tree.empty(spec)
+    return Tree(int(node[level, spec.keys, 0]), level, count, spec)
+
+
+def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
+    pager.write(arena[: used * pager.pages.page_words], ids[:used])
+    pager.release(ids[used:])
+
+
+def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count)."""
+    spec = tree.spec
+    keys = np.ascontiguousarray(keys, np.int64)
+    found, out = np.zeros(keys.shape[1], bool), np.zeros((spec.values, keys.shape[1]), np.int64)
+    status = k_read.get_records(*pages, tree.root, tree.height, spec.keys, spec.values, keys, found, out)
+    checked(status, spec)
+    return found, out
+
+
+def scan(
+    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None, rows: int = 65536
+) -> Iterator[np.ndarray]:
+    """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded."""
+    spec = tree.spec
+    wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
+    stop = np.array(hi or (0,), np.int64)
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    rows = max(1, min(rows, tree.count))
+    start = np.array(lo or (0,), np.int64)
+    checked(k_read.start_scan(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor), spec)
+    n = rows
+    while n == rows:
+        out = np.empty((len(wanted), rows), np.int64)
+        n = checked(k_read.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        if n:
+            yield out[:, :n]
+
+
+def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
+    """Ids of all pages of a tree, each parent before its children."""
+    out = np.empty(64, np.int64)
+    while True:
+        n = checked(k_read.tree_pages(*pages, tree.root, tree.height, tree.spec.keys, out), tree.spec)
+        if n <= len(out):
+            return out[:n]
+        out = np.empty(n, np.int64)
+
+
+def checked(status: int, spec: Spec) -> int:
+    """Pass a count or status through; a negative one names a corrupt page."""
+    if status < 0:
+        raise CorruptionError(page=-int(status), tree=spec.tree_id)
+    return int(status)

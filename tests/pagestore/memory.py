@@ -1,0 +1,45 @@
+"""A pager over plain memory, for tests of trees alone: pages are never reused, so stale reads show."""
+
+import crc32c
+import numpy as np
+
+from pagestore.layout import CRC, FIRST_PAGE
+from pagestore.tree import Pages
+
+
+class MemoryPager:
+    def __init__(self, page_size: int = 4096, pages_max: int = 1 << 14) -> None:
+        self.page_words = page_size // 8
+        self._words = np.zeros(pages_max * self.page_words, np.int64)
+        self._readable = self._words.view()
+        self._readable.flags.writeable = False
+        self._seen = np.zeros(pages_max, np.uint8)
+        self.version = 1
+        self._next = FIRST_PAGE
+        self.live: set[int] = set()
+        self.retired: list[int] = []
+
+    @property
+    def pages(self) -> Pages:
+        return Pages(self._readable, self._seen, self.page_words)
+
+    def reserve(self, n: int) -> np.ndarray:
+        ids = np.arange(self._next, self._next + n)
+        self._next += n
+        self.live.update(ids.tolist())
+        return ids
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        for page, page_id in zip(arena.reshape(-1, self.page_words), ids.tolist(), strict=True):
+            page[CRC] = crc32c.crc32c(page[1:].tobytes())
+            at = page_id * self.page_words
+            assert not self._words[at : at + self.page_words].any(), "a page was written twice"
+            self._words[at : at + self.page_words] = page
+
+    def release(self, ids: np.ndarray) -> None:
+        self.live.difference_update(ids.tolist())
+
+    def retire(self, ids: np.ndarray) -> None:
+        assert self.live.issuperset(ids.tolist()), "a page was retired that was not live"
+        self.live.difference_update(ids.tolist())
+        self.retired += ids.tolist()
