@@ -1,4 +1,5 @@
 """What every test may rely on: shared graphs, and no deadline that a first compile would break."""
+
 import os
 from collections.abc import Callable
 from pathlib import Path

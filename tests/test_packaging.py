@@ -1,4 +1,5 @@
 """The wheel holds every package of the source tree."""
+
 import tomllib
 from pathlib import Path
 

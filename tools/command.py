@@ -3,6 +3,7 @@
 A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means
 problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr.
 """
+
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,9 +35,12 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
             import_module(f".{name}", __package__).arguments(command)
     options = parser.parse_args(words)
     module = import_module(f".{options.command}", __package__)
+    from ivm.errors import IvmError  # late: a --help needs no kernels
+    from pagestore.errors import PagestoreError
+
     try:
         return module.run(options)
-    except (OSError, ValueError, LookupError) as error:
+    except (IvmError, PagestoreError, OSError) as error:
         print(f"{program} {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ numba's `cache=True` looks only at the file a kernel stands in, not at the files
 an edit in one file would leave stale machine code behind the others. A folder named by a hash of all of them
 is either complete or new. A user who has set NUMBA_CACHE_DIR keeps it.
 """
+
 import hashlib
 import os
 import sys
@@ -13,7 +14,7 @@ from numba import __version__, config
 
 
 def cache_folder() -> Path:
-    """The folder for the kernels of this interpreter, this numba and these sources, under the user's cache."""
+    """The folder for this interpreter, this numba and these sources, under the user's cache."""
     packages = Path(__file__).parents[2]
     sources = [packages / "pagestore" / "layout.py"]
     for package in ("pagestore", "ivm"):

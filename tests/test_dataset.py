@@ -1,0 +1,113 @@
+"""Parquet as Spark's jobs leave it, imitated with pyarrow: what is read, and what is refused and how."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pagestore_tools.dataset import DatasetError, open_dataset
+
+PART = "part-{:05}-7f3b-c000.zstd.parquet"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., Path]:
+    """`job(table, table)` writes them as the part files of one Spark job."""
+
+    def write(*tables: pa.Table, folder: str = "", success: bool = True) -> Path:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for number, table in enumerate(tables):
+            file = tmp_path / folder / PART.format(number)
+            pq.write_table(table, file)
+            (file.parent / f".{file.name}.crc").write_bytes(b"crc")
+        if success:
+            (tmp_path / "_SUCCESS").touch()
+        return tmp_path
+
+    return write
+
+
+def rows(path: Path, nulls: str = "refuse") -> list[dict]:
+    return [row for batch in open_dataset(path).batches(nulls) for row in batch.to_pylist()]
+
+
+def test_files_are_read_in_name_order_and_marks_of_the_job_are_not_data(job) -> None:
+    path = job(pa.table({"x": [1, 2]}), pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [3]}))
+    (path / "_temporary").mkdir()
+    (path / "_temporary" / "part-9.parquet").write_bytes(b"half a file")
+    assert rows(path) == [{"x": 1}, {"x": 2}, {"x": 3}]
+    assert open_dataset(path).notes == []
+
+
+def test_a_job_without_success_is_noted(job) -> None:
+    (note,) = open_dataset(job(pa.table({"x": [1]}), success=False)).notes
+    assert "_SUCCESS" in note
+
+
+def test_partition_folders_become_columns(job) -> None:
+    job(pa.table({"x": [1]}), folder="day=2/town=S%C3%A3o%20Paulo%2F1")
+    path = job(pa.table({"x": [2]}), folder="day=__HIVE_DEFAULT_PARTITION__/town=Lima")
+    assert rows(path, "drop") == [{"x": 1, "day": 2, "town": "São Paulo/1"}]
+    with pytest.raises(DatasetError, match="column day is null in row 0"):
+        rows(path)
+
+
+def test_types_are_widened_to_what_a_relation_holds(job) -> None:
+    moment = datetime(2013, 2, 8, 12, tzinfo=UTC)
+    table = pa.table(
+        {
+            "i": pa.array([7], pa.int16()),
+            "f": pa.array([0.5], pa.float32()),
+            "t": pa.array([moment], pa.timestamp("ns", "UTC")),
+            "s": pa.array(["a"]).dictionary_encode(),
+            "d": pa.array([1], pa.decimal128(9, 2)),
+        }
+    )
+    (batch,) = open_dataset(job(table)).batches()
+    assert batch.schema.types == [
+        pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.string(), pa.decimal128(9, 2)
+    ]  # fmt: skip
+    assert batch.column("t").to_pylist() == [moment]
+
+
+def test_int96_far_from_1970_keeps_its_date(job, tmp_path: Path) -> None:
+    moment = datetime(3013, 1, 1, tzinfo=UTC)  # beyond what nanoseconds in 64 bits reach
+    table = pa.table({"t": pa.array([moment], pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "part-0.parquet", use_deprecated_int96_timestamps=True)
+    assert [row["t"].replace(tzinfo=UTC) for row in rows(tmp_path)] == [moment]
+
+
+@pytest.mark.parametrize(
+    ("tables", "complaint"),
+    [
+        ([pa.table({"x": [1, None]})], "part-00000.*column x is null in row 1.*--nulls drop"),
+        ([pa.table({"x": [0.5, float("nan")]})], "part-00000.*column x is NaN in row 1"),
+        ([pa.table({"x": pa.array([1 << 63], pa.uint64())})], "part-00000.*column x does not fit int64"),
+        ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp.us"),
+        ([pa.table({"x": [[1]]})], "column x has type list.*leave it out"),
+        ([pa.table({"x": pa.array([1], pa.decimal128(38, 2))})], "column x has type decimal.*decimal.18"),
+        ([pa.table({"x": pa.nulls(1)})], "column x has type null"),
+        (
+            [pa.table({"x": [1]}), pa.table({"x": ["1"]})],
+            "part-00001.*column x is string.*int64 in .*part-00000",
+        ),
+        ([pa.table({"x": [1], "y": [1]}), pa.table({"x": [1]})], "part-00001.*has no column y"),
+        ([], "holds no Parquet file"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_in_one_sentence(
+    job, tables: list[pa.Table], complaint: str
+) -> None:
+    with pytest.raises(DatasetError, match=complaint):
+        rows(job(*tables))
+
+
+def test_a_file_cut_short_is_named(job) -> None:
+    path = job(pa.table({"x": list(range(1000))}))
+    file = path / PART.format(0)
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(DatasetError, match="part-00000.*cut short"):
+        open_dataset(path)

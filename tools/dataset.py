@@ -1,0 +1,176 @@
+"""A folder of Parquet files as Spark leaves it: files in name order, partition folders, clean typed batches.
+
+    trips/_SUCCESS                                       the job ended well; its absence is worth a note
+    trips/month=11/part-00000-<uuid>-c000.zstd.parquet   month is a column, its value is in the folder's name
+    trips/month=__HIVE_DEFAULT_PARTITION__/part-…        where it is null; other values are percent-encoded
+
+Whatever starts with `_` or `.` is not data. Every column becomes one of pagestore's types, so each file is
+read as the same Arrow schema; what has no such type is refused with the file, the column and the remedy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pagestore.errors import PagestoreError
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+BATCH_ROWS = 1 << 16
+
+
+class DatasetError(PagestoreError, ValueError):
+    """The Parquet files cannot become a relation as they are; says which file, and what to do."""
+
+
+class Part(NamedTuple):
+    """One file, and the values of the partition columns that its folders name."""
+
+    file: Path
+    values: dict[str, str | None]
+
+
+@dataclass
+class Dataset:
+    """The files under `path`, one Arrow type per column. `notes` says what a careful reader should know."""
+
+    path: Path
+    parts: list[Part]
+    columns: dict[str, pa.DataType]
+    notes: list[str] = field(default_factory=list)
+    dropped: int = 0
+
+    def batches(self, nulls: str = "refuse") -> Iterator[pa.RecordBatch]:
+        """All rows in file order, without nulls or NaN; `nulls="drop"` leaves out rows with a null, counted.
+
+        DatasetError names the file, the column and the row (from 0) of the first value that cannot be kept.
+        """
+        for part in self.parts:
+            first_row = 0
+            source = _open(part.file)
+            for raw in source.iter_batches(BATCH_ROWS, columns=source.schema_arrow.names):
+                batch = self._typed(part, raw)
+                yield self._without_nulls(part.file, batch, first_row, nulls)
+                first_row += len(raw)
+
+    def _typed(self, part: Part, raw: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for name, kind in self.columns.items():
+            if name in part.values:
+                array: pa.Array = pa.repeat(pa.scalar(part.values[name], pa.string()), len(raw))
+            else:
+                array = raw.column(name)
+            try:
+                arrays.append(array.cast(kind))
+            except pa.ArrowInvalid as error:
+                raise DatasetError(f"{part.file}: column {name} does not fit {kind}: {error}") from None
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+
+    def _without_nulls(self, file: Path, batch: pa.RecordBatch, first_row: int, nulls: str) -> pa.RecordBatch:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.null_count and nulls == "refuse":
+                row = first_row + pc.index(column.is_null(), True).as_py()
+                raise DatasetError(
+                    f"{file}: column {name} is null in row {row}: a relation holds no nulls; "
+                    "fill them in the job, or drop such rows with --nulls drop"
+                )
+            if pa.types.is_floating(column.type) and (row := pc.index(pc.is_nan(column), True).as_py()) >= 0:
+                raise DatasetError(
+                    f"{file}: column {name} is NaN in row {first_row + row}: "
+                    "NaN has no place in an order; filter it in the job"
+                )
+        kept = batch.drop_null()
+        self.dropped += len(batch) - len(kept)
+        return kept
+
+
+def open_dataset(path: str | Path) -> Dataset:
+    """Looks at the files' names and footers; reads no row. DatasetError where they do not make one table."""
+    root = Path(path)
+    parts = _parts(root)
+    columns: dict[str, pa.DataType] = {}
+    for part in parts:
+        found = {f.name: _column_type(part.file, f) for f in _open(part.file).schema_arrow}
+        found = {name: kind for name, kind in found.items() if name not in part.values}
+        found |= {name: columns.get(name, pa.string()) for name in part.values}
+        _check_alike(parts[0].file, columns or found, part.file, found)
+        columns = columns or found
+    for name in parts[0].values:
+        if all(_is_integer(part.values.get(name)) for part in parts):
+            columns[name] = pa.int64()
+    dataset = Dataset(root, parts, columns)
+    if root.is_dir() and not (root / "_SUCCESS").exists():
+        dataset.notes.append(f"{root} has no _SUCCESS: the job that wrote it may have failed half way")
+    return dataset
+
+
+def _parts(root: Path) -> list[Part]:
+    if root.is_file():
+        return [Part(root, {})]
+    if not root.is_dir():
+        raise DatasetError(f"{root}: no such file or folder")
+    parts = []
+    for file in sorted(root.rglob("*")):
+        inside = file.relative_to(root).parts
+        if file.is_file() and not any(name.startswith(("_", ".")) for name in inside):
+            folders = (name.split("=", 1) for name in inside[:-1] if "=" in name)
+            values = {
+                unquote(name): None if value == NULL_FOLDER else unquote(value) for name, value in folders
+            }
+            parts.append(Part(file, values))
+    if not parts:
+        raise DatasetError(f"{root} holds no Parquet file: is it the folder that the job wrote?")
+    return parts
+
+
+def _open(file: Path) -> pq.ParquetFile:
+    try:  # INT96, still Spark's default timestamp, has no other unit that its range fits
+        return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    except pa.ArrowInvalid as error:
+        raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
+
+
+def _column_type(file: Path, column: pa.Field) -> pa.DataType:
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
+        return kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_decimal(kind) and kind.precision <= 18:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    remedy = (
+        "cast it to decimal(18, s) in the job"
+        if pa.types.is_decimal(kind)
+        else "cast it or leave it out in the job"
+    )
+    raise DatasetError(
+        f"{file}: column {column.name} has type {kind}, which a relation cannot hold: {remedy}"
+    )
+
+
+def _check_alike(
+    first: Path, expected: dict[str, pa.DataType], file: Path, found: dict[str, pa.DataType]
+) -> None:
+    for name in expected.keys() ^ found.keys():
+        has, lacks = (first, file) if name in expected else (file, first)
+        raise DatasetError(f"{lacks} has no column {name}, but {has} has: write both with one job")
+    for name, kind in found.items():
+        if kind != expected[name]:
+            raise DatasetError(
+                f"{file}: column {name} is {kind}, but it is {expected[name]} in {first}: cast it in the job"
+            )
+
+
+def _is_integer(text: str | None) -> bool:
+    return text is None or text.removeprefix("-").isdecimal()

@@ -1,0 +1,195 @@
+"""`pagestore load FILE RELATION PARQUET_DIR --key x,y`: a folder of Parquet files becomes a relation.
+
+Rows stream from the files into full pages, bottom-up, while their order is checked. Where they are not in the
+relation's order they are sorted outside memory first, and the report says so. Text is always sorted: inside
+the store it is ordered by its dictionary's ids.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import pagestore
+from pagestore.transaction import Transaction
+from pagestore.tree import bulk
+
+from .dataset import Dataset, DatasetError, open_dataset
+from .extsort import sort
+from .progress import Progress
+
+MEMORY = 256 << 20  # bytes that a sort may hold before it spills
+
+
+@dataclass
+class Report:
+    """What a load did: rows in the relation, rows left out for nulls, identical rows collapsed."""
+
+    relation: str
+    files: int
+    rows: int = 0
+    dropped: int = 0
+    collapsed: int = 0
+    seconds: float = 0.0
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        rate = f"{self.rows:,} rows from {self.files:,} files in {self.seconds:.1f} s"
+        lost = [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
+        lost += [f"{self.collapsed:,} duplicates collapsed"] * bool(self.collapsed)
+        return f"{self.relation}: {', '.join([rate, *lost])}"
+
+
+class Disorder(Exception):
+    """The stream is not ascending by key."""
+
+
+def load(
+    txn: Transaction,
+    relation: str,
+    path: str | Path,
+    key: Sequence[str],
+    nulls: str = "refuse",
+    memory: int = MEMORY,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Makes the new relation `relation` with this key from the Parquet files under `path`.
+
+    `nulls` is "refuse" or "drop". DatasetError names the file, column and row of what cannot be loaded, or
+    the key that has two different values. Sorted input: O(rows) in bounded memory; else O(rows log rows).
+    """
+    began = time.perf_counter()
+    dataset = open_dataset(path)
+    types = _types(dataset, key)
+    txn.create(relation, ", ".join(f"{name}: {kind}" for name, kind in types.items()), key=tuple(key))
+    report = Report(relation, len(dataset.parts), notes=dataset.notes)
+    stream = _Stream(txn, dataset, types, nulls, len(key), report, progress)
+    spec = txn.tree(relation).spec
+    try:
+        if "string" in [types[name] for name in key]:
+            raise Disorder
+        with txn.savepoint():
+            tree = bulk(txn.pager, spec, stream.rising(stream.words()))
+    except Disorder:
+        progress("sorting")
+        tree = bulk(txn.pager, spec, stream.rising(sort(stream.words(), len(key), memory)))
+    txn.replace(relation, tree)
+    report.rows, report.dropped, report.seconds = tree.count, dataset.dropped, time.perf_counter() - began
+    return report
+
+
+@dataclass
+class _Stream:
+    """The dataset as batches of words int64[C, n], the key columns first."""
+
+    txn: Transaction
+    dataset: Dataset
+    types: dict[str, str]
+    nulls: str
+    keys: int
+    report: Report
+    progress: Callable[[str], None]
+
+    def words(self) -> Iterator[np.ndarray]:
+        """All rows in file order."""
+        rows = 0
+        for batch in self.dataset.batches(self.nulls):
+            yield np.stack([self.txn.encode(kind, batch.column(name)) for name, kind in self.types.items()])
+            rows += len(batch)
+            self.progress(f"{rows:,} rows read")
+
+    def rising(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The batches without repeated rows; Disorder where a key falls, DatasetError where values differ."""
+        last = np.empty((len(self.types), 0), np.int64)
+        for batch in batches:
+            rows = np.concatenate([last, batch], axis=1)
+            order = _steps(rows[: self.keys])
+            if (order < 0).any():
+                raise Disorder
+            again = np.flatnonzero(order == 0)
+            for row in again[(rows[:, again] != rows[:, again + 1]).any(axis=0)]:
+                raise self._conflict(rows[:, row], rows[:, row + 1])
+            self.report.collapsed += len(again)
+            fresh = np.delete(rows, again + 1, axis=1)[:, last.shape[1] :]
+            yield fresh
+            last = rows[:, -1:]
+
+    def _conflict(self, one: np.ndarray, other: np.ndarray) -> DatasetError:
+        one_row, other_row = self._text(one), self._text(other)
+        return DatasetError(
+            f"{self.dataset.path}: key ({', '.join(one_row[: self.keys])}) has both "
+            f"({', '.join(one_row[self.keys :])}) and ({', '.join(other_row[self.keys :])}): "
+            "keep one of them in the job, or make the column part of the key"
+        )
+
+    def _text(self, row: np.ndarray) -> list[str]:
+        values = [self.txn.decode(kind, row[i : i + 1])[0] for i, kind in enumerate(self.types.values())]
+        return [f"{name}={value}" for name, value in zip(self.types, values, strict=True)]
+
+
+def _steps(keys: np.ndarray) -> np.ndarray:
+    """Of each row of int64[K, n] to the next: 1 where the key rises, 0 where it stays, -1 where it falls.
+
+    >>> _steps(np.array([[1, 1, 1, 2], [5, 6, 6, 0]])).tolist()
+    [1, 0, 1]
+    """
+    steps = np.zeros(max(0, keys.shape[1] - 1), np.int8)
+    for column in keys[::-1]:
+        here, following = column[:-1], column[1:]
+        steps = np.where(here == following, steps, np.where(here < following, 1, -1))
+    return steps
+
+
+def _types(dataset: Dataset, key: Sequence[str]) -> dict[str, str]:
+    """pagestore's type of each column, the key's columns first."""
+    for name in key:
+        if name not in dataset.columns:
+            raise DatasetError(
+                f"{dataset.path}: no column {name} for the key; there are {', '.join(dataset.columns)}"
+            )
+    if not key:
+        raise DatasetError(
+            f"{dataset.path}: the relation needs a key: name at least one of {', '.join(dataset.columns)}"
+        )
+    names = [*key, *(name for name in dataset.columns if name not in key)]
+    return {name: _type(dataset.columns[name]) for name in names}
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    return {pa.float64(): "float64", pa.date32(): "date"}.get(kind, str(kind))
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="the store; made if it is not there")
+    parser.add_argument("relation", help="the relation to make")
+    parser.add_argument("path", help="a folder of Parquet files, or one file")
+    parser.add_argument("--key", required=True, help="the key's columns, comma-separated, in order")
+    parser.add_argument(
+        "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that hold a null"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress line")
+
+
+def run(options: argparse.Namespace) -> int:
+    with (
+        pagestore.open(options.file) as store,
+        store.transaction(message=f"load {options.path}") as txn,
+        Progress(f"load {options.relation}", options.quiet) as progress,
+    ):
+        key = options.key.split(",")
+        report = load(txn, options.relation, options.path, key, options.nulls, progress=progress)
+    for note in report.notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(json.dumps(asdict(report)) if options.json else report)
+    return 0

@@ -1,0 +1,25 @@
+"""One line on stderr that says how far the work is; nothing at all when stderr is no terminal."""
+
+import sys
+from types import TracebackType
+
+ERASE_LINE = "\r\x1b[K"
+
+
+class Progress:
+    """`with Progress("load") as progress: progress("3 of 7")` shows "load: 3 of 7" until the block ends."""
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self.what = what
+        self.shown = sys.stderr.isatty() and not quiet
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __call__(self, text: str) -> None:
+        if self.shown:
+            print(f"{ERASE_LINE}{self.what}: {text}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.shown:
+            print(ERASE_LINE, end="", file=sys.stderr, flush=True)
