@@ -36,6 +36,7 @@ WIND = Table(
     ("o", "t"),
     bounds={"wind_speed": (0, 200)},  # one hour reads 1,048 mph: the gauge was broken
 )
+FACTS = (FLIGHTS, AIRLINES, MAKERS, AIRPORTS, WIND)
 TABLES = (FLIGHTS, DECEMBER, STORM, AIRLINES, MAKERS, AIRPORTS, WIND)
 
 

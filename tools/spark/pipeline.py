@@ -1,8 +1,8 @@
 """From raw CSV to typed, sorted Parquet with Spark: the job that stands before a bulk load.
 
-Types are cast, and a value that does not parse becomes null; then the null policy of `tools/tables.py`, dedup,
-range partition by key, sort within partitions. So the part files in name order ascend by key as a whole, which
-is what the loader likes best.
+Types are cast, and a value that does not parse becomes null; then the null policy of `tools/tables.py`,
+dedup, range partition by key, sort within partitions. So the part files in name order ascend by key as a
+whole, which is what the loader likes best.
 """
 
 from pathlib import Path
