@@ -1,0 +1,122 @@
+"""All input and output of a store, in one small object, so that a simulator can stand in for it.
+
+A store does nothing to its file but what is here: positioned reads and writes, one kind of sync, growing and
+cutting, one read-only map, and byte locks. Locks belong to the open file (Linux "open file description"
+locks): closing another handle of the same file does not drop them, and the kernel drops them with the last
+process that holds the file open, however it ends. They lie far behind any data:
+
+    WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
+    VERSION_LOCK + v     one byte per version: shared by whoever reads version v, exclusive while it is dropped
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from .errors import LockedError
+
+WRITER_LOCK = 1 << 61
+VERSION_LOCK = 1 << 62
+SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class File:
+    """An open store file. Errors of the operating system come out as OSError, unchanged."""
+
+    def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
+        self.path = Path(path)
+        self.writable = writable
+        self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+    @staticmethod
+    def create(path: str | os.PathLike[str], content: bytes) -> None:
+        """Make a file that is there with all of `content` or not at all, also after a power cut."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+        try:
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                _write_all(fd, memoryview(content), 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
+        finally:
+            temporary.unlink(missing_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Up to `count` bytes; fewer only at the file's end."""
+        return os.pread(self._fd, count, offset)
+
+    def pwrite(self, data: bytes | memoryview | np.ndarray, offset: int) -> None:
+        """Write all of `data`, whatever it takes."""
+        view = memoryview(data).cast("B")
+        written = os.pwrite(self._fd, view, offset)
+        if written < len(view):
+            _write_all(self._fd, view[written:], offset + written)
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def fallocate(self, offset: int, count: int) -> None:
+        """Make room for `count` bytes at `offset`, growing the file; OSError(ENOSPC) leaves it as it was."""
+        try:
+            os.posix_fallocate(self._fd, offset, count)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.truncate(self._fd, max(self.size(), offset + count))
+
+    def truncate(self, size: int) -> None:
+        os.truncate(self._fd, size)
+
+    def map(self, count: int) -> np.ndarray:
+        """The first `count` bytes as int64 words: shared, read-only, alive as long as anyone holds the array."""
+        return np.frombuffer(mmap.mmap(self._fd, count, mmap.MAP_SHARED, mmap.PROT_READ), np.int64)
+
+    def lock(self, kind: int, at: int, count: int = 1) -> bool:
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the way."""
+        if kind == EXCLUSIVE and not self.writable:
+            raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def locked(self, at: int, count: int) -> int | None:
+        """First byte of [at, at + count) that another open file has locked, or None."""
+        probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
+        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, probe))
+        return None if kind == UNLOCKED else max(start, at)
+
+    def close(self) -> None:
+        """Close the file and drop its locks. Maps stay readable."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _write_all(fd: int, view: memoryview, offset: int) -> None:
+    while len(view):
+        written = os.pwrite(fd, view, offset)
+        if not written:
+            raise OSError(errno.EIO, "a write made no progress")
+        view, offset = view[written:], offset + written

@@ -1,0 +1,330 @@
+"""The map that everybody reads, and fresh pages for the one who writes.
+
+A committed page is never modified. A transaction reserves pages, writes each once at its final place, and they
+become reachable with the commit; until then nobody else looks at them. Where a page goes that is not needed
+any more depends on its birth version:
+
+    born in this transaction   ──▶ released: reused by this transaction or, after it, by the next
+    born before                ──▶ on the dead list of the version being made; free when no version needs it
+
+A *lineage* is a sequence of versions that share pages: 0 is all versions of the store (its own trees and the
+dictionary), any other is a branch.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from .errors import CorruptionError, PoisonedError
+from .file import File
+from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type, page_type_fields
+from .space import Space
+from .tree import Pages
+
+STORE_LINEAGE = 0
+NO_ORIGIN = -1
+POOL_PAGES = 512  # free pages looked up at once
+GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
+
+
+class Run(NamedTuple):
+    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none."""
+
+    page: int
+    words: int
+
+    def ids(self, page_words: int) -> range:
+        return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
+
+
+NO_RUN = Run(0, 0)
+
+
+def run_pages(words: int, page_words: int) -> int:
+    """Pages that a run of so many words takes."""
+    return max(1, -(-words // (page_words - HEADER)))
+
+
+class Mapping:
+    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
+
+    def __init__(self, file: File, page_size: int):
+        self.file = file
+        self.page_size = page_size
+        self._seen = np.zeros(0, np.uint8)
+        self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
+
+    def cover(self, top: int) -> None:
+        """Map the file anew if pages below `top` are not in the map yet."""
+        if top <= len(self.pages.seen):
+            return
+        count = self.file.size() // self.page_size
+        if count < top:
+            raise CorruptionError(f"the file is cut off: it holds {count} pages and the store says {top}")
+        if count > len(self._seen):
+            seen = np.zeros(2 * count, np.uint8)
+            seen[: len(self._seen)] = self._seen
+            self._seen = seen
+        words = self.file.map(count * self.page_size)
+        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
+
+    def grow(self, top: int) -> None:
+        """Make the file and the map hold all pages below `top`, and some more so that it is not needed often."""
+        if top <= len(self.pages.seen):
+            return
+        size = self.file.size()
+        more = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
+        wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
+        self.file.fallocate(size, wanted - size)
+        self.cover(top)
+
+    def forget(self) -> None:
+        """Verify every page again: another process may have reused some."""
+        self._seen = np.zeros(len(self._seen), np.uint8)
+        self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
+
+    def read_run(self, run: Run) -> np.ndarray:
+        """The words of a run, each page verified. O(words)."""
+        words, page_words = self.pages.words, self.pages.page_words
+        ids = run.ids(page_words)
+        if not 0 < ids.start < ids.stop <= len(self.pages.seen):
+            raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
+        parts = []
+        for page in ids:
+            part = words[page * page_words : (page + 1) * page_words]
+            fault = page_fault(part, page)
+            if fault:
+                raise CorruptionError(fault, page=page)
+            if page_type_fields(int(part[TYPE]))[0] != RUN or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD:
+                raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
+            parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
+        content = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(content) != run.words:
+            raise CorruptionError(f"the run holds {len(content)} words, not {run.words}", page=run.page)
+        return content
+
+
+def page_fault(words: np.ndarray, page: int) -> str | None:
+    """What is wrong with the bytes of a page, or None.
+
+    `words` is the page, int64[page_size / 8].
+    """
+    if int(words[CRC]) != crc32c(memoryview(words[1:])):
+        return "its checksum does not match its bytes"
+    if int(words[ID]) != page:
+        return f"it says that it is page {int(words[ID])}"
+    return None
+
+
+class Mark(NamedTuple):
+    """A point in a transaction to go back to."""
+
+    consumed: int
+    released: int
+    retired: int
+
+
+class Pager:
+    """Pages for one transaction after the other.
+
+    `version` is the one being made, `lineage` where retired pages belong and `origin` the version that the
+    lineage branched off from: what was born up to there belongs to the lineage below, and stays.
+    """
+
+    def __init__(self, mapping: Mapping, space: Space):
+        self.mapping = mapping
+        self.space = space
+        self.version = 0
+        self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
+        self.poison: OSError | None = None
+        self.retired: list[tuple[int, np.ndarray, np.ndarray]] = []  # (lineage, ids, births)
+        self._owns = True  # whether pages born in `version` are this transaction's own
+        self._begun_retired = 0
+        self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
+        self._start = self._position = 0
+        self._consumed: list[np.ndarray] = []  # handed out before those
+        self._released: list[np.ndarray] = []  # handed out, and not needed any more
+        self._marks = 0
+
+    @property
+    def pages(self) -> Pages:
+        return self.mapping.pages
+
+    def reserve(self, n: int) -> np.ndarray:
+        """n pages for this transaction, ascending, side by side where free space allows.
+
+        Raises OSError(ENOSPC) if the disk is full; nothing is lost then. O(1) mostly.
+        """
+        if self._position + n > len(self._pool):
+            self._refill(n)
+        ids = self._pool[self._position : self._position + n]
+        self._position += n
+        return ids
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        """Write pages arena[n * page_words] to ids[n], checksums included; neighbours in one go."""
+        n, size = len(ids), self.mapping.page_size
+        data = memoryview(arena).cast("B")
+        places = ids.tolist()
+        for i in range(n):
+            arena[i * size // WORD + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
+        first = 0
+        try:
+            for i in range(1, n + 1):
+                if i == n or places[i] != places[i - 1] + 1:
+                    self.mapping.file.pwrite(data[first * size : i * size], places[first] * size)
+                    first = i
+        except OSError as error:
+            self.poison = error
+            raise
+        self.pages.seen[ids] = 1
+
+    def release(self, ids: np.ndarray) -> None:
+        """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
+        n = len(ids)
+        if not n:
+            return
+        behind = self._position - n
+        if ids.base is self._pool and behind >= self._start and ids[-1] == self._pool[self._position - 1]:
+            self._position = behind
+        else:
+            self._released.append(ids)
+
+    def retire(self, ids: np.ndarray) -> None:
+        """Pages that this transaction replaced. O(n)."""
+        if not len(ids):
+            return
+        births = self.pages.words[ids * self.pages.page_words + BIRTH]
+        if self._owns:
+            own = births == self.version
+            if own.any():
+                self._released.append(ids[own])
+                ids, births = ids[~own], births[~own]
+        if self.origin != NO_ORIGIN:
+            above = births > self.origin
+            ids, births = ids[above], births[above]
+        if len(ids):
+            self.retired.append((self.lineage, ids.copy(), births))
+
+    @contextmanager
+    def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
+        """Retire pages into another lineage for a while."""
+        before = self.lineage, self.origin
+        self.lineage, self.origin = lineage, origin
+        try:
+            yield
+        finally:
+            self.lineage, self.origin = before
+
+    def write_run(self, content: np.ndarray, purpose: int) -> Run:
+        """Write a record of int64 words to consecutive fresh pages; `purpose` stands in place of a tree id."""
+        run = self.reserve_run(len(content))
+        self.fill_run(run, content, purpose)
+        return run
+
+    def reserve_run(self, words: int) -> Run:
+        """Consecutive pages for a record of so many words."""
+        n = run_pages(words, self.pages.page_words)
+        if n == 1:
+            return Run(int(self.reserve(1)[0]), words)
+        first = self.space.lend_run(n)
+        self._close_segment()
+        self._consumed.append(np.arange(first, first + n))
+        self.mapping.grow(self.space.top)
+        return Run(first, words)
+
+    def fill_run(self, run: Run, content: np.ndarray, purpose: int) -> None:
+        """Write the words of a run to the pages reserved for it."""
+        page_words = self.pages.page_words
+        ids = np.array(run.ids(page_words), np.int64)
+        room = page_words - HEADER
+        arena = np.zeros(len(ids) * page_words, np.int64)
+        table = arena.reshape(len(ids), page_words)
+        table[:, ID], table[:, BIRTH] = ids, self.version
+        table[:, TYPE] = page_type(RUN, 0, 0, 0, purpose)
+        for i in range(len(ids)):
+            part = content[i * room : (i + 1) * room]
+            table[i, COUNT] = len(part) * WORD
+            table[i, HEADER : HEADER + len(part)] = part
+        self.write(arena, ids)
+
+    def retire_run(self, run: Run) -> None:
+        """A record is replaced or not needed any more."""
+        self.retire(np.array(run.ids(self.pages.page_words), np.int64))
+
+    def mark(self) -> Mark:
+        """A point to `rewind` to; until `unmark`, pages that a rewind would need are not reused. O(1)."""
+        self._marks += 1
+        self._close_segment()
+        return Mark(len(self._consumed), len(self._released), len(self.retired))
+
+    def rewind(self, mark: Mark) -> None:
+        """Undo what happened to pages since the mark. O(calls since)."""
+        self._close_segment()
+        self._released[mark.released :] = self._consumed[mark.consumed :]
+        del self.retired[mark.retired :]
+
+    def unmark(self) -> None:
+        """The last mark is not needed any more."""
+        self._marks -= 1
+
+    def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
+        """Start making `version`. An administrative commit adds to a version that is there: it owns none yet."""
+        self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
+        self._begun_retired = len(self.retired)
+
+    def rollback(self) -> None:
+        """All pages of the transaction are free again, and nothing was retired."""
+        self._close_segment()
+        self.space.take_back(page for ids in self._consumed for page in ids.tolist())
+        self._forget()
+        del self.retired[self._begun_retired :]
+
+    def settle(self) -> np.ndarray:
+        """Tell the free space what the transaction took; returns the pages it keeps."""
+        self._close_segment()
+        kept = _join(self._consumed)
+        if self._released:
+            kept = np.setdiff1d(kept, released := _join(self._released), assume_unique=True)
+            self.space.take_back(released.tolist())
+        self.space.use(kept.tolist())
+        self._forget()
+        return kept
+
+    def lent(self) -> list[int]:
+        """Free pages that wait here to be handed out."""
+        return self._pool[self._position :].tolist()
+
+    def give_back(self) -> None:
+        """Return the lent pages to the free space, between transactions."""
+        self.space.take_back(self.lent())
+        self._pool = np.zeros(0, np.int64)
+        self._start = self._position = 0
+
+    def _refill(self, n: int) -> None:
+        """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
+        self._close_segment()
+        self.give_back()
+        if not self._marks and sum(map(len, self._released)) >= POOL_PAGES // 8:
+            released = _join(self._released)
+            self._consumed = [np.setdiff1d(_join(self._consumed), released, assume_unique=True)]
+            self._released = []
+            self.space.take_back(released.tolist())
+        pool = self.space.lend(max(n, min(POOL_PAGES, len(self.space.heap))))
+        self._pool = np.array(pool, np.int64)
+        self.mapping.grow(self.space.top)
+
+    def _close_segment(self) -> None:
+        if self._position > self._start:
+            self._consumed.append(self._pool[self._start : self._position])
+            self._start = self._position
+
+    def _forget(self) -> None:
+        self._consumed, self._released, self._marks = [], [], 0
+
+
+def _join(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.zeros(0, np.int64)])

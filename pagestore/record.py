@@ -1,0 +1,132 @@
+"""Records: what a commit says, as int64 words in a run of pages (see docs/format.md).
+
+A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is its
+number of rows, then the rows. Every record begins with a word that says what it is.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .errors import CorruptionError
+from .pager import NO_RUN, Run
+
+COMMIT, CATALOG, SETTINGS, FREE, TEXT = range(1, 6)  # purposes of runs
+
+
+class Writer:
+    """Builds a record: words and texts, in order."""
+
+    def __init__(self, purpose: int):
+        self.words = [purpose]
+
+    def put(self, *words: int) -> None:
+        self.words += words
+
+    def put_list(self, rows: list[int], width: int) -> None:
+        """Rows of `width` words, flat."""
+        self.words.append(len(rows) // width)
+        self.words += rows
+
+    def put_bytes(self, data: bytes) -> None:
+        self.words.append(len(data))
+        self.words += struct.unpack(f"<{-(-len(data) // 8)}q", data + bytes(-len(data) % 8))
+
+    def put_text(self, text: str) -> None:
+        self.put_bytes(text.encode())
+
+    def content(self) -> np.ndarray:
+        return np.frombuffer(struct.pack(f"<{len(self.words)}q", *self.words), np.int64)
+
+
+class Reader:
+    """Reads a record back in the order it was written."""
+
+    def __init__(self, content: np.ndarray, purpose: int):
+        self.words = content
+        self.at = 0
+        if self.take() != purpose:
+            raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
+
+    def take(self) -> int:
+        if self.at >= len(self.words):
+            raise CorruptionError("a record ends too early")
+        self.at += 1
+        return int(self.words[self.at - 1])
+
+    def take_many(self, n: int) -> list[int]:
+        if n < 0 or self.at + n > len(self.words):
+            raise CorruptionError("a record ends too early")
+        self.at += n
+        return self.words[self.at - n : self.at].tolist()
+
+    def take_list(self, width: int) -> list[int]:
+        return self.take_many(self.take() * width)
+
+    def take_bytes(self) -> bytes:
+        n = self.take()
+        return struct.pack(f"<{-(-n // 8)}q", *self.take_many(-(-n // 8)))[:n]
+
+    def take_text(self) -> str:
+        return self.take_bytes().decode()
+
+
+@dataclass(slots=True)
+class Commit:
+    """One commit: a version (unless it is administrative) and the state of the whole store after it.
+
+    The lists are flat, rows of as many words as `_WIDTHS` says.
+    """
+
+    sequence: int
+    version: int
+    administrative: int = 0
+    parent: int = -1
+    branch: int = 1
+    timestamp: int = 0  # microseconds since 1970, UTC
+    last_version: int = 0
+    next_tree: int = 0
+    next_branch: int = 2
+    next_text: int = 1
+    catalog: Run = NO_RUN
+    settings: Run = NO_RUN
+    checkpoint: Run = NO_RUN
+    checksum: int = 0  # sum of the crc32c of all pages in `written`
+    roots: list[int] = field(default_factory=list)  # tree, root, height, count
+    system: list[int] = field(default_factory=list)  # the same, for the store's own trees
+    branches: list[int] = field(default_factory=list)  # branch, head version, its page, its words, origin
+    recent: list[int] = field(default_factory=list)  # version, page, words, timestamp, branch
+    dead: list[int] = field(default_factory=list)  # lineage, page, birth
+    written: list[int] = field(default_factory=list)  # first page, count
+    added: list[int] = field(default_factory=list)  # pages free since the checkpoint
+    removed: list[int] = field(default_factory=list)  # pages of the checkpoint that are in use
+    message: str = ""
+
+    def encode(self) -> np.ndarray:
+        out = Writer(COMMIT)
+        out.put(*(getattr(self, name) for name in _WORDS))
+        for name in _RUNS:
+            out.put(*getattr(self, name))
+        for name, width in _WIDTHS.items():
+            out.put_list(getattr(self, name), width)
+        out.put_text(self.message)
+        return out.content()
+
+    @classmethod
+    def decode(cls, content: np.ndarray) -> "Commit":
+        source = Reader(content, COMMIT)
+        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)), strict=True))
+        fields |= {name: Run(*source.take_many(2)) for name in _RUNS}
+        fields |= {name: source.take_list(width) for name, width in _WIDTHS.items()}
+        return cls(message=source.take_text(), **fields)
+
+
+_WORDS = (
+    "sequence", "version", "administrative", "parent", "branch", "timestamp",
+    "last_version", "next_tree", "next_branch", "next_text", "checksum",
+)  # fmt: skip
+_RUNS = ("catalog", "settings", "checkpoint")
+_WIDTHS = {
+    "roots": 4, "system": 4, "branches": 5, "recent": 5, "dead": 3, "written": 2, "added": 1, "removed": 1,
+}  # fmt: skip
