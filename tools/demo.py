@@ -135,9 +135,9 @@ class Story:
         rows = [(view, f"{len(self.workspace[view]):,}", _seconds(self._recompute(view))) for view in VIEWS]
         grid(("view", "rows", "evaluated in"), rows)
         say(
-            f"""Installed in {seconds:.1f} s. While a view is evaluated, the workspace notes which intervals of
-            which relations the answer depends on: its sensitivity. A later change looks up the intervals that
-            it hits, and only what depends on them is evaluated again.
+            f"""Installed in {seconds:.1f} s. While a view is evaluated, the workspace notes which intervals
+            of which relations the answer depends on: its sensitivity. A later change looks up the intervals
+            that it hits, and only what depends on them is evaluated again.
             """
         )
 
@@ -148,7 +148,7 @@ class Story:
             """A large batch, a tenth of all flights. For each view: the rows that are new and gone; the time
             to maintain it beside the time to evaluate it from scratch; the operations (steps of iterators)
             that maintenance did, beside the trace distance, which is how many steps of an evaluation from
-            scratch differ between before and after; and whether the maintained view equals the recomputed one.
+            scratch differ between before and after; and whether maintained and recomputed are equal.
             """
         )
         self._change("December", lambda txn: txn.insert("flight", rows))
