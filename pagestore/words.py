@@ -1,0 +1,358 @@
+"""Values and words: how a column of values becomes signed 64-bit words whose order is the order of the values.
+
+    type             word
+    int64            the value
+    float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
+    bool             0, 1
+    date             days since 1970-01-01
+    timestamp        microseconds since 1970-01-01, without a time zone
+    decimal(p,s)     the value times 10**s, p <= 18
+    string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
+                     ids means nothing
+"""
+
+import re
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from .errors import SchemaError, WordError
+
+COLUMNS_MAX = 64
+KEYS_MAX = 16
+DIGITS_MAX = 18
+
+
+class Interner(Protocol):
+    """Gives texts their ids and ids their texts."""
+
+    def intern(self, texts: pa.Array, binary: bool) -> np.ndarray: ...
+    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
+
+
+class Type(NamedTuple):
+    """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    @classmethod
+    def parse(cls, text: "str | Type") -> "Type":
+        """Read a type as it is written.
+
+        >>> Type.parse("decimal(10, 2)")
+        Type(name='decimal', precision=10, scale=2)
+        >>> Type.parse("varchar")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        pagestore.errors.SchemaError: 'varchar' is no type: use int64, float64, bool, date, timestamp, ...
+        """
+        if isinstance(text, Type):
+            return text
+        name = text.strip()
+        if name in ARROW:
+            return cls(name)
+        match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
+        if not match:
+            raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)} or decimal(p,s)")
+        precision, scale = int(match[1]), int(match[2])
+        if not (1 <= precision <= DIGITS_MAX and scale <= precision):
+            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all behind the point")
+        return cls("decimal", precision, scale)
+
+    @property
+    def interned(self) -> bool:
+        return self.name in ("string", "bytes")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+
+ARROW = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+class Column(NamedTuple):
+    """A column of a relation."""
+
+    name: str
+    type: Type
+
+
+class Schema(NamedTuple):
+    """The columns of a relation in the user's order, and which of them are its key, in key order.
+
+    >>> schema = Schema.parse("price: float64, item: string", key=["item"])
+    >>> [column.name for column in schema.stored]
+    ['item', 'price']
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
+        """Read `name: type, ...`; without a key, the key is all columns."""
+        if isinstance(text, Schema):
+            return text
+        columns = columns_of(text)
+        names = [column.name for column in columns]
+        keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
+        if not columns or len(columns) > COLUMNS_MAX:
+            raise SchemaError(f"a relation has 1 to {COLUMNS_MAX} columns, not {len(columns)}")
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(f"column {name!r} is there twice")
+        for name in keys:
+            if name not in names:
+                raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
+            if keys.count(name) > 1:
+                raise SchemaError(f"key column {name!r} is there twice")
+        if not 1 <= len(keys) <= KEYS_MAX:
+            raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
+        return cls(columns, keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns in the order of a record's words: the key, then the values."""
+        by_name = {column.name: column for column in self.columns}
+        values = [column for column in self.columns if column.name not in self.key]
+        return tuple([by_name[name] for name in self.key] + values)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
+
+
+def columns_of(text: "str | pa.Schema") -> tuple[Column, ...]:
+    """Columns from text, or from an Arrow schema."""
+    if isinstance(text, pa.Schema):
+        return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
+    columns = []
+    for part in re.split(r",(?![^(]*\))", text):
+        name, colon, type_text = part.partition(":")
+        if not colon or not name.strip():
+            raise SchemaError(f"{part.strip()!r}: a column is written `name: type`")
+        columns.append(Column(name.strip(), Type.parse(type_text)))
+    return tuple(columns)
+
+
+def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
+    """The type that holds an Arrow type without loss."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    for matches, word_type in _OF_ARROW:
+        if matches(arrow):
+            return Type(word_type)
+    if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
+        return Type("decimal", arrow.precision, arrow.scale)
+    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; cast it first")
+
+
+_OF_ARROW = (
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int64"),
+    (pa.types.is_floating, "float64"),
+    (pa.types.is_date, "date"),
+    (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), "bytes"),
+)
+
+
+# --- values to words ----------------------------------------------------------------------------
+
+
+def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
+    """Words int64[n] of a column's values: a list, a numpy array or an Arrow array.
+
+    Raises WordError naming column and row for a null, a NaN or a value the type cannot hold. O(n), and for
+    texts the dictionary's O(distinct log dictionary).
+
+    >>> encode(Column("x", Type.parse("float64")), [-1.5, -0.0, 2.0], None)
+    array([-4609434218613702657,                    0,  4611686018427387904])
+    """
+    if column.type.name == "int64":
+        fast = _plain_integers(values)
+        if fast is not None:
+            return fast
+    array = _arrow_array(column, values)
+    if array.null_count:
+        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
+    if column.type.interned:
+        return interner.intern(array, column.type.name == "bytes")
+    if column.type.name == "float64":
+        return _float_words(column, array.to_numpy(zero_copy_only=False))
+    if column.type.name == "decimal":
+        return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
+    if column.type.name == "bool":
+        return array.cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
+    if column.type.name == "date":
+        return array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64)
+    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _plain_integers(values: Any) -> np.ndarray | None:
+    """The usual case without a detour: numpy int64, or a short list of nothing but int."""
+    if isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1:
+        return values
+    if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            return None
+    return None
+
+
+def _arrow_array(column: Column, values: Any) -> pa.Array:
+    """Values as an Arrow array of the column's type, refusing what does not fit."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.DictionaryArray):
+        values = values.dictionary_decode()
+    try:
+        if not isinstance(values, pa.Array):
+            _refuse_mixed(column, values)
+            if isinstance(values, np.ndarray):
+                values = pa.array(values, from_pandas=False)
+            else:
+                values = pa.array(values, column.type.arrow)
+        wanted = column.type.arrow
+        if values.type == wanted:
+            return _checked_decimal(column, values)
+        if not _castable(values.type, column.type):
+            raise WordError(f"column {column.name!r}: {values.type} values for a column of type {column.type}")
+        return _checked_decimal(column, values.cast(wanted))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+        raise _first_bad(column, values, error) from None
+
+
+def _refuse_mixed(column: Column, values: Any) -> None:
+    """Arrow would take True for 1 and cut 1.5 to 1 in a list: say so instead."""
+    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64"):
+        return
+    number = Integral if column.type.name == "int64" else Real
+    for row, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, number)):
+            raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
+
+
+def _castable(have: pa.DataType, want: Type) -> bool:
+    kind = pa.types
+    allowed = {
+        "int64": kind.is_integer,
+        "float64": lambda t: kind.is_floating(t) or kind.is_integer(t),
+        "bool": kind.is_boolean,
+        "date": kind.is_date,
+        "timestamp": lambda t: kind.is_timestamp(t) and t.tz is None or kind.is_date(t),
+        "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
+        "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
+        "bytes": lambda t: kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t),
+    }
+    return kind.is_null(have) or bool(allowed[want.name](have))
+
+
+def _checked_decimal(column: Column, array: pa.Array) -> pa.Array:
+    """Decimals that Arrow let through with more digits than the column has."""
+    if column.type.name == "decimal" and len(array) and array.null_count < len(array):
+        array.validate(full=True)
+    return array
+
+
+def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
+    """The error of a column, with the first row that causes it."""
+    wanted = column.type.arrow
+    for row in range(len(values)):
+        one = values[row : row + 1]
+        try:
+            array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
+            array.cast(wanted).validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+            value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
+            return WordError(f"column {column.name!r}, row {row}: {value!r} does not fit {column.type}")
+    return WordError(f"column {column.name!r}: {error}")
+
+
+def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
+    bad = np.isnan(values)
+    if bad.any():
+        raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
+    bits = (values + 0.0).view(np.int64)
+    return bits ^ (bits >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))
+
+
+# --- words to values ----------------------------------------------------------------------------
+
+
+def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
+    """The Arrow array of words int64[n]; int64 without a copy."""
+    name = column_type.name
+    if name == "int64":
+        return pa.array(words)
+    if name == "timestamp":
+        return pa.array(words).view(pa.timestamp("us"))
+    if name == "float64":
+        return pa.array(float_values(words))
+    if name == "bool":
+        return pa.array(words != 0)
+    if name == "date":
+        return pa.array(words.astype(np.int32)).view(pa.date32())
+    if name == "decimal":
+        halves = np.stack([words, words >> 63], axis=1)
+        return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))])
+    return interner.texts(words, name == "bytes")
+
+
+def float_values(words: np.ndarray) -> np.ndarray:
+    """float64[n] of a float column's words."""
+    return (words ^ (words >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+
+
+def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
+    """A column as numpy likes it: the native dtype where there is one, objects for decimals and texts."""
+    name = column_type.name
+    if name == "int64":
+        return words
+    if name == "float64":
+        return float_values(words)
+    if name == "bool":
+        return words != 0
+    if name == "date":
+        return words.astype("datetime64[D]")
+    if name == "timestamp":
+        return words.view("datetime64[us]")
+    return decode(column_type, words, interner).to_numpy(zero_copy_only=False)
+
+
+def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
+    """The columns of a table by the schema's names, in the schema's order."""
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise SchemaError(
+            f"the rows have no column {missing[0]!r}; the relation is ({schema}), the rows are "
+            f"({', '.join(table.column_names)})"
+        )
+    return [table.column(name) for name in schema.names]
+
