@@ -1,0 +1,47 @@
+"""Rules from text: `compile` for what is installed, `query` for what is asked once.
+
+    >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
+    >>> program.predicates["path"].keys
+    ('int64', 'int64')
+    >>> [head.predicate for rule in program.rules for head in rule.heads]
+    ['path']
+
+The passes, each in a file of its own: parse (text to tree), hoist and normalise (tree to rules),
+check with declare, names, safety, infer, aggregate, order and edits (rules to a program).
+"""
+
+from ivm.errors import RuleError, RuleSyntaxError, Where
+from ivm.lang.check import check
+from ivm.lang.parse import parse
+from ivm.lang.program import Program
+
+NOTHING = Program()
+
+
+def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Program:
+    """What `text` adds to the installed program `known`.
+
+    Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
+    """
+    return check(parse(text, source), known)
+
+
+def query(text: str, known: Program, source: str = "query") -> Program:
+    """The rules of a question; the last rule's first head is the answer, the others are its helpers.
+
+    Raises as `compile` does, and RuleError for declarations and edits, which a question cannot hold, and
+    for heads that are installed already.
+    """
+    program = compile(text, known, source)
+    if not program.rules:
+        raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
+    for statement in (*program.edits, *(p for p in program.predicates.values() if p.extensional)):
+        raise RuleError(statement.where, "a query holds rules only: install declarations, exec edits")
+    for rule in program.rules:
+        for head in rule.heads:
+            if head.predicate in known.predicates:
+                raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
+    return program
+
+
+__all__ = ["NOTHING", "Program", "compile", "query"]

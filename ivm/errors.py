@@ -1,0 +1,136 @@
+"""Every exception that `ivm` raises, grouped by the moment it is raised in.
+
+    IvmError
+    ├── install, query   RuleError: a place in the text (file:line:column), and what is wrong there
+    │     RuleSyntaxError, UnknownPredicateError, ArityError, RuleTypeError, SafetyError,
+    │     RecursionRefusedError, RedefinitionError, AggregateError, ConstructError
+    ├── uninstall        UninstallError
+    ├── edit             EditError
+    ├── maintain         MaintainError: the transaction is rolled back
+    │     FunctionConflictError, RangeError, DivergenceError
+    └── read             UnknownViewError
+
+Each message is a sentence with the evidence: which predicate, which key, which place, and what to do.
+Errors of the store beneath (a corrupt page, a full disk) keep their own family, `pagestore.errors`.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Where(NamedTuple):
+    """A place in a text of rules; lines and columns count from 1."""
+
+    source: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+class IvmError(Exception):
+    """Base of all."""
+
+    def __str__(self) -> str:  # KeyError, a second base of some, would print the repr
+        return " ".join(map(str, self.args))
+
+
+# -- install and query
+
+
+class RuleError(IvmError, ValueError):
+    """The text of a rule, declaration or edit is refused. `where` is the place, `reason` the sentence."""
+
+    def __init__(self, where: Where, reason: str):
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.reason)
+
+
+class RuleSyntaxError(RuleError):
+    """The text does not parse."""
+
+
+class UnknownPredicateError(RuleError, KeyError):
+    """A rule or an edit names a predicate that nothing declares or derives."""
+
+
+class ArityError(RuleError):
+    """An atom has another number of arguments than its predicate, or brackets where it needs parentheses."""
+
+
+class RuleTypeError(RuleError):
+    """Types do not fit: an argument, a comparison, an operator, a literal."""
+
+
+class SafetyError(RuleError):
+    """A variable would range over everything, because nothing in its conjunction binds it."""
+
+
+class RecursionRefusedError(RuleError):
+    """A view would depend on itself."""
+
+
+class RedefinitionError(RuleError):
+    """A name is given a second meaning: declared twice, or both declared and derived."""
+
+
+class AggregateError(RuleError):
+    """An aggregation is not of the form `f[x] = r <- agg<<r = sum(v)>> body`."""
+
+
+class ConstructError(RuleError, NotImplementedError):
+    """The rule is well formed, but holds a construct that is not evaluated yet."""
+
+
+# -- uninstall
+
+
+class UninstallError(IvmError, ValueError):
+    """Something installed depends on what should go."""
+
+
+# -- edit
+
+
+class EditError(IvmError, ValueError):
+    """Rows cannot be inserted or deleted there: an unknown relation, a view, rows of another shape."""
+
+
+# -- maintain
+
+
+class MaintainError(IvmError):
+    """The views cannot be brought up to date with this transaction, so it is rolled back."""
+
+
+class FunctionConflictError(MaintainError, ValueError):
+    """A function got two values for one key. `key` and `values` are the evidence."""
+
+    def __init__(self, predicate: str, key: tuple[Any, ...], values: tuple[Any, ...]):
+        super().__init__(
+            f"{predicate}[{', '.join(map(repr, key))}] got two values, {values[0]!r} and {values[1]!r}: "
+            "a function has one value per key, so change a rule or the rows behind one of them"
+        )
+        self.predicate, self.key, self.values = predicate, key, values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.predicate, self.key, self.values)
+
+
+class RangeError(MaintainError, ArithmeticError):
+    """A computed value or a sum does not fit its type, or a division is by zero."""
+
+
+class DivergenceError(MaintainError):
+    """A maintained view differs from its rules evaluated from scratch: a fault of this library."""
+
+
+# -- read
+
+
+class UnknownViewError(IvmError, KeyError):
+    """No relation, function or view of this name."""

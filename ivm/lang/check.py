@@ -1,0 +1,95 @@
+"""Statements to a program: every name known, every rule safe and typed, in order of evaluation.
+
+Predicates of a text and of what is installed form one space of names.  A declared predicate is
+extensional, its rows come from transactions; a predicate in a head is a view, and its types come from
+its rules.  Nothing is both.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ivm.errors import RedefinitionError, RuleTypeError
+from ivm.lang.aggregate import check_aggregate, check_sole
+from ivm.lang.declare import declare
+from ivm.lang.edits import edit
+from ivm.lang.infer import infer
+from ivm.lang.names import check_arity, check_names
+from ivm.lang.normalise import normalise
+from ivm.lang.order import in_order
+from ivm.lang.program import Program
+from ivm.lang.rule import Atom, Predicate, Rule, Var, atoms, writes
+from ivm.lang.safety import check_safety
+from ivm.lang.tree import Change, Clause, Declaration, Statement
+from ivm.lang.types import common
+
+
+def check(statements: Sequence[Statement], known: Program) -> Program:
+    """What the statements add to `known`; the first fault is raised as a RuleError with its place."""
+    predicates = dict(known.predicates)
+    declare((s for s in statements if isinstance(s, Declaration)), predicates)
+    rules = [rule for s in statements if isinstance(s, Clause) for rule in normalise(s)]
+    _check_form(rules, known, predicates)
+    typed = tuple(_typed(rule, predicates) for rule in _new_in_order(rules, known))
+    edits = tuple(edit(s, predicates) for s in statements if isinstance(s, Change))
+    added = {name: p for name, p in predicates.items() if known.predicates.get(name) is not p}
+    return Program(added, typed, edits)
+
+
+def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, Predicate]) -> None:
+    """All that can be said of rules before their types are known."""
+    for rule in rules:
+        _check_heads_are_views(rule, predicates)
+        if rule.aggregate:
+            check_aggregate(rule, rule.aggregate)
+        check_safety(rule)
+    check_sole((*known.rules, *rules))
+    check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})
+
+
+def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> None:
+    for head in rule.heads:
+        before = predicates.get(head.predicate)
+        if before and before.extensional:
+            reason = f"{head.predicate} is declared at {before.where}, so its rows come from transactions"
+            raise RedefinitionError(head.where, f"{reason}: a view has no declaration, or needs another name")
+
+
+def _new_in_order(rules: Iterable[Rule], known: Program) -> list[Rule]:
+    installed = {id(rule) for rule in known.rules}
+    return [rule for rule in in_order((*known.rules, *rules)) if id(rule) not in installed]
+
+
+def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
+    """The rule with types; the views in its head join `predicates`, which hold all that it reads."""
+    body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
+    for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
+        check_arity(atom, predicates[atom.predicate])
+    rule = infer(rule, predicates)
+    for head in rule.heads:
+        _define(head, rule, predicates)
+    return rule
+
+
+def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
+    """Add the head's predicate, or see that the rules before gave it the same columns."""
+    types = tuple(rule.types[v.name] for v in variables_of(head))
+    keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
+    made = Predicate(head.predicate, keys, value, False, _column_names(head), where=head.where)
+    before = predicates.setdefault(head.predicate, made)
+    check_arity(head, before)
+    for name, old, new, term in zip(before.columns, before.types, types, head.terms, strict=True):
+        if old != new and common(old, new) != old:
+            reason = f"column {name} of {head.predicate} is {new} here, but {old}"
+            raise RuleTypeError(term.where, f"{reason} by the rule at {before.where}")
+
+
+def variables_of(head: Atom) -> tuple[Var, ...]:
+    """A head's terms: all variables once the rule is normalised, and not each once."""
+    return tuple(term for term in head.terms if isinstance(term, Var))
+
+
+def _column_names(head: Atom) -> tuple[str, ...]:
+    """The variables' names; c1, c2, ... where one is none of the user's, or is taken."""
+    names: list[str] = []
+    for position, term in enumerate(variables_of(head), start=1):
+        names.append(f"c{position}" if term.name.startswith("_") or term.name in names else term.name)
+    return tuple(names)

@@ -1,0 +1,53 @@
+"""Edits in a text: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError
+from ivm.lang.declare import split
+from ivm.lang.infer import typed_atom
+from ivm.lang.names import check_arity, unknown
+from ivm.lang.rule import Atom, Const, Edit, Predicate
+from ivm.lang.tree import Anonymous, Call, Change, Node
+
+
+def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
+    """The edit with its constants typed by the columns of the predicate, which must be extensional."""
+    call, value = split(change.head)
+    predicate = predicates.get(call.name)
+    if predicate is None:
+        raise unknown(call.name, call.where, predicates)
+    if not predicate.extensional:
+        raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
+    _check_action(change, call, predicate)
+    args = tuple(_constant(arg) for arg in call.args)
+    if value is None or isinstance(value, Anonymous):
+        return _without_value(change, Atom(call.name, args, where=call.where), predicate)
+    atom = Atom(call.name, args, _constant(value), where=call.where)
+    check_arity(atom, predicate)
+    return _made(change, typed_atom(atom, predicate))
+
+
+def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
+    if change.action == "^" and predicate.value is None:
+        raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
+
+
+def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
+    """A row of a relation, or a function's key that is deleted whatever its value."""
+    if change.action == "-" and predicate.value is not None:
+        predicate = replace(predicate, value=None, columns=predicate.columns[:-1])
+    check_arity(atom, predicate)
+    return _made(change, typed_atom(atom, predicate))
+
+
+def _made(change: Change, atom: Atom) -> Edit:
+    args = tuple(arg for arg in atom.args if isinstance(arg, Const))
+    value = atom.value if isinstance(atom.value, Const) else None
+    return Edit(change.action, atom.predicate, args, value, where=change.where)
+
+
+def _constant(node: Node) -> Const:
+    if isinstance(node, Const):
+        return node
+    raise RuleSyntaxError(node.where, "an edit holds constants only")

@@ -1,0 +1,173 @@
+"""Tree to tree, nothing nested: every argument a variable or a constant, every body a `Conj`.
+
+    p(x) <- f(g[x] + 1), !h(x, _).      becomes      p(x) <- f(_1), g[x] = _2, _1 = _2 + 1, !h(x, _3).
+
+The new literals stand in the conjunction of the atom they come from, so each new variable has the
+scope that the term had.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from ivm.errors import SafetyError, Where
+from ivm.lang.rule import Aggregate, Atom, Binary, Compare, Const, Term, Var
+from ivm.lang.tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Conj:
+    """dform, dform, ... (the paper's *Figure 1*)."""
+
+    parts: tuple["Part", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disj:
+    """conj ; conj ; ..."""
+
+    options: tuple[Conj, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """!conj"""
+
+    body: Conj
+    where: Where
+
+
+Part = Atom | Compare | Disj | Refusal
+
+
+class Hoist:
+    """A clause with names for the terms in arguments and for the function values inside terms."""
+
+    def __init__(self, clause: Clause):
+        self.source = clause
+        taken = _names(clause)
+        self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
+
+    def clause(self) -> tuple[tuple[Atom, ...], Aggregate | None, Conj]:
+        body = self.conjunction(self.source.body)
+        extra: list[Part] = []
+        heads = tuple(self.head(head, extra) for head in self.source.heads)
+        aggregate = self.aggregate(extra)
+        return heads, aggregate, Conj((*body.parts, *extra))
+
+    def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
+        call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
+        assert isinstance(call, Call)
+        args = tuple(self.head_variable(arg, extra) for arg in call.args)
+        result = None if value is None else self.head_variable(value, extra)
+        return Atom(call.name, args, result, where=call.where)
+
+    def head_variable(self, node: Node, extra: list[Part]) -> Var:
+        if isinstance(node, Anonymous):
+            raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
+        return self.variable(node, extra)
+
+    def aggregate(self, extra: list[Part]) -> Aggregate | None:
+        if self.source.aggregate is None:
+            return None
+        aggregate, argument = self.source.aggregate
+        if argument is None:
+            return aggregate
+        return replace(aggregate, argument=self.variable(argument, extra))
+
+    # -- formulas
+
+    def conjunction(self, node: Formula) -> Conj:
+        return Conj(tuple(part for item in _items(node) for part in self.parts(item)))
+
+    def parts(self, node: Formula) -> list[Part]:
+        match node:
+            case Or():
+                return [Disj(tuple(self.conjunction(item) for item in node.items))]
+            case Not():
+                return [Refusal(self.conjunction(node.item), node.where)]
+            case Operation():
+                return self.comparison(node)
+            case Call():
+                extra: list[Part] = []
+                return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
+        raise AssertionError(node)
+
+    def comparison(self, node: Operation) -> list[Part]:
+        left, right = node.left, node.right
+        if node.op == "=" and isinstance(right, Call) and not isinstance(left, Call):
+            left, right = right, left
+        extra: list[Part] = []
+        if node.op == "=" and isinstance(left, Call):
+            args = self.simple(left.args, extra)
+            (value,) = self.simple((right,), extra)
+            return [Atom(left.name, args, value, where=left.where), *extra]
+        terms = self.term(left, extra), self.term(right, extra)
+        return [*extra, _oriented(node, *terms)]
+
+    # -- terms: what they need besides goes to `extra`
+
+    def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[Var | Const, ...]:
+        return tuple(node if isinstance(node, Const) else self.variable(node, extra) for node in nodes)
+
+    def variable(self, node: Node, extra: list[Part]) -> Var:
+        if isinstance(node, Var):
+            return node
+        name = replace(next(self.fresh), where=node.where)
+        if isinstance(node, Call):
+            extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
+        elif not isinstance(node, Anonymous):
+            extra.append(Compare("=", name, self.term(node, extra), where=node.where))
+        return name
+
+    def term(self, node: Node, extra: list[Part]) -> Term:
+        match node:
+            case Anonymous():
+                raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
+            case Operation():
+                left, right = self.term(node.left, extra), self.term(node.right, extra)
+                return Binary(node.op, left, right, where=node.where)
+            case Call():
+                return self.variable(node, extra)
+            case _:
+                return node
+
+
+def _items(node: Formula) -> Iterator[Formula]:
+    """The formulas of a conjunction; parentheses around a conjunction alone mean nothing."""
+    if isinstance(node, And):
+        for item in node.items:
+            yield from _items(item)
+    else:
+        yield node
+
+
+def _oriented(node: Operation, left: Term, right: Term) -> Compare:
+    """A comparison with a variable on the left where there is one, alone."""
+    if isinstance(right, Var) and not isinstance(left, Var):
+        return Compare(MIRRORED[node.op], right, left, where=node.where)
+    return Compare(node.op, left, right, where=node.where)
+
+
+def _names(node: object) -> set[str]:
+    """The variable names of a tree."""
+    match node:
+        case Var():
+            return {node.name}
+        case tuple():
+            return set().union(*map(_names, node))
+        case Clause():
+            return _names((node.heads, node.body, node.aggregate))
+        case Call():
+            return _names(node.args)
+        case Operation():
+            return _names((node.left, node.right))
+        case Aggregate():
+            return _names(node.result)
+        case And() | Or():
+            return _names(node.items)
+        case Not():
+            return _names(node.item)
+    return set()

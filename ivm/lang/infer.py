@@ -1,0 +1,200 @@
+"""Types of a rule's variables and constants, from the columns that its atoms name.
+
+Columns speak first, then `x = term` from known to unknown, and a literal alone only where nothing
+else does.  The result is the rule with `types` filled in and every constant of its context's type.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from ivm.errors import RuleTypeError
+from ivm.lang.aggregate import result_type
+from ivm.lang.rule import (
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Type,
+    Var,
+    atoms,
+    variables,
+)
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale
+
+Types = dict[str, Type]
+
+
+def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+    """The rule with types; RuleTypeError where they do not fit.
+
+    Its body must be safe, and `known` must hold every predicate that it reads, of the same arity.
+    """
+    types: Types = {}
+    for disjunct in rule.body:
+        for atom in atoms(disjunct):
+            _note_columns(atom, known[atom.predicate].types, types)
+    equations = [c for disjunct in rule.body for c in _comparisons(disjunct) if c.op == "="]
+    _spread(equations, types, lambda term: not is_literal(term))
+    for head in rule.heads:
+        if head.predicate in known:
+            _hint(head, known[head.predicate].types, types)
+    _spread(equations, types, lambda term: True)
+    body = tuple(_typed_body(disjunct, known, types) for disjunct in rule.body)
+    if rule.aggregate:
+        types[rule.aggregate.result.name] = result_type(rule.aggregate, types)
+    return replace(rule, body=body, types=types)
+
+
+def is_literal(term: Term) -> bool:
+    """Whether the term leaves its type to the context."""
+    if isinstance(term, Binary):
+        return is_literal(term.left) and is_literal(term.right)
+    return isinstance(term, Const) and is_flexible(term)
+
+
+def _note_columns(atom: Atom, columns: Iterable[Type], types: Types) -> None:
+    for term, column in zip(atom.terms, columns, strict=True):
+        if isinstance(term, Var):
+            before = types.get(term.name, column)
+            joint = common(before, column)
+            if joint is None:
+                raise RuleTypeError(term.where, _conflict(term.name, before, column, atom.predicate))
+            types[term.name] = joint
+
+
+def _conflict(name: str, before: Type, now: Type, predicate: str) -> str:
+    reason = f"{name} is {before} elsewhere in the rule but {now} in {predicate}"
+    if scale(before) is not None and scale(now) is not None:
+        return f"{reason}: decimals of different scales are not compared, so declare both columns alike"
+    return reason
+
+
+def _comparisons(literals: Disjunct) -> Iterator[Compare]:
+    for literal in literals:
+        if isinstance(literal, Compare):
+            yield literal
+        elif isinstance(literal, Negation):
+            yield from _comparisons(literal.body)
+
+
+def _spread(equations: list[Compare], types: Types, admits: Callable[[Term], bool]) -> None:
+    """Type the variables that equations define, as far as their other sides are typed and admitted."""
+    sides = [pair for e in equations for pair in ((e.left, e.right), (e.right, e.left))]
+    found = True
+    while found:
+        found = False
+        for target, source in sides:
+            if not isinstance(target, Var) or target.name in types or not admits(source):
+                continue
+            if all(v.name in types for v in variables(source)):
+                types[target.name] = typed(source, types)[1]
+                found = True
+
+
+def _hint(head: Atom, columns: Iterable[Type], types: Types) -> None:
+    for term, column in zip(head.terms, columns, strict=True):
+        if isinstance(term, Var):
+            types.setdefault(term.name, column)
+
+
+# -- constants get the type of their context
+
+
+def _typed_body(literals: Disjunct, known: Mapping[str, Predicate], types: Types) -> Disjunct:
+    return tuple(_typed_literal(literal, known, types) for literal in literals)
+
+
+def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Types) -> Literal:
+    match literal:
+        case Atom():
+            return typed_atom(literal, known[literal.predicate])
+        case Negation():
+            return replace(literal, body=_typed_body(literal.body, known, types))
+        case Compare():
+            return _typed_comparison(literal, types)
+
+
+def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
+    """The atom with its constants as values of the predicate's columns."""
+    terms = tuple(
+        adapt(term, column) if isinstance(term, Const) else term
+        for term, column in zip(atom.terms, predicate.types, strict=True)
+    )
+    if atom.value is None:
+        return replace(atom, args=terms)
+    return replace(atom, args=terms[:-1], value=terms[-1])
+
+
+def _typed_comparison(comparison: Compare, types: Types) -> Compare:
+    left, right, type_ = _typed_pair(comparison.left, comparison.right, types, common)
+    op, where = comparison.op, comparison.where
+    if type_ is None:
+        a, b = typed(comparison.left, types)[1], typed(comparison.right, types)[1]
+        raise RuleTypeError(where, f"{a} {op} {b}: the sides of a comparison need one type{_hint_for(a, b)}")
+    if type_ in UNORDERED and op not in ("=", "!="):
+        remedy = ": keep a number or a date beside it and compare that" if type_ == "string" else ""
+        raise RuleTypeError(where, f"`{op}` is not evaluated over {type_}, only = and != are{remedy}")
+    return replace(comparison, left=left, right=right)
+
+
+def _hint_for(a: Type, b: Type) -> str:
+    kinds = {t if scale(t) is None else "decimal" for t in (a, b)}
+    if kinds == {"decimal"}:
+        return ", and decimals one scale"
+    if kinds <= {"int64", "float64", "decimal"}:
+        return "; numbers do not convert by themselves"
+    return ""
+
+
+def typed(term: Term, types: Types) -> tuple[Term, Type]:
+    """A term with typed constants, and its type."""
+    match term:
+        case Var():
+            return term, types[term.name]
+        case Const():
+            return term, term.type
+        case Binary():
+            left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
+            if type_ is None:
+                raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
+            return replace(term, left=left, right=right), type_
+
+
+def _typed_pair(
+    left: Term, right: Term, types: Types, joint: Callable[[Type, Type], Type | None]
+) -> tuple[Term, Term, Type | None]:
+    """Both sides typed, a literal side by the other one if it does not fit as it stands."""
+    (a, a_type), (b, b_type) = typed(left, types), typed(right, types)
+    if joint(a_type, b_type) is None and is_literal(left) != is_literal(right):
+        a_type = b_type = b_type if is_literal(left) else a_type
+        a, b = _adapted(a, a_type), _adapted(b, b_type)
+    return _adapted_constant(a, a_type), _adapted_constant(b, b_type), joint(a_type, b_type)
+
+
+def _adapted(term: Term, wanted: Type) -> Term:
+    """The term with all its literals adapted, if it is made of literals alone."""
+    if isinstance(term, Binary) and is_literal(term):
+        return replace(term, left=_adapted(term.left, wanted), right=_adapted(term.right, wanted))
+    return _adapted_constant(term, wanted)
+
+
+def _adapted_constant(term: Term, wanted: Type) -> Term:
+    return adapt(term, wanted) if isinstance(term, Const) else term
+
+
+def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
+    reason = f"there is no {left} {term.op} {right}"
+    if scale(left) is not None and term.op == "/":
+        reason += ": a quotient of decimals is not exact, so keep the column as float64"
+    elif scale(left) is not None and scale(right) is not None and term.op in "+-":
+        reason += ": decimals of different scales are not added, so declare both columns alike"
+    elif {left, right} == {"int64", "float64"}:
+        reason += ": numbers do not convert by themselves, so declare both columns alike"
+    return RuleTypeError(term.where, reason)

@@ -1,0 +1,129 @@
+"""Tree to rules: disjuncts, with every negation at an atom or a conjunction.
+
+Three steps, each on its own:
+
+    hoist    names for whatever is nested (hoist.py)
+    scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
+    expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
+
+A negation keeps the variables of its own scope in `exists`.  An aggregate counts the bindings of the
+head's and the outermost conjunction's variables, each once; where expansion would bind others too, or
+make several disjuncts, the body moves to an auxiliary view over just those variables.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from ivm.errors import ConstructError, RuleSyntaxError, Where
+from ivm.lang.hoist import Conj, Disj, Hoist, Part, Refusal
+from ivm.lang.rule import Aggregate, Atom, Compare, Disjunct, Negation, Rule, Var, variables
+from ivm.lang.tree import Clause
+
+DISJUNCTS_MAX = 64
+FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def normalise(clause: Clause) -> list[Rule]:
+    """The rules a clause means: one, or an auxiliary view and the aggregate over it."""
+    heads, aggregate, body = Hoist(clause).clause()
+    if not body.parts:
+        reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
+        raise RuleSyntaxError(clause.where, reason)
+    bound = _in_heads(heads, aggregate)
+    disjuncts = tuple(_expand(body, bound, clause.where))
+    rule = Rule(heads, disjuncts, aggregate, where=clause.where, text=clause.text)
+    scope = bound | _own(body, bound)
+    if aggregate is None or _counts_once(disjuncts, scope):
+        return [rule]
+    return _through_auxiliary(rule, scope)
+
+
+def _in_heads(heads: tuple[Atom, ...], aggregate: Aggregate | None) -> set[Var]:
+    found = set(variables(*heads, aggregate))
+    return found - {aggregate.result} if aggregate else found
+
+
+def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
+    return len(disjuncts) == 1 and scope.issuperset(variables(*disjuncts[0]))
+
+
+def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
+    free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
+    args = tuple(v for v in free if v in scope)
+    atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
+    return [replace(rule, heads=(atom,), aggregate=None), replace(rule, body=((atom,),))]
+
+
+# -- scope
+
+
+def _own(body: Conj, outer: set[Var]) -> set[Var]:
+    """The variables whose smallest conjunction is this one: in a literal of it, or in two of its parts."""
+    uses: Counter[Var] = Counter()
+    for part in body.parts:
+        match part:
+            case Atom() | Compare():
+                uses.update(2 * variables(part))
+            case Disj():
+                for option in part.options:
+                    uses.update(_mentioned(option))
+            case Refusal():
+                uses.update(_mentioned(part.body))
+    return {v for v, n in uses.items() if n > 1} - outer
+
+
+def _mentioned(body: Conj) -> set[Var]:
+    found: set[Var] = set()
+    for part in body.parts:
+        match part:
+            case Atom() | Compare():
+                found.update(variables(part))
+            case Disj():
+                found.update(*map(_mentioned, part.options))
+            case Refusal():
+                found.update(_mentioned(part.body))
+    return found
+
+
+# -- expand
+
+
+def _expand(body: Conj, outer: set[Var], where: Where) -> list[Disjunct]:
+    """The disjuncts of a conjunction inside scopes that own `outer`."""
+    scope = outer | _own(body, outer)
+    return _product([_disjuncts(part, scope, where) for part in body.parts], where)
+
+
+def _disjuncts(part: Part, scope: set[Var], where: Where) -> list[Disjunct]:
+    match part:
+        case Disj():
+            return [disjunct for option in part.options for disjunct in _expand(option, scope, where)]
+        case Refusal():
+            refuted = [_refute(d, scope, part.where) for d in _expand(part.body, scope, where)]
+            return _product(refuted, where)
+        case _:
+            return [(part,)]
+
+
+def _product(factors: list[list[Disjunct]], where: Where) -> list[Disjunct]:
+    product: list[Disjunct] = [()]
+    for factor in factors:
+        product = [done + disjunct for done in product for disjunct in factor]
+        if len(product) > DISJUNCTS_MAX:
+            reason = f"more than {DISJUNCTS_MAX} disjuncts: give some of its disjunctions a view of their own"
+            raise ConstructError(where, f"written out, this rule has {reason}")
+    return product
+
+
+def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]:
+    """The disjuncts of `!disjunct`."""
+    exists = tuple(v for v in variables(*disjunct) if v not in scope)
+    if len(disjunct) == 1 and isinstance(disjunct[0], Negation):
+        return [disjunct[0].body]
+    if not exists and all(isinstance(literal, Compare) for literal in disjunct):
+        return [(_flip(literal),) for literal in disjunct if isinstance(literal, Compare)]
+    return [(Negation(disjunct, exists, where=where),)]
+
+
+def _flip(comparison: Compare) -> Compare:
+    return replace(comparison, op=FLIPPED[comparison.op])

@@ -1,0 +1,255 @@
+"""Text to tree: lark's LALR parser over syntax.lark, with every place kept.
+
+    >>> [clause] = parse("p(x) <- q(x, 3).")
+    >>> clause.body.items[0].args[1]
+    Const(value=3, type='int64')
+"""
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
+from lark.tree import Meta
+
+from ivm.errors import RuleSyntaxError, RuleTypeError, Where
+from ivm.lang.rule import Aggregate, Const, Type, Var
+from ivm.lang.tree import (
+    And,
+    Anonymous,
+    Call,
+    Change,
+    Clause,
+    Declaration,
+    Formula,
+    Node,
+    Not,
+    Operation,
+    Or,
+    Statement,
+)
+
+
+def parse(text: str, source: str = "rules") -> list[Statement]:
+    """The statements of a text in order; RuleSyntaxError names the place and what was expected there."""
+    try:
+        tree = _parser().parse(text)
+        return Builder(text, source).transform(tree)
+    except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as error:
+        raise _refusal(error, text, source) from None
+    except VisitError as error:
+        raise error.orig_exc from None
+
+
+@cache
+def _parser() -> Lark:
+    grammar = Path(__file__).with_name("syntax.lark").read_text()
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+
+
+@v_args(meta=True)
+class Builder(Transformer[Token, list[Statement]]):
+    """Tree nodes of lark to nodes of ours, bottom up."""
+
+    def __init__(self, text: str, source: str):
+        super().__init__()
+        self.text, self.source = text, source
+
+    def at(self, place: Meta | Token) -> Where:
+        return Where(self.source, place.line or 1, place.column or 1)
+
+    # -- statements
+
+    def start(self, meta: Meta, statements: list[Any]) -> list[Statement]:
+        return [s for item in statements for s in (item if isinstance(item, list) else [item])]
+
+    def rule(self, meta: Meta, parts: list[Any]) -> Clause:
+        heads, aggregate, body = parts
+        text = self.text[meta.start_pos : meta.end_pos]
+        return Clause(heads, _conjunction(body), aggregate, where=self.at(meta), text=text)
+
+    def fact(self, meta: Meta, parts: list[Any]) -> Clause:
+        return self.rule(meta, [parts[0], None, None])
+
+    def heads(self, meta: Meta, heads: list[Any]) -> tuple[Any, ...]:
+        return tuple(heads)
+
+    def declaration(self, meta: Meta, parts: list[Any]) -> Declaration:
+        return Declaration(parts[0], parts[1])
+
+    def types(self, meta: Meta, types: list[Any]) -> tuple[Any, ...]:
+        return tuple(types)
+
+    def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
+        name, precision, scale, variable = parts
+        text = f"{name}({precision},{scale})" if precision else str(name)
+        return str(variable), text, self.at(name)
+
+    def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
+        return edits
+
+    def edit(self, meta: Meta, parts: list[Any]) -> Change:
+        return Change(str(parts[0]), parts[1], where=self.at(meta))
+
+    def bare(self, meta: Meta, parts: list[Any]) -> Change:
+        return self.edit(meta, parts)
+
+    def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, Node | None]:
+        _, result, _, op, argument = parts
+        return Aggregate(str(op), Var(str(result), where=self.at(result)), None, where=self.at(op)), argument
+
+    # -- formulas
+
+    def disjunction(self, meta: Meta, items: list[Formula]) -> Formula:
+        return items[0] if len(items) == 1 else Or(tuple(items))
+
+    def conjunction(self, meta: Meta, items: list[Formula]) -> And:
+        return And(tuple(items))
+
+    def group(self, meta: Meta, parts: list[Formula]) -> Formula:
+        return parts[0]
+
+    def negation(self, meta: Meta, parts: list[Formula]) -> Not:
+        return Not(parts[0], where=self.at(meta))
+
+    def relation(self, meta: Meta, parts: list[Any]) -> Call:
+        return Call(str(parts[0]), parts[1] or (), False, where=self.at(meta))
+
+    def function(self, meta: Meta, parts: list[Any]) -> Operation:
+        return Operation("=", parts[0], parts[-1], where=self.at(meta))
+
+    def compare(self, meta: Meta, parts: list[Any]) -> Operation:
+        return Operation(str(parts[1]), parts[0], parts[2], where=self.at(meta))
+
+    # -- terms
+
+    def args(self, meta: Meta, args: list[Any]) -> tuple[Any, ...]:
+        return tuple(args)
+
+    def application(self, meta: Meta, parts: list[Any]) -> Call:
+        return Call(str(parts[0]), parts[1] or (), True, where=self.at(meta))
+
+    def binary(self, meta: Meta, parts: list[Any]) -> Operation:
+        return Operation(str(parts[1]), parts[0], parts[2], where=self.at(parts[1]))
+
+    def minus(self, meta: Meta, parts: list[Any]) -> Node:
+        term = parts[1]
+        if isinstance(term, Const) and isinstance(term.value, int | float | Decimal) and term.type != "bool":
+            return Const(-term.value, term.type, where=self.at(meta))
+        return Operation("-", Const(0, "int64", where=self.at(meta)), term, where=self.at(meta))
+
+    def variable(self, meta: Meta, parts: list[Token]) -> Var:
+        return Var(str(parts[0]), where=self.at(meta))
+
+    def anonymous(self, meta: Meta, parts: list[Token]) -> Anonymous:
+        return Anonymous(where=self.at(meta))
+
+    # -- constants
+
+    def int(self, meta: Meta, parts: list[Token]) -> Const:
+        return Const(int(parts[0]), "int64", where=self.at(meta))
+
+    def decimal(self, meta: Meta, parts: list[Token]) -> Const:
+        scale = len(parts[0].partition(".")[2])
+        return Const(Decimal(parts[0]), f"decimal(18,{scale})", where=self.at(meta))
+
+    def float(self, meta: Meta, parts: list[Token]) -> Const:
+        value = float(parts[0])
+        if value in (float("inf"), float("-inf")):
+            raise RuleTypeError(self.at(meta), f"{parts[0]} is beyond the range of float64")
+        return Const(value, "float64", where=self.at(meta))
+
+    def string(self, meta: Meta, parts: list[Token]) -> Const:
+        try:
+            value = json.loads(parts[0], strict=False)
+            value.encode()  # half of a surrogate pair has no bytes
+        except ValueError:
+            reason = f"{parts[0]} holds an unknown escape: as in JSON, a backslash is written \\\\"
+            raise RuleSyntaxError(self.at(meta), reason) from None
+        return Const(value, "string", where=self.at(meta))
+
+    def moment(self, meta: Meta, parts: list[Token]) -> Const:
+        text = parts[0][1:-1].strip()
+        try:
+            if len(text) <= 10:
+                return Const(date.fromisoformat(text), "date", where=self.at(meta))
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            reason = f"#{text}# is no date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
+            raise RuleSyntaxError(self.at(meta), reason) from None
+        if moment.tzinfo is not None:
+            reason = f"#{text}# has a time zone: write it in UTC, without the zone"
+            raise RuleSyntaxError(self.at(meta), reason)
+        return Const(moment, "timestamp", where=self.at(meta))
+
+    def true(self, meta: Meta, parts: list[Token]) -> Const:
+        return Const(True, "bool", where=self.at(meta))
+
+    def false(self, meta: Meta, parts: list[Token]) -> Const:
+        return Const(False, "bool", where=self.at(meta))
+
+
+def _conjunction(body: Formula | None) -> And:
+    if body is None:
+        return And(())
+    return body if isinstance(body, And) else And((body,))
+
+
+# -- what went wrong, in words
+
+_WORDS = {
+    "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
+    "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
+    "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
+    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`",
+}  # fmt: skip
+_TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
+_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
+
+
+def _refusal(error: Any, text: str, source: str) -> RuleSyntaxError:
+    if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
+        where = Where(source, error.line, error.column)
+        return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
+    expected = _expected(error.accepts or error.expected)
+    if error.token.type == "$END":
+        return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
+    where = Where(source, error.line, error.column)
+    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`")
+
+
+def _end(text: str, source: str) -> Where:
+    lines = text.rstrip().split("\n")
+    return Where(source, len(lines), len(lines[-1]) + 1)
+
+
+def _expected(terminals: set[str]) -> str:
+    """The terminals a place admits as words; those of a term or of arithmetic are one word each."""
+    words = set()
+    if "MOMENT" in terminals:
+        words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
+        terminals = terminals - _TERM - {"NAME", "LPAR", "MINUS", "BANG"}
+    if "STAR" in terminals:
+        words.add("arithmetic")
+        terminals = terminals - _ARITHMETIC
+    if "CARET" in terminals:
+        return "a rule, a declaration or an edit"
+    *most, last = sorted(words | {_WORDS[t] for t in terminals})
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _stray(rest: str) -> str:
+    """Why no token starts here."""
+    if rest.startswith('"'):
+        return "this string does not end on its line: close it with a double quote"
+    if rest.startswith("'"):
+        return "strings are written in double quotes"
+    if rest.startswith("/*"):
+        return "this comment is not closed: end it with */"
+    if rest.startswith("#"):
+        return "a date is written between two #, as in #2013-01-31#"
+    return f"`{rest[0]}` has no meaning here"

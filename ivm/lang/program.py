@@ -1,0 +1,33 @@
+"""A checked text: what it declares and derives, its rules in order of evaluation, its edits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ivm.errors import UninstallError
+from ivm.lang.order import in_order, readers
+from ivm.lang.rule import Edit, Predicate, Rule, writes
+
+
+@dataclass(frozen=True)
+class Program:
+    """Predicates by name, rules each behind those it reads from, edits as written."""
+
+    predicates: Mapping[str, Predicate] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+    def including(self, part: "Program") -> "Program":
+        """What is installed once `part`, compiled against this program, is too (its edits are not kept)."""
+        return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
+
+    def excluding(self, part: "Program") -> "Program":
+        """What stays once `part` is uninstalled; UninstallError if a rule that stays reads what goes."""
+        gone = {id(rule) for rule in part.rules}
+        rules = tuple(rule for rule in self.rules if id(rule) not in gone)
+        kept = {name for rule in rules for name in writes(rule)}
+        predicates = {n: p for n, p in self.predicates.items() if n in kept or n not in part.predicates}
+        missing = readers(self.predicates.keys() - predicates.keys(), rules)
+        if missing:
+            uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in missing.items())
+            raise UninstallError(f"{uses}: uninstall the readers first")
+        return Program(predicates, rules)

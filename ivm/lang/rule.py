@@ -1,0 +1,192 @@
+"""What a text of rules means: the form that every later pass reads.
+
+    a rule      heads <- disjunct ; disjunct ; ...
+    a disjunct  a conjunction of literals:
+        Atom       edge(x, 3)   price[i] = p      arguments are variables and constants only
+        Compare    x < y        z = u + v * 2     `=` with a lone variable on the left may define it
+        Negation   !(b(y), c(y, z))               `exists` holds the variables that live only inside
+
+Terms nested in arguments, function applications inside terms, `_`, disjunctions inside conjunctions
+and negated disjunctions are gone (see normalise); every constant has the type of its context (see
+check).  Two nodes are equal when they say the same: places in the text do not count.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+
+from ivm.errors import Where
+
+Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
+Value = int | float | bool | Decimal | str | date | datetime
+
+NOWHERE = Where("<none>", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Whatever has a place in the text; the place is no part of its meaning."""
+
+    where: Where = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Placed):
+    """A relation (`value` is None) or a function, its column types and column names."""
+
+    name: str
+    keys: tuple[Type, ...]
+    value: Type | None
+    extensional: bool
+    columns: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """The types of all columns, a function's value last."""
+        return self.keys if self.value is None else (*self.keys, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Placed):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Placed):
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Placed):
+    """`left op right` with op one of + - * /."""
+
+    op: str
+    left: "Term"
+    right: "Term"
+
+
+Term = Var | Const | Binary
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Placed):
+    """R(args), or F[args] = value."""
+
+    predicate: str
+    args: tuple[Var | Const, ...]
+    value: Var | Const | None = None
+
+    @property
+    def terms(self) -> tuple[Var | Const, ...]:
+        """The arguments, a function's value last."""
+        return self.args if self.value is None else (*self.args, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Placed):
+    """`left op right` with op one of = != < <= > >=."""
+
+    op: str
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Negation(Placed):
+    """There are no values of `exists` for which every literal of `body` holds."""
+
+    body: tuple["Literal", ...]
+    exists: tuple[Var, ...] = ()
+
+
+Literal = Atom | Compare | Negation
+Disjunct = tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Placed):
+    """`result` is op over `argument` (None for count), grouped by the keys of the only head."""
+
+    op: str  # count, sum, min, max, total, concat
+    result: Var
+    argument: Var | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Placed):
+    """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct."""
+
+    heads: tuple[Atom, ...]
+    body: tuple[Disjunct, ...]
+    aggregate: Aggregate | None = None
+    types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
+    text: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit(Placed):
+    """One of `+` insert, `-` delete, `^` set.  A delete from a function may leave its value None."""
+
+    action: str
+    predicate: str
+    args: tuple[Const, ...]
+    value: Const | None = None
+
+
+def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
+    """Every atom, those inside negations included."""
+    for literal in literals:
+        if isinstance(literal, Atom):
+            yield literal
+        elif isinstance(literal, Negation):
+            yield from atoms(literal.body)
+
+
+def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
+    """The free variables in order of appearance, each once; what a negation quantifies is not free."""
+    return tuple(dict.fromkeys(_variables(nodes)))
+
+
+def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var]:
+    for node in nodes:
+        match node:
+            case Var():
+                yield node
+            case Binary() | Compare():
+                yield from _variables((node.left, node.right))
+            case Atom():
+                yield from _variables(node.terms)
+            case Negation():
+                yield from (v for v in _variables(node.body) if v not in node.exists)
+            case Aggregate():
+                yield from _variables((node.argument,))
+
+
+def keys(rule: Rule) -> tuple[Var, ...]:
+    """The rule's key variables (*Key- and value-position*): those in key position of some atom of the body.
+
+    In order of appearance.  In F[x] = a, G[y] = b, r = a + b they are x and y.
+    """
+    positions = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
+    found = dict.fromkeys(arg for arg in positions if isinstance(arg, Var))
+    free = {v for disjunct in rule.body for v in variables(*disjunct)}
+    return tuple(v for v in found if v in free)
+
+
+def values(rule: Rule) -> tuple[Var, ...]:
+    """The rule's value variables, which a binding of the keys determines: a, b and r in the example above."""
+    key_set = set(keys(rule))
+    free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
+    return tuple(v for v in free if v not in key_set)
+
+
+def reads(rule: Rule) -> tuple[str, ...]:
+    """The names of the predicates in the body, each once, in order of appearance."""
+    return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
+
+
+def writes(rule: Rule) -> tuple[str, ...]:
+    """The names of the predicates in the head, each once."""
+    return tuple(dict.fromkeys(head.predicate for head in rule.heads))

@@ -1,0 +1,65 @@
+"""Safety: every variable gets its values from somewhere finite.
+
+A positive atom binds its variables; `x = term` binds x once the term's variables are bound.  Whatever
+is in a head, a comparison or an aggregate must be bound in its disjunct; inside a negation the
+surrounding bindings count too, but bind nothing outside.
+"""
+
+from collections.abc import Iterable
+
+from ivm.errors import SafetyError
+from ivm.lang.rule import Atom, Compare, Disjunct, Negation, Rule, Var, variables
+
+
+def check_safety(rule: Rule) -> None:
+    """Raise SafetyError at the first variable that nothing binds."""
+    for disjunct in rule.body:
+        bound = _check_body(disjunct, frozenset())
+        _demand(_needed(rule), bound, disjunct)
+
+
+def _needed(rule: Rule) -> tuple[Var, ...]:
+    needed = variables(*rule.heads, rule.aggregate)
+    return tuple(v for v in needed if rule.aggregate is None or v != rule.aggregate.result)
+
+
+def _check_body(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
+    """The variables bound after these literals, all of whose variables are bound."""
+    bound = outer | _bound(literals, outer)
+    for literal in literals:
+        _demand(variables(literal), bound, literals)
+        if isinstance(literal, Negation):
+            _check_body(literal.body, bound)
+    return bound
+
+
+def _bound(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
+    bound = outer.union(*(variables(literal) for literal in literals if isinstance(literal, Atom)))
+    open_ = [c for c in literals if isinstance(c, Compare) and c.op == "="]
+    while found := {v for c in open_ for v in _defined(c, bound)}:
+        bound |= found
+    return bound
+
+
+def _defined(comparison: Compare, bound: frozenset[Var]) -> Iterable[Var]:
+    sides = (comparison.left, comparison.right), (comparison.right, comparison.left)
+    for target, source in sides:
+        if isinstance(target, Var) and target not in bound and bound.issuperset(variables(source)):
+            yield target
+
+
+def _demand(needed: Iterable[Var], bound: frozenset[Var], literals: Disjunct) -> None:
+    for variable in needed:
+        if variable not in bound:
+            raise SafetyError(variable.where, f"{variable.name} is not bound: {_remedy(variable, literals)}")
+
+
+def _remedy(variable: Var, literals: Disjunct) -> str:
+    negations = [n for n in literals if isinstance(n, Negation) and variable in variables(n)]
+    if len(negations) > 1:
+        return "it stands in two negations; use another name, or `_`, in each unless a positive atom holds it"
+    if negations:
+        return "it stands in a negation; a positive atom beside the negation must hold it too"
+    if any(isinstance(c, Compare) and variable in variables(c) for c in literals):
+        return "a comparison binds only by `variable = term`, where the term's variables are bound"
+    return "each disjunct needs a positive atom that holds it, or `variable = term`"

@@ -1,0 +1,133 @@
+"""Column types: their names in declarations, what each literal can become, what each operator gives.
+
+    a declaration says      int     float     boolean   date   datetime    decimal, decimal(p, s)   string
+    the column's type is    int64   float64   bool      date   timestamp   decimal(18,2) or (p,s)   string
+
+An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 where
+one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
+"""
+
+import re
+from decimal import Decimal
+from functools import cache
+
+from ivm.errors import RuleTypeError, Where
+from ivm.lang.rule import Const, Type
+
+ALIASES = {
+    "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",
+    "boolean": "bool", "date": "date", "datetime": "timestamp", "timestamp": "timestamp",
+    "decimal": "decimal(18,2)", "string": "string",
+}  # fmt: skip
+DIGITS_MAX = 18
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+UNORDERED = ("string", "bool")
+
+
+def column_type(text: str, where: Where) -> Type:
+    """The type a declaration's text names."""
+    if text in ALIASES:
+        return ALIASES[text]
+    digits = scale(text)
+    if digits is None:
+        known = "int, float, bool, date, datetime, decimal, decimal(p, s) and string"
+        raise RuleTypeError(where, f"{text} is no type: there are {known}")
+    if not digits <= precision(text) <= DIGITS_MAX or precision(text) == 0:
+        reason = f"decimal(p, s) needs 1 <= p <= {DIGITS_MAX} and s <= p"
+        raise RuleTypeError(where, f"{text} does not fit a word: {reason}")
+    return text
+
+
+@cache
+def _decimal(type_: Type) -> tuple[int, int] | None:
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def scale(type_: Type) -> int | None:
+    """The digits behind the point of a decimal type, None for others."""
+    found = _decimal(type_)
+    return found and found[1]
+
+
+def precision(type_: Type) -> int:
+    """The digits of a decimal type."""
+    found = _decimal(type_)
+    assert found is not None
+    return found[0]
+
+
+def common(a: Type, b: Type) -> Type | None:
+    """The type of a variable found at columns of both types, or None: decimals need only agree in scale."""
+    if a == b:
+        return a
+    if scale(a) is not None and scale(a) == scale(b):
+        return max(a, b, key=precision)
+    return None
+
+
+def is_flexible(const: Const) -> bool:
+    """Whether the literal takes the type of its context."""
+    return const.type == "int64" or scale(const.type) is not None
+
+
+def adapt(const: Const, wanted: Type) -> Const:
+    """The literal as a value of the wanted type; RuleTypeError where it is none."""
+    value, digits = const.value, scale(wanted)
+    if common(const.type, wanted) is None or digits is not None:
+        value = _converted(const, wanted)
+    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+        raise RuleTypeError(const.where, f"{value} does not fit 64 bits")
+    return Const(value, wanted, where=const.where)
+
+
+def _converted(const: Const, wanted: Type) -> Decimal | float:
+    value, digits = const.value, scale(wanted)
+    if not is_flexible(const) or not isinstance(value, int | Decimal):
+        raise RuleTypeError(const.where, f"{shown(const)} is no {wanted} but a {const.type}")
+    if wanted == "float64":
+        return float(value)
+    if digits is None:
+        raise RuleTypeError(const.where, f"{shown(const)} is no {wanted} but a {const.type}")
+    value = Decimal(value)
+    if abs(value) >= Decimal(10) ** (precision(wanted) - digits):
+        raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
+    rounded = value.quantize(Decimal(1).scaleb(-digits))
+    if rounded != value:
+        raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
+    return rounded
+
+
+def shown(const: Const) -> str:
+    """The literal as in an error message."""
+    return f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
+
+
+def arithmetic(op: str, left: Type, right: Type) -> Type | None:
+    """The type of `left op right`, or None where there is no such operation.
+
+    Int division truncates towards zero.  Dates differ by days, timestamps by microseconds.
+    """
+    if left == right and left in ("int64", "float64"):
+        return left
+    if left in ("date", "timestamp") or right in ("date", "timestamp"):
+        return _moment(op, left, right)
+    return _decimals(op, left, right)
+
+
+def _moment(op: str, left: Type, right: Type) -> Type | None:
+    if op == "-" and left == right:
+        return "int64"
+    if op in "+-" and right == "int64":
+        return left
+    return right if op == "+" and left == "int64" else None
+
+
+def _decimals(op: str, left: Type, right: Type) -> Type | None:
+    scales = scale(left), scale(right)
+    if op in "+-" and None not in scales and scales[0] == scales[1]:
+        return f"decimal({DIGITS_MAX},{scales[0]})"
+    if op != "*" or any(s is None and t != "int64" for s, t in zip(scales, (left, right), strict=True)):
+        return None
+    digits = (scales[0] or 0) + (scales[1] or 0)
+    return f"decimal({DIGITS_MAX},{digits})" if digits <= DIGITS_MAX else None
