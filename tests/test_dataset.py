@@ -68,16 +68,16 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
     )
     (batch,) = open_dataset(job(table)).batches()
     assert batch.schema.types == [
-        pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.string(), pa.decimal128(9, 2)
+        pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.decimal128(9, 2)
     ]  # fmt: skip
-    assert batch.column("t").to_pylist() == [moment]
+    assert batch.column("t").to_pylist() == [moment.replace(tzinfo=None)]
 
 
 def test_int96_far_from_1970_keeps_its_date(job, tmp_path: Path) -> None:
     moment = datetime(3013, 1, 1, tzinfo=UTC)  # beyond what nanoseconds in 64 bits reach
     table = pa.table({"t": pa.array([moment], pa.timestamp("us", "UTC"))})
     pq.write_table(table, tmp_path / "part-0.parquet", use_deprecated_int96_timestamps=True)
-    assert [row["t"].replace(tzinfo=UTC) for row in rows(tmp_path)] == [moment]
+    assert [row["t"] for row in rows(tmp_path)] == [moment.replace(tzinfo=None)]
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def _column_type(file: Path, column: pa.Field) -> pa.DataType:
     if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return kind
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us")  # UTC, which is what Parquet holds
     if pa.types.is_decimal(kind) and kind.precision <= 18:
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

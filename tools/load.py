@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 import pagestore
 from pagestore.transaction import Transaction
 from pagestore.tree import bulk
+from pagestore.words import type_of_arrow
 
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
@@ -158,15 +158,7 @@ def _types(dataset: Dataset, key: Sequence[str]) -> dict[str, str]:
             f"{dataset.path}: the relation needs a key: name at least one of {', '.join(dataset.columns)}"
         )
     names = [*key, *(name for name in dataset.columns if name not in key)]
-    return {name: _type(dataset.columns[name]) for name in names}
-
-
-def _type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    return {pa.float64(): "float64", pa.date32(): "date"}.get(kind, str(kind))
+    return {name: str(type_of_arrow(name, dataset.columns[name])) for name in names}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
