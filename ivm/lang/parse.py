@@ -1,8 +1,8 @@
 """Text to tree: lark's LALR parser over syntax.lark, with every place kept.
 
-    >>> [clause] = parse("p(x) <- q(x, 3).")
-    >>> clause.body.items[0].args[1]
-    Const(value=3, type='int64')
+>>> [clause] = parse("p(x) <- q(x, 3).")
+>>> clause.body.items[0].args[1]
+Const(value=3, type='int64')
 """
 
 import json

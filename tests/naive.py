@@ -1,0 +1,249 @@
+"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.
+
+A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.  Bindings
+are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` what each
+head row is derived by how often.
+"""
+
+import math
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+from ivm.errors import FunctionConflictError, RangeError
+from ivm.lang import Program
+from ivm.lang.rule import (
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Edit,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Var,
+    keys,
+    variables,
+)
+
+State = dict[str, set | dict]
+Binding = dict[str, object]
+
+COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def empty(program: Program) -> State:
+    """All predicates with no rows."""
+    return {name: blank(predicate) for name, predicate in program.predicates.items()}
+
+
+def blank(predicate: Predicate) -> set | dict:
+    return set() if predicate.value is None else {}
+
+
+def evaluate(program: Program, state: State) -> State:
+    """The state with every view derived anew from the extensional predicates."""
+    full = {
+        name: state.get(name, blank(predicate)) if predicate.extensional else blank(predicate)
+        for name, predicate in program.predicates.items()
+    }
+    for rule in program.rules:
+        for name, row in derived(rule, full):
+            insert(program.predicates[name], full[name], row)
+    return full
+
+
+def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
+    """Add a row; a function that gets a second value for a key is a conflict."""
+    if isinstance(rows, set):
+        rows.add(row)
+    elif rows.setdefault(row[:-1], row[-1]) != row[-1]:
+        raise FunctionConflictError(predicate.name, row[:-1], (rows[row[:-1]], row[-1]))
+
+
+def delete(rows: set | dict, row: tuple) -> None:
+    """Remove a row if it is there; of a function the key says which."""
+    if isinstance(rows, set):
+        rows.discard(row)
+    else:
+        rows.pop(row, None)
+
+
+def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
+    """Apply the edits of a transaction in order."""
+    for e in edits:
+        rows, key = state[e.predicate], tuple(c.value for c in e.args)
+        if e.action == "-":
+            if e.value is None or isinstance(rows, set) or rows.get(key) == e.value.value:
+                delete(rows, key)
+        elif e.action == "^":
+            rows[key] = e.value.value
+        else:
+            insert(program.predicates[e.predicate], rows, key if e.value is None else (*key, e.value.value))
+
+
+# -- rules
+
+
+def derived(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
+    """Every head row with its predicate, once for each binding of each disjunct that derives it."""
+    if rule.aggregate:
+        yield from ((rule.heads[0].predicate, row) for row in aggregated(rule, state))
+        return
+    for disjunct in rule.body:
+        for binding in bindings(disjunct, {}, state):
+            for head in rule.heads:
+                yield head.predicate, tuple(binding[term.name] for term in head.terms)
+
+
+def supports(rule: Rule, state: State) -> dict[str, Counter]:
+    """How many bindings derive each row of each head of a rule without aggregate."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for name, row in derived(rule, state):
+        counts[name][row] += 1
+    return counts
+
+
+def bindings(literals: tuple[Literal, ...], binding: Binding, state: State) -> Iterator[Binding]:
+    """Every extension of the binding under which all literals hold, each tried as soon as it is ready."""
+    if not literals:
+        yield binding
+        return
+    chosen = next(literal for literal in sorted(literals, key=urgency) if is_ready(literal, binding))
+    rest = tuple(literal for literal in literals if literal is not chosen)
+    for extended in matches(chosen, binding, state):
+        yield from bindings(rest, extended, state)
+
+
+def urgency(literal: Literal) -> int:
+    """Filters before whatever may compute or multiply."""
+    if isinstance(literal, Compare):
+        return 0 if literal.op != "=" else 1
+    return 2 if isinstance(literal, Negation) else 3
+
+
+def is_ready(literal: Literal, binding: Binding) -> bool:
+    """An atom always is; a negation waits for what it shares; `=` may define the variable that is a side."""
+    missing = {v.name for v in variables(literal)} - binding.keys()
+    if isinstance(literal, Compare) and literal.op == "=":
+        return not missing or any(defines(a, b, binding) for a, b in sides(literal))
+    return isinstance(literal, Atom) or not missing
+
+
+def sides(literal: Compare) -> list[tuple[Term, Term]]:
+    return [(literal.left, literal.right), (literal.right, literal.left)]
+
+
+def defines(target: Term, source: Term, binding: Binding) -> bool:
+    return (
+        isinstance(target, Var)
+        and target.name not in binding
+        and all(v.name in binding for v in variables(source))
+    )
+
+
+def matches(literal: Literal, binding: Binding, state: State) -> Iterator[Binding]:
+    """The extensions of the binding under which one literal holds."""
+    if isinstance(literal, Negation):
+        if next(bindings(literal.body, without(literal.exists, binding), state), None) is None:
+            yield binding
+    elif isinstance(literal, Atom):
+        for row in rows_of(state[literal.predicate]):
+            extended = unified(literal.terms, row, binding)
+            if extended is not None:
+                yield extended
+    else:
+        for target, source in sides(literal):
+            if defines(target, source, binding):
+                yield {**binding, target.name: value(source, binding)}
+                return
+        if COMPARE[literal.op](value(literal.left, binding), value(literal.right, binding)):
+            yield binding
+
+
+def without(hidden: tuple[Var, ...], binding: Binding) -> Binding:
+    names = {v.name for v in hidden}
+    return {name: v for name, v in binding.items() if name not in names}
+
+
+def rows_of(rows: set | dict) -> Iterable[tuple]:
+    return rows if isinstance(rows, set) else [(*key, v) for key, v in rows.items()]
+
+
+def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | None:
+    extended = dict(binding)
+    for term, v in zip(terms, row, strict=True):
+        wanted = term.value if isinstance(term, Const) else extended.setdefault(term.name, v)
+        if wanted != v:
+            return None
+    return extended
+
+
+def value(term: Term, binding: Binding) -> object:
+    """A term's value; RangeError where it does not fit its type."""
+    if isinstance(term, Binary):
+        return computed(term.op, value(term.left, binding), value(term.right, binding))
+    return term.value if isinstance(term, Const) else binding[term.name]
+
+
+# -- arithmetic and aggregates
+
+
+def computed(op: str, a: object, b: object) -> object:
+    try:
+        result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
+    except ArithmeticError as error:
+        raise RangeError(f"{a} {op} {b}: {error}") from None
+    return in_range(result)
+
+
+def number(op: str, a: object, b: object) -> object:
+    if op == "/" and isinstance(a, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if op == "/":
+        return a / b
+    return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
+
+
+def moment(op: str, a: object, b: object) -> object:
+    """Dates count days, timestamps microseconds."""
+    unit = (
+        timedelta(microseconds=1) if isinstance(a, datetime) or isinstance(b, datetime) else timedelta(days=1)
+    )
+    if op == "-" and isinstance(b, date):
+        return (a - b) // unit
+    day, n = (a, b) if isinstance(a, date) else (b, a)
+    return day + n * unit if op == "+" else day - n * unit
+
+
+def in_range(v: object) -> object:
+    if isinstance(v, Decimal):
+        in_range(int(v.scaleb(-v.as_tuple().exponent)))
+    elif isinstance(v, float) and not math.isfinite(v):
+        raise RangeError(f"{v} is no float64 of a column")
+    elif isinstance(v, int) and not -(2**63) <= v < 2**63:
+        raise RangeError(f"{v} does not fit 64 bits")
+    return v
+
+
+def aggregated(rule: Rule, state: State) -> Iterator[tuple]:
+    """A row (key..., result) per group; concat joins in the order of the rule's key variables."""
+    groups: dict[tuple, list] = defaultdict(list)
+    order = [v.name for v in keys(rule)]
+    (disjunct,) = rule.body
+    for binding in bindings(disjunct, {}, state):
+        group = tuple(binding[v.name] for v in rule.heads[0].args)
+        argument = rule.aggregate.argument
+        groups[group].append((tuple(binding[n] for n in order), argument and binding[argument.name]))
+    for group, members in groups.items():
+        yield (*group, in_range(AGGREGATE[rule.aggregate.op]([v for _, v in sorted(members)])))
+
+
+AGGREGATE = {"count": len, "sum": sum, "min": min, "max": max, "total": math.fsum, "concat": "".join}
