@@ -1,0 +1,168 @@
+"""Stores of sorted (int64, int64) tuples behind one small face: ours, and those of others, if installed."""
+
+import importlib.util
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+MAP_BYTES = 8 << 30
+
+
+class Engine(Protocol):
+    """A store of tuples int64[2, n] in one folder. Every method works on a whole batch."""
+
+    name: str
+
+    def __init__(self, folder: Path, sync: bool) -> None: ...
+    def load(self, rows: np.ndarray) -> None:
+        """Sorted rows into the empty store, durable when it returns if `sync`."""
+
+    def get(self, rows: np.ndarray) -> int:
+        """How many of the rows are there."""
+
+    def scan(self, count: int) -> int:
+        """Reads the first `count` rows into numpy; the sum of their second column, modulo 2**64."""
+
+    def put(self, rows: np.ndarray) -> None:
+        """One transaction that inserts the rows."""
+
+    def size(self) -> int:
+        """Bytes on disk."""
+
+    def close(self) -> None: ...
+
+
+def installed() -> list[Callable[[Path, bool], Engine]]:
+    """The engines of other people that this environment has."""
+    found: list[Callable[[Path, bool], Engine]] = [Sqlite]
+    found += [Lmdb] * (importlib.util.find_spec("lmdb") is not None)
+    found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
+    return found
+
+
+class Lmdb:
+    """Keys of 16 bytes, big-endian, so that bytes sort as numbers; no values."""
+
+    name = "LMDB"
+
+    def __init__(self, folder: Path, sync: bool) -> None:
+        import lmdb
+
+        self.file = folder / "lmdb"
+        self.env = lmdb.open(str(self.file), map_size=MAP_BYTES, subdir=False, sync=sync, metasync=sync)
+
+    def load(self, rows: np.ndarray) -> None:
+        self._write(rows, append=True)
+
+    def put(self, rows: np.ndarray) -> None:
+        self._write(rows, append=False)
+
+    def _write(self, rows: np.ndarray, append: bool) -> None:
+        with self.env.begin(write=True) as txn:
+            txn.cursor().putmulti(((key, b"") for key in _packed(rows)), append=append)
+
+    def get(self, rows: np.ndarray) -> int:
+        with self.env.begin() as txn:
+            return len(txn.cursor().getmulti(list(_packed(rows))))
+
+    def scan(self, count: int) -> int:
+        with self.env.begin() as txn:
+            cursor = txn.cursor()
+            cursor.first()
+            keys = b"".join(islice(cursor.iternext(keys=True, values=False), count))
+        return int(np.frombuffer(keys, ">i8").astype(np.int64)[1::2].sum())
+
+    def size(self) -> int:
+        return self.file.stat().st_blocks * 512
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class Sqlite:
+    """A table without rowid, so that the rows are in the key's B-tree."""
+
+    name = "SQLite"
+
+    def __init__(self, folder: Path, sync: bool) -> None:
+        self.file = folder / "sqlite"
+        self.db = sqlite3.connect(self.file, isolation_level=None)
+        for setting in ("journal_mode=wal", f"synchronous={'full' if sync else 'off'}", "cache_size=-500000"):
+            self.db.execute(f"pragma {setting}")
+        self.db.execute("create table if not exists t(x integer, y integer, primary key(x, y)) without rowid")
+
+    def load(self, rows: np.ndarray) -> None:
+        self.put(rows)
+        self.db.execute("pragma wal_checkpoint(truncate)")
+
+    def put(self, rows: np.ndarray) -> None:
+        self.db.execute("begin")
+        self.db.executemany("insert or ignore into t values(?, ?)", zip(*rows.tolist(), strict=True))
+        self.db.execute("commit")
+
+    def get(self, rows: np.ndarray) -> int:
+        find = self.db.execute
+        question = "select 1 from t where x = ? and y = ?"
+        return sum(find(question, row).fetchone() is not None for row in zip(*rows.tolist(), strict=True))
+
+    def scan(self, count: int) -> int:
+        rows = self.db.execute("select x, y from t order by x, y limit ?", (count,)).fetchall()
+        return int(np.array(rows, np.int64)[:, 1].sum())
+
+    def size(self) -> int:
+        return self.file.stat().st_blocks * 512
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Duckdb:
+    """A table loaded in order; it has no index, its zone maps do the finding."""
+
+    name = "DuckDB"
+
+    def __init__(self, folder: Path, sync: bool) -> None:
+        import duckdb
+
+        self.file = folder / "duckdb"
+        self.db: Any = duckdb.connect(str(self.file), config={"threads": 1})
+        self.db.execute("create table if not exists t(x bigint, y bigint)")
+
+    def load(self, rows: np.ndarray) -> None:
+        self.put(rows)
+        self.db.execute("checkpoint")
+
+    def put(self, rows: np.ndarray) -> None:
+        self._bind(rows)
+        self.db.execute("insert into t select * from r")
+
+    def get(self, rows: np.ndarray) -> int:
+        self._bind(rows)
+        return self.db.execute("select count(*) from r semi join t using (x, y)").fetchone()[0]
+
+    def scan(self, count: int) -> int:
+        rows = self.db.execute(f"select x, y from t limit {count}").fetchnumpy()
+        return int(rows["y"].sum())
+
+    def _bind(self, rows: np.ndarray) -> None:
+        import pyarrow as pa
+
+        self.db.register("r", pa.table({"x": rows[0], "y": rows[1]}))
+
+    def size(self) -> int:
+        return self.file.stat().st_blocks * 512
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def _packed(rows: np.ndarray) -> Iterator[bytes]:
+    if rows.shape[1] == 1:
+        return iter([struct.pack(">qq", *rows[:, 0].tolist())])
+    data = np.ascontiguousarray(rows.T.astype(">i8")).tobytes()
+    return (data[i : i + 16] for i in range(0, len(data), 16))
