@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import ivm
 import pagestore
 
 from . import flights, tables
+from .dataset import open_dataset
 from .load import load
 from .progress import Progress
 
@@ -142,7 +142,7 @@ class Story:
         )
 
     def december_arrives(self, folder: Path) -> None:
-        rows = pq.read_table(folder / "parquet" / flights.DECEMBER.name)
+        rows = _rows(folder, flights.DECEMBER)
         heading("4. December arrives", f"{len(rows):,} flights inserted")
         say(
             """A large batch, a tenth of all flights. For each view: the rows that are new and gone; the time
@@ -154,7 +154,7 @@ class Story:
         self._change("December", lambda txn: txn.insert("flight", rows))
 
     def a_storm_strikes(self, folder: Path) -> None:
-        rows = pq.read_table(folder / "parquet" / flights.STORM.name)
+        rows = _rows(folder, flights.STORM)
         heading("5. A storm", f"{len(rows):,} flights cancelled")
         say(
             "On 8 and 9 February 2013 the blizzard Nemo closed New York's airports; these flights never left."
@@ -269,6 +269,10 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         cells = (c.ljust(w) if left else c.rjust(w) for c, w, left in zip(row, widths, words, strict=True))
         print("  " + "  ".join(cells).rstrip())
     print()
+
+
+def _rows(folder: Path, table: tables.Table) -> pa.Table:
+    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name).batches())
 
 
 def _seconds(seconds: float) -> str:
