@@ -1,10 +1,11 @@
-"""A cursor: a place in a tree, kept as one row of an int64 array.
+"""A cursor: a place in a tree, kept as CURSOR_WORDS words of an int64 array from index o on.
 
     0     1     2        3            4     5     6     7
     page  slot  entries  height    |  page  slot  page  slot ...      (level 1, level 2, ...)
 
 `page` is the index of a page's first word.  The cursor of an exhausted or empty tree has page -1.
-Every function hands a corrupt page up as a negative status: ``-page_id``.
+Many cursors share one flat array, because a view costs a kernel more than an index.  Every function hands
+a corrupt page up as a negative status: ``-page_id``.
 """
 
 from numba import njit
@@ -18,109 +19,109 @@ AT_END = -1
 
 
 @njit(cache=True, nogil=True)
-def seek(words, seen, page_words, root, height, keys, key, m, cursor):
+def seek(words, seen, page_words, root, height, keys, key, m, cursors, o):
     """Move to the first record whose first m columns are at least ``key[:m]``.
 
     Returns 1 on a record, 0 at the end, ``-page_id`` for a corrupt page.  O(height * log page).
     """
-    cursor[TREE_HEIGHT] = height
-    cursor[LEAF_PAGE] = AT_END
+    cursors[o + TREE_HEIGHT] = height
+    cursors[o + LEAF_PAGE] = AT_END
     if height == 0:
         return 0
-    return descend(words, seen, page_words, root, height - 1, keys, key, m, cursor)
+    return descend(words, seen, page_words, root, height - 1, keys, key, m, cursors, o)
 
 
 @njit(cache=True, nogil=True)
-def descend(words, seen, page_words, page_id, level, keys, key, m, cursor):
+def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
     """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need be."""
     while level > 0:
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
         slot = child_slot(words, page, key, m, keys, 0)
-        cursor[PATH + 2 * level - 2] = page
-        cursor[PATH + 2 * level - 1] = slot
+        cursors[o + PATH + 2 * level - 2] = page
+        cursors[o + PATH + 2 * level - 1] = slot
         page_id = field(words, page, keys, slot)
         level -= 1
     page = enter(words, seen, page_words, page_id)
     if page < 0:
         return page
     slot, _ = locate(words, page, key, m, 0)
-    cursor[LEAF_PAGE] = page
-    cursor[LEAF_SLOT] = slot
-    cursor[LEAF_ENTRIES] = words[page + COUNT]
+    cursors[o + LEAF_PAGE] = page
+    cursors[o + LEAF_SLOT] = slot
+    cursors[o + LEAF_ENTRIES] = words[page + COUNT]
     if slot == words[page + COUNT]:
-        return next_leaf(words, seen, page_words, keys, cursor)
+        return next_leaf(words, seen, page_words, keys, cursors, o)
     return 1
 
 
 @njit(cache=True, nogil=True)
-def next_leaf(words, seen, page_words, keys, cursor):
+def next_leaf(words, seen, page_words, keys, cursors, o):
     """Move to the first record of the next leaf; status as for `seek`."""
     level = 1
-    height = cursor[TREE_HEIGHT]
+    height = cursors[o + TREE_HEIGHT]
     while level < height:
-        page = cursor[PATH + 2 * level - 2]
-        slot = cursor[PATH + 2 * level - 1] + 1
+        page = cursors[o + PATH + 2 * level - 2]
+        slot = cursors[o + PATH + 2 * level - 1] + 1
         if slot < words[page + COUNT]:
-            cursor[PATH + 2 * level - 1] = slot
-            return leftmost(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, cursor)
+            cursors[o + PATH + 2 * level - 1] = slot
+            return leftmost(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, cursors, o)
         level += 1
-    cursor[LEAF_PAGE] = AT_END
+    cursors[o + LEAF_PAGE] = AT_END
     return 0
 
 
 @njit(cache=True, nogil=True)
-def leftmost(words, seen, page_words, page_id, level, keys, cursor):
+def leftmost(words, seen, page_words, page_id, level, keys, cursors, o):
     """Go down to the first record below a page of the given level."""
     while level > 0:
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
-        cursor[PATH + 2 * level - 2] = page
-        cursor[PATH + 2 * level - 1] = 0
+        cursors[o + PATH + 2 * level - 2] = page
+        cursors[o + PATH + 2 * level - 1] = 0
         page_id = field(words, page, keys, 0)
         level -= 1
     page = enter(words, seen, page_words, page_id)
     if page < 0:
         return page
-    cursor[LEAF_PAGE] = page
-    cursor[LEAF_SLOT] = 0
-    cursor[LEAF_ENTRIES] = words[page + COUNT]
+    cursors[o + LEAF_PAGE] = page
+    cursors[o + LEAF_SLOT] = 0
+    cursors[o + LEAF_ENTRIES] = words[page + COUNT]
     return 1
 
 
 @njit(cache=True, nogil=True)
-def first(words, seen, page_words, root, height, keys, cursor):
+def first(words, seen, page_words, root, height, keys, cursors, o):
     """Move to the first record of a tree; status as for `seek`."""
-    cursor[TREE_HEIGHT] = height
-    cursor[LEAF_PAGE] = AT_END
+    cursors[o + TREE_HEIGHT] = height
+    cursors[o + LEAF_PAGE] = AT_END
     if height == 0:
         return 0
-    return leftmost(words, seen, page_words, root, height - 1, keys, cursor)
+    return leftmost(words, seen, page_words, root, height - 1, keys, cursors, o)
 
 
 @njit(cache=True, nogil=True)
-def forward(words, seen, page_words, keys, key, m, cursor):
+def forward(words, seen, page_words, keys, key, m, cursors, o):
     """Move on, beyond the current leaf, to the first record at or behind ``key[:m]``; status as for `seek`.
 
     Climbs only as far as needed: O(log of the leaves passed).
     """
-    height = cursor[TREE_HEIGHT]
+    height = cursors[o + TREE_HEIGHT]
     level = 1
     while level < height:
-        page = cursor[PATH + 2 * level - 2]
-        slot = cursor[PATH + 2 * level - 1]
+        page = cursors[o + PATH + 2 * level - 2]
+        slot = cursors[o + PATH + 2 * level - 1]
         entries = words[page + COUNT]
         if level + 1 == height or above(words, page, entries - 1, key, m):
             break
         level += 1
     if level >= height:
-        cursor[LEAF_PAGE] = AT_END
+        cursors[o + LEAF_PAGE] = AT_END
         return 0
     slot = child_slot(words, page, key, m, keys, slot)
-    cursor[PATH + 2 * level - 1] = slot
-    return descend(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, key, m, cursor)
+    cursors[o + PATH + 2 * level - 1] = slot
+    return descend(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, key, m, cursors, o)
 
 
 @njit(cache=True, nogil=True)
@@ -134,16 +135,16 @@ def above(words, page, slot, key, m):
 
 
 @njit(cache=True, nogil=True)
-def advance(words, seen, page_words, keys, key, m, cursor):
+def advance(words, seen, page_words, keys, key, m, cursors, o):
     """As `forward`, looking in the current leaf first: the finger search of a merge."""
-    page = cursor[LEAF_PAGE]
+    page = cursors[o + LEAF_PAGE]
     if page < 0:
         return 0
     if m == 1:
-        slot = gallop(words, page, 0, cursor[LEAF_SLOT], cursor[LEAF_ENTRIES], key[0])
+        slot = gallop(words, page, 0, cursors[o + LEAF_SLOT], cursors[o + LEAF_ENTRIES], key[0])
     else:
-        slot, _ = locate(words, page, key, m, cursor[LEAF_SLOT])
-    if slot < cursor[LEAF_ENTRIES]:
-        cursor[LEAF_SLOT] = slot
+        slot, _ = locate(words, page, key, m, cursors[o + LEAF_SLOT])
+    if slot < cursors[o + LEAF_ENTRIES]:
+        cursors[o + LEAF_SLOT] = slot
         return 1
-    return forward(words, seen, page_words, keys, key, m, cursor)
+    return forward(words, seen, page_words, keys, key, m, cursors, o)

@@ -9,7 +9,6 @@ from pagestore.kernels.cursor import (
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
-    descend,
     next_leaf,
     seek,
 )
@@ -66,7 +65,7 @@ def leaf_of(words, seen, page_words, root, height, keys, key):
 @njit(cache=True, nogil=True)
 def start_scan(words, seen, page_words, root, height, keys, key, m, cursor):
     """Place a cursor for `read_range`; status as for `seek`."""
-    return seek(words, seen, page_words, root, height, keys, key, m, cursor)
+    return seek(words, seen, page_words, root, height, keys, key, m, cursor, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -90,7 +89,7 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
         if end < entries and cursor[LEAF_SLOT] >= end:
             cursor[LEAF_PAGE] = -1
         elif cursor[LEAF_SLOT] == entries:
-            status = next_leaf(words, seen, page_words, keys, cursor)
+            status = next_leaf(words, seen, page_words, keys, cursor, 0)
             if status < 0:
                 return status
     return n

@@ -82,7 +82,7 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key
         while True:
             if level == height:
                 return n
-            page, slot, end = path[level]
+            page, slot, end = path[level, 0], path[level, 1], path[level, 2]
             while slot < end and field(words, page, fold, slot) < x:
                 slot += 1
             if slot < end:

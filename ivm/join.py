@@ -1,0 +1,198 @@
+"""Run a plan over trees: bindings and trace rows, batch by batch (*Leapfrog Triejoin*).
+
+The join knows tries and nothing of what is done with the trace rows.  The oracle, when there is one,
+is one more trie; without it every binding of the body comes out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.kernels import leapfrog as kernel
+from pagestore.errors import CorruptionError
+from pagestore.tree import Pages, Tree
+
+INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
+BATCH = 1 << 16
+
+
+class Shape(NamedTuple):
+    """A plan as arrays; everything but the roots of the trees.
+
+    argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
+    depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (kind, level
+    referred to or -1, constant), reads[V, 3] the (atom, depth, column) read off at a binding.
+    """
+
+    argument_level: np.ndarray
+    part_start: np.ndarray
+    parts: np.ndarray
+    absent_start: np.ndarray
+    absent: np.ndarray
+    bound_start: np.ndarray
+    bounds: np.ndarray
+    reads: np.ndarray
+
+    @property
+    def levels(self) -> int:
+        return len(self.part_start) - 1
+
+    @property
+    def depths(self) -> np.ndarray:
+        return (self.argument_level >= 0).sum(axis=1)
+
+
+class Sensors(NamedTuple):
+    """Which iterator operations leave trace rows: sensor[A, D] is the number of the index or -1.
+
+    sources[S, width] says for each column of an index: a level, -1 for a, -2 for b, -3 for nothing.
+    """
+
+    sensor: np.ndarray
+    sources: np.ndarray
+
+    @classmethod
+    def none(cls, shape: Shape) -> "Sensors":
+        return cls(np.full(shape.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
+
+
+class Regions(NamedTuple):
+    """A change oracle as arrays (see kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
+
+    rows: np.ndarray
+    start: np.ndarray
+
+
+class Join:
+    """One evaluation.  Iterating gives (bindings int64[L + V, n], trace rows by sensor [C, n]).
+
+    `operations` counts the iterator operations so far.  Raises CorruptionError.  `first` bounds the
+    first variable, inclusive, so that ranges of it can run side by side.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        shape: Shape,
+        trees: Sequence[Tree],
+        *,
+        sensors: Sensors | None = None,
+        granularity: int = 1,
+        regions: Regions | None = None,
+        first: tuple[int, int] = (INT_MIN, INT_MAX),
+        batch: int = BATCH,
+    ) -> None:
+        sensors = sensors or Sensors.none(shape)
+        if first != (INT_MIN, INT_MAX):
+            shape = _narrowed(shape, first)
+        self._pages = pages
+        self._plan = plan_array(shape, sensors, granularity)
+        self._state = state_array(shape, sensors, trees, covered=regions is None)
+        self._regions = regions or Regions(
+            np.empty((shape.levels + 1, 0), np.int64), np.zeros(shape.levels + 1, np.int64)
+        )
+        self._out = np.empty((shape.levels + len(shape.reads), batch), np.int64)
+        self._widths = (sensors.sources != -3).sum(axis=1).tolist()
+        self._rows = np.empty((*sensors.sources.shape, batch + 2 * len(shape.parts) + 8), np.int64)
+        self._runs = np.empty((2, 2 * pages.page_words), np.int64)
+
+    @property
+    def _row_count(self) -> np.ndarray:
+        start = self._state[kernel.ROW_COUNT]
+        return self._state[start : start + len(self._widths)]
+
+    @property
+    def operations(self) -> int:
+        return int(self._state[[kernel.OPENS, kernel.SEEKS, kernel.NEXTS]].sum())
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        while self._state[kernel.PHASE] != kernel.DONE:
+            status = kernel.leapfrog(
+                *self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs
+            )
+            if status < 0:
+                raise CorruptionError(page=-int(status))
+            rows = [
+                self._rows[s, :width, :n]
+                for s, (width, n) in enumerate(zip(self._widths, self._row_count.tolist(), strict=True))
+            ]
+            yield self._out[:, : self._state[kernel.EMITTED]], rows
+
+    def bindings(self) -> np.ndarray:
+        """All bindings at once, int64[L + V, n]."""
+        return np.concatenate([out.copy() for out, _ in self] or [self._out[:, :0]], axis=1)
+
+    def all(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """All bindings and all trace rows at once."""
+        batches = [(out.copy(), [r.copy() for r in rows]) for out, rows in self]
+        if len(batches) == 1:
+            return batches[0]
+        out = np.concatenate([b[0] for b in batches], axis=1)
+        return out, [np.concatenate(rows, axis=1) for rows in zip(*(b[1] for b in batches), strict=True)]
+
+
+def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
+    """Lay a plan out flat: the header of kernels/leapfrog.py, then its sections."""
+    sections = {
+        kernel.PART_START: shape.part_start,
+        kernel.PARTS: shape.parts,
+        kernel.ABSENT_START: shape.absent_start,
+        kernel.ABSENT: shape.absent,
+        kernel.BOUND_START: shape.bound_start,
+        kernel.BOUNDS: shape.bounds,
+        kernel.ARGUMENTS: shape.argument_level,
+        kernel.ATOM_DEPTH: shape.depths,
+        kernel.READS: shape.reads,
+        kernel.SENSOR: sensors.sensor,
+        kernel.SOURCES: sensors.sources,
+    }
+    numbers = {
+        kernel.LEVELS: shape.levels,
+        kernel.DEPTHS: shape.argument_level.shape[1],
+        kernel.VALUES: len(shape.reads),
+        kernel.SENSORS: len(sensors.sources),
+        kernel.WIDTH: sensors.sources.shape[1],
+        kernel.GRANULARITY: granularity,
+    }
+    return _flat(kernel.PLAN_HEADER, numbers, sections)
+
+
+def state_array(shape: Shape, sensors: Sensors, trees: Sequence[Tree], covered: bool) -> np.ndarray:
+    """Lay the state of a run out flat, at its start."""
+    levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
+    sections = {
+        kernel.TREES: np.array([(t.root, t.height, t.spec.keys) for t in trees], np.int64),
+        kernel.BINDING: np.zeros(levels, np.int64),
+        kernel.LOW: np.zeros(levels, np.int64),
+        kernel.HIGH: np.zeros(levels, np.int64),
+        kernel.COVERED: np.full(levels + 1, covered, np.int64),
+        kernel.SPANS: np.zeros(2 * levels * levels, np.int64),
+        kernel.AT: np.zeros(atoms * depths, np.int64),
+        kernel.ITERATORS: np.zeros(atoms * depths * kernel.ITERATOR_WORDS, np.int64),
+        kernel.ROW_COUNT: np.zeros(count, np.int64),
+        kernel.SHARED: np.zeros(count, np.int64),
+        kernel.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
+        kernel.RUNS: np.full(6, -1, np.int64),
+    }
+    return _flat(kernel.STATE_HEADER, {}, sections)
+
+
+def _flat(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
+    parts = [np.zeros(header, np.int64), *(np.asarray(s, np.int64).ravel() for s in sections.values())]
+    flat = np.concatenate(parts)
+    for at, number in numbers.items():
+        flat[at] = number
+    start = header
+    for (at, _), part in zip(sections.items(), parts[1:], strict=True):
+        flat[at] = start
+        start += len(part)
+    return flat
+
+
+def _narrowed(shape: Shape, first: tuple[int, int]) -> Shape:
+    """The shape with two more bounds on level 0."""
+    extra = np.array([[kernel.GE, -1, first[0]], [kernel.LE, -1, first[1]]], np.int64)
+    start = shape.bound_start + 2
+    start[0] = 0
+    return shape._replace(bound_start=start, bounds=np.concatenate([extra, shape.bounds]))

@@ -1,0 +1,532 @@
+"""Leapfrog Triejoin, driven by a plan, resumable: bindings and trace rows in batches.
+
+The key variables are levels 0 .. L-1.  An atom is a tree whose leading columns are its arguments in
+the order of the levels; at every level the atoms that have an argument there leapfrog to a common
+value.  Each iterator operation may leave a trace row, the interval it was sensitive to (*Sensitivity
+indices*):
+
+    open landing on v: (-inf, v]     seek_lub(s) landing on v: [s, v]     next from u landing on v: [u, v]
+
+An open below a bound or under the oracle is a seek_lub to where the search starts.  When a buffer is
+full the kernel returns, and goes on from `state` at the next call.
+
+Everything a run knows stands in two flat arrays, because passing an array on costs a kernel more than
+an index: `plan` (read only) and `state`.  Both begin with a header of the numbers and offsets below.
+"""
+
+import numpy as np
+from numba import njit
+
+from ivm.kernels.oracle import oracle_open, oracle_seek
+from pagestore.kernels.cursor import CURSOR_WORDS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, first, forward, seek
+from pagestore.kernels.page import field, gallop, run_end, unpack
+
+INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
+
+# header of `plan`: numbers, then offsets of its sections
+(
+    LEVELS,  # L
+    DEPTHS,  # D, the greatest number of arguments of an atom
+    VALUES,  # V, values read off at a binding
+    SENSORS,  # S
+    WIDTH,  # columns of the widest sensitivity index
+    GRANULARITY,
+    PART_START,  # [L + 1] into PARTS
+    PARTS,  # (atom, depth)
+    ABSENT_START,  # [L + 1] into ABSENT
+    ABSENT,  # negated atoms
+    BOUND_START,  # [L + 1] into BOUNDS
+    BOUNDS,  # (kind, level referred to or -1, constant)
+    ARGUMENTS,  # [A, D] the level of each argument
+    ATOM_DEPTH,  # [A]
+    READS,  # [V] (atom, depth, column)
+    SENSOR,  # [A, D] number of the sensitivity index, or -1
+    SOURCES,  # [S, WIDTH] a level, -1 for a, -2 for b, -3 for nothing
+    PLAN_HEADER,
+) = range(18)
+
+# header of `state`: where the run is, counts, then offsets of its sections
+(
+    LEVEL,
+    PHASE,
+    TARGET,
+    EMITTED,
+    OPENS,
+    SEEKS,
+    NEXTS,
+    TREES,  # [A] (root, height, keys)
+    BINDING,  # [L]
+    LOW,  # [L]
+    HIGH,  # [L]
+    COVERED,  # [L + 1]
+    SPANS,  # [L, L] (start, end)
+    AT,  # [A, D] the key each iterator is at
+    ITERATORS,  # [A, D] cursor, then the end of its run in the current leaf
+    ROW_COUNT,  # [S]
+    SHARED,  # [S] operations that share the newest interval
+    INTERVAL_END,  # [S] the column of b
+    RUNS,  # which slices the two run buffers hold
+    STATE_HEADER,
+) = range(20)
+
+EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a bound variable plus a constant
+ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
+RUN_END = CURSOR_WORDS
+ITERATOR_WORDS = CURSOR_WORDS + 1
+
+
+@njit(cache=True, nogil=True)
+def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, rows, runs):
+    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
+
+    Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
+    rows[s, :, n]; runs[2, n] is scratch.  Returns 1, or ``-page_id``.
+    """
+    levels = plan[LEVELS]
+    state[EMITTED] = 0
+    for s in range(plan[SENSORS]):
+        state[state[ROW_COUNT] + s] = 0
+        state[state[SHARED] + s] = 0
+    steps = plan[ABSENT] - plan[PARTS]  # more than one step can record
+    while state[PHASE] != DONE:
+        level = state[LEVEL]
+        if state[EMITTED] == out.shape[1] or crowded(plan, state, rows, steps):
+            return 1
+        if state[PHASE] == ENTER:
+            oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])
+            status = enter_level(words, seen, page_words, plan, state, regions, region_start, rows)
+        elif state[PHASE] == SEARCH:
+            if level + 1 == levels and plain(plan, state, level):
+                status = intersect(words, plan, state, out, rows, runs)
+                if state[PHASE] != SEARCH:
+                    continue
+            status = search(words, seen, page_words, plan, state, regions, region_start, rows)
+        elif state[PHASE] == MATCHED:
+            status = refute(words, seen, page_words, plan, state, rows)
+            if state[PHASE] == MATCHED:
+                if level + 1 < levels:
+                    state[LEVEL] = level + 1
+                    state[PHASE] = ENTER
+                else:
+                    emit(words, plan, state, out)
+                    state[PHASE] = NEXT
+        else:
+            status = move_on(words, seen, page_words, plan, state, regions, region_start, rows)
+        if status < 0:
+            return status
+        if state[PHASE] == FAILED:
+            state[LEVEL] = level - 1
+            state[PHASE] = NEXT if level > 0 else DONE
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def crowded(plan, state, rows, steps):
+    """Might the next step overrun a trace buffer?"""
+    for s in range(plan[SENSORS]):
+        if state[state[ROW_COUNT] + s] + steps > rows.shape[2]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def iterator(plan, state, atom, depth):
+    """Where the iterator of an atom at a depth stands in `state`."""
+    return state[ITERATORS] + (atom * plan[DEPTHS] + depth) * ITERATOR_WORDS
+
+
+@njit(cache=True, nogil=True)
+def emit(words, plan, state, out):
+    """Write the binding, and the values read at it."""
+    n = state[EMITTED]
+    levels = plan[LEVELS]
+    for i in range(levels):
+        out[i, n] = state[state[BINDING] + i]
+    for i in range(plan[VALUES]):
+        at = plan[READS] + 3 * i
+        o = iterator(plan, state, plan[at], plan[at + 1])
+        out[levels + i, n] = field(words, state[o + LEAF_PAGE], plan[at + 2], state[o + LEAF_SLOT])
+    state[EMITTED] = n + 1
+
+
+@njit(cache=True, nogil=True)
+def record(plan, state, rows, s, a, b):
+    """Leave a trace row at sensor s: the context and [a, b], in the column order of its index."""
+    if s < 0:
+        return
+    n = state[state[ROW_COUNT] + s]
+    shared = state[state[SHARED] + s]
+    if 0 < shared < plan[GRANULARITY]:
+        state[state[SHARED] + s] = shared + 1
+        end = state[state[INTERVAL_END] + s]
+        rows[s, end, n - 1] = max(rows[s, end, n - 1], b)
+        return
+    state[state[SHARED] + s] = 1
+    at = plan[SOURCES] + s * plan[WIDTH]
+    for j in range(plan[WIDTH]):
+        source = plan[at + j]
+        if source >= 0:
+            rows[s, j, n] = state[state[BINDING] + source]
+        elif source == -1:
+            rows[s, j, n] = a
+        elif source == -2:
+            rows[s, j, n] = b
+    state[state[ROW_COUNT] + s] = n + 1
+
+
+@njit(cache=True, nogil=True)
+def land(words, plan, state, atom, depth, status):
+    """Note where an iterator stands after an operation; returns the end of its sensitivity."""
+    if status == 0:
+        return INT_MAX
+    o = iterator(plan, state, atom, depth)
+    x = field(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT])
+    state[state[AT] + atom * plan[DEPTHS] + depth] = x
+    return x
+
+
+@njit(cache=True, nogil=True)
+def open_trie(words, seen, page_words, plan, state, atom, depth):
+    """Open the next level of an atom at its first key.  1 on a key, 0 if there is none, ``-page_id``."""
+    o = iterator(plan, state, atom, depth)
+    if depth == 0:
+        tree = state[TREES] + 3 * atom
+        status = first(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], state, o)
+        state[o + RUN_END] = state[o + LEAF_ENTRIES]
+        return status
+    parent = o - ITERATOR_WORDS
+    for i in range(ITERATOR_WORDS):
+        state[o + i] = state[parent + i]
+    x = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
+    state[o + RUN_END] = run_end(words, state[o + LEAF_PAGE], depth - 1, state[o + LEAF_SLOT], state[o + RUN_END], x)
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
+    """Move an iterator to its first key >= x (*seek_lub*).  1 on a key, 0 at the end, ``-page_id``."""
+    o = iterator(plan, state, atom, depth)
+    end = state[o + RUN_END]
+    slot = gallop(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT], end, x)
+    if slot < end:
+        state[o + LEAF_SLOT] = slot
+        return 1
+    keys = state[state[TREES] + 3 * atom + 2]
+    if end < state[o + LEAF_ENTRIES] or depth >= keys:
+        return 0  # the run ends in this leaf; and a function has one value per key
+    key = np.empty(depth + 1, np.int64)
+    for d in range(depth):
+        key[d] = state[state[AT] + atom * plan[DEPTHS] + d]
+    key[depth] = x
+    status = forward(words, seen, page_words, keys, key, depth + 1, state, o)
+    if status <= 0:
+        return status
+    page, slot = state[o + LEAF_PAGE], state[o + LEAF_SLOT]
+    end = state[o + LEAF_ENTRIES]
+    for d in range(depth):
+        if field(words, page, d, slot) != key[d]:
+            return 0
+        end = run_end(words, page, d, slot, end, key[d])
+    state[o + RUN_END] = end
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def bound_value(plan, state, at):
+    """The other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
+    constant = plan[at + 2]
+    if plan[at + 1] < 0:
+        return constant, False
+    value = state[state[BINDING] + plan[at + 1]]
+    total = value + constant
+    if (value ^ total) & (constant ^ total) < 0:
+        return INT_MAX if constant > 0 else INT_MIN, True
+    return total, False
+
+
+@njit(cache=True, nogil=True)
+def set_bounds(plan, state, level):
+    """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
+    low, high = INT_MIN, INT_MAX
+    for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+        at = plan[BOUNDS] + 3 * b
+        kind = plan[at]
+        value, clamped = bound_value(plan, state, at)
+        if clamped and (kind == EQ or (kind == GE and value == INT_MAX) or (kind == LE and value == INT_MIN)):
+            low, high = INT_MAX, INT_MIN
+            break
+        if kind == EQ or kind == GE:
+            low = max(low, value)
+        if kind == EQ or kind == LE:
+            high = min(high, value)
+    state[state[LOW] + level] = low
+    state[state[HIGH] + level] = high
+
+
+@njit(cache=True, nogil=True)
+def admit(plan, state, regions, region_start, level, x):
+    """(is there one, least value >= x that bounds and oracle admit at this level)."""
+    while True:
+        found, x = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x)
+        if not found or x > state[state[HIGH] + level]:
+            return False, x
+        excluded = False
+        for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+            at = plan[BOUNDS] + 3 * b
+            if plan[at] == NE:
+                value, clamped = bound_value(plan, state, at)
+                excluded = excluded or (value == x and not clamped)
+        if not excluded:
+            return True, x
+        if x == INT_MAX:
+            return False, x
+        x += 1
+
+
+@njit(cache=True, nogil=True)
+def enter_level(words, seen, page_words, plan, state, regions, region_start, rows):
+    """Open every atom of the level where the search starts."""
+    level = state[LEVEL]
+    set_bounds(plan, state, level)
+    state[PHASE] = FAILED
+    low = state[state[LOW] + level]
+    if low > state[state[HIGH] + level]:
+        return 1
+    found, x = admit(plan, state, regions, region_start, level, low)
+    if not found:
+        return 1
+    target = x
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        status = open_trie(words, seen, page_words, plan, state, atom, depth)
+        landed = land(words, plan, state, atom, depth, max(status, 0))
+        if status == 1 and landed < x:
+            status = seek_trie(words, seen, page_words, plan, state, atom, depth, x)
+            landed = land(words, plan, state, atom, depth, max(status, 0))
+        if status < 0:
+            return status
+        state[OPENS] += 1
+        s = plan[plan[SENSOR] + atom * plan[DEPTHS] + depth]
+        if s >= 0:
+            state[state[SHARED] + s] = 0
+            record(plan, state, rows, s, x, landed)
+        if status == 0:
+            return 1
+        target = max(target, landed)
+    state[TARGET] = target
+    state[PHASE] = SEARCH
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def search(words, seen, page_words, plan, state, regions, region_start, rows):
+    """Leapfrog to a common value, one round of seeks at a time."""
+    level = state[LEVEL]
+    found, x = admit(plan, state, regions, region_start, level, state[TARGET])
+    if not found:
+        state[PHASE] = FAILED
+        return 1
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        key = state[state[AT] + atom * plan[DEPTHS] + depth]
+        if key < x:
+            status = seek_trie(words, seen, page_words, plan, state, atom, depth, x)
+            if status < 0:
+                return status
+            key = land(words, plan, state, atom, depth, status)
+            state[SEEKS] += 1
+            record(plan, state, rows, plan[plan[SENSOR] + atom * plan[DEPTHS] + depth], x, key)
+            if status == 0:
+                state[PHASE] = FAILED
+                return 1
+        if key > x:
+            state[TARGET] = key
+            return 1
+    state[TARGET] = x
+    state[state[BINDING] + level] = x
+    state[PHASE] = MATCHED
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def refute(words, seen, page_words, plan, state, rows):
+    """A value is bound: if a negated atom, complete now, holds the binding, it is no match."""
+    level = state[LEVEL]
+    for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
+        atom = plan[plan[ABSENT] + i]
+        depth = plan[plan[ATOM_DEPTH] + atom]
+        key = np.empty(depth, np.int64)
+        for d in range(depth):
+            key[d] = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
+        o = iterator(plan, state, atom, 0)
+        tree = state[TREES] + 3 * atom
+        status = seek(
+            words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, depth, state, o
+        )
+        if status < 0:
+            return status
+        state[SEEKS] += 1
+        s = plan[plan[SENSOR] + atom * plan[DEPTHS] + depth - 1]
+        if s >= 0:
+            state[state[SHARED] + s] = 0
+            record(plan, state, rows, s, key[depth - 1], key[depth - 1])
+        holds = status == 1
+        for d in range(depth):
+            holds = holds and field(words, state[o + LEAF_PAGE], d, state[o + LEAF_SLOT]) == key[d]
+        if holds:
+            state[PHASE] = NEXT
+            return 1
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
+    """The value at a level is done: increment one iterator, or jump to where the oracle goes on."""
+    level = state[LEVEL]
+    x = state[state[BINDING] + level]
+    state[PHASE] = FAILED
+    if x >= state[state[HIGH] + level]:
+        return 1
+    found, goal = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x + 1)
+    if not found:
+        return 1
+    state[PHASE] = SEARCH
+    state[TARGET] = goal
+    if goal > x + 1:
+        return 1
+    p = plan[plan[PART_START] + level]
+    atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+    status = seek_trie(words, seen, page_words, plan, state, atom, depth, goal)
+    if status < 0:
+        return status
+    landed = land(words, plan, state, atom, depth, status)
+    state[NEXTS] += 1
+    record(plan, state, rows, plan[plan[SENSOR] + atom * plan[DEPTHS] + depth], x, landed)
+    state[TARGET] = landed
+    if status == 0:
+        state[PHASE] = FAILED
+    return 1
+
+
+# The innermost level of two atoms, where nearly all operations happen.
+
+
+@njit(cache=True, nogil=True)
+def plain(plan, state, level):
+    """Are two atoms all there is at this level: no oracle, no bounds, no negation, no values to read?"""
+    return (
+        state[state[COVERED] + level] != 0
+        and plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level] == 2
+        and plan[plan[BOUND_START] + level + 1] == plan[plan[BOUND_START] + level]
+        and plan[plan[ABSENT_START] + level + 1] == plan[plan[ABSENT_START] + level]
+        and plan[VALUES] == 0
+    )
+
+
+@njit(cache=True, nogil=True)
+def load_run(words, plan, state, which, atom, depth, runs):
+    """Decode what is left of an iterator's run in its leaf to runs[which]; kept while it stays the same.
+
+    Returns (index of the current key, end) in the buffer.
+    """
+    o = iterator(plan, state, atom, depth)
+    page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
+    held = state[RUNS] + 3 * which
+    if state[held] != page or state[held + 1] > slot or state[held + 2] != end:
+        state[held], state[held + 1], state[held + 2] = page, slot, end
+        unpack(words, page, depth, slot, end, runs[which], 0)
+    start = state[held + 1]
+    return slot - start, end - start
+
+
+@njit(cache=True, nogil=True)
+def ahead(run, i, end, x):
+    """First index in [i, end) with run >= x, given that run[i] < x; gallops."""
+    i += 1
+    if i >= end or run[i] >= x:
+        return i
+    step = 1
+    while i + step < end and run[i + step] < x:
+        i += step
+        step <<= 1
+    end = min(end, i + step)
+    i += 1
+    while i < end:
+        middle = (i + end) >> 1
+        if run[middle] < x:
+            i = middle + 1
+        else:
+            end = middle
+    return i
+
+
+@njit(cache=True, nogil=True)
+def intersect(words, plan, state, out, rows, runs):
+    """Leapfrog over the slices that both iterators have in their current leaves.
+
+    Does exactly what `search` and `move_on` would, and stops where one of them has to leave its slice or
+    a buffer is full: with phase SEARCH at a target, or with phase NEXT behind a binding.
+    """
+    level = state[LEVEL]
+    p = plan[PARTS] + 2 * plan[plan[PART_START] + level]
+    atom_a, depth_a, atom_b, depth_b = plan[p], plan[p + 1], plan[p + 2], plan[p + 3]
+    i, i_end = load_run(words, plan, state, 0, atom_a, depth_a, runs)
+    j, j_end = load_run(words, plan, state, 1, atom_b, depth_b, runs)
+    i_start, j_start = i, j
+    run_a, run_b = runs[0], runs[1]
+    sensor_a = plan[plan[SENSOR] + atom_a * plan[DEPTHS] + depth_a]
+    sensor_b = plan[plan[SENSOR] + atom_b * plan[DEPTHS] + depth_b]
+    room = rows.shape[2] - 4
+    n, n_max = state[EMITTED], out.shape[1]
+    seeks = nexts = 0
+    a, b = run_a[i], run_b[j]
+    phase = SEARCH
+    while True:
+        if a < b:
+            k = ahead(run_a, i, i_end, b)
+            if k == i_end:
+                break
+            seeks += 1
+            i = k
+            a = run_a[i]
+            if sensor_a >= 0:
+                record(plan, state, rows, sensor_a, b, a)
+        elif b < a:
+            k = ahead(run_b, j, j_end, a)
+            if k == j_end:
+                break
+            seeks += 1
+            j = k
+            b = run_b[j]
+            if sensor_b >= 0:
+                record(plan, state, rows, sensor_b, a, b)
+        else:
+            for c in range(level):
+                out[c, n] = state[state[BINDING] + c]
+            out[level, n] = a
+            n += 1
+            if n == n_max or i + 1 == i_end:
+                state[state[BINDING] + level] = a
+                phase = NEXT
+                break
+            nexts += 1
+            i += 1
+            if sensor_a >= 0:
+                record(plan, state, rows, sensor_a, a, run_a[i])
+            a = run_a[i]
+        if sensor_a >= 0 and state[state[ROW_COUNT] + sensor_a] > room:
+            break
+        if sensor_b >= 0 and state[state[ROW_COUNT] + sensor_b] > room:
+            break
+    o = iterator(plan, state, atom_a, depth_a)
+    state[o + LEAF_SLOT] += i - i_start
+    o = iterator(plan, state, atom_b, depth_b)
+    state[o + LEAF_SLOT] += j - j_start
+    state[state[AT] + atom_a * plan[DEPTHS] + depth_a] = a
+    state[state[AT] + atom_b * plan[DEPTHS] + depth_b] = b
+    state[EMITTED] = n
+    state[SEEKS] += seeks
+    state[NEXTS] += nexts
+    state[TARGET] = max(a, b)
+    state[PHASE] = phase
+    return 1
