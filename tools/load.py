@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 import pagestore
+from pagestore.relation import WritableRelation
 from pagestore.transaction import Transaction
-from pagestore.tree import bulk
-from pagestore.words import type_of_arrow
 
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
@@ -66,21 +66,18 @@ def load(
     """
     began = time.perf_counter()
     dataset = open_dataset(path)
-    types = _types(dataset, key)
-    txn.create(relation, ", ".join(f"{name}: {kind}" for name, kind in types.items()), key=tuple(key))
+    new = txn.create(relation, _schema(dataset, key), key=tuple(key))
     report = Report(relation, len(dataset.parts), notes=dataset.notes)
-    stream = _Stream(txn, dataset, types, nulls, len(key), report, progress)
-    spec = txn.tree(relation).spec
+    stream = _Stream(new, dataset, nulls, report, progress)
     try:
-        if "string" in [types[name] for name in key]:
+        if any(column.type.interned for column in new.schema.stored[: len(key)]):
             raise Disorder
         with txn.savepoint():
-            tree = bulk(txn.pager, spec, stream.rising(stream.words()))
+            report.rows = txn.bulk(new.info, stream.rising(stream.words()))
     except Disorder:
-        progress("sorting")
-        tree = bulk(txn.pager, spec, stream.rising(sort(stream.words(), len(key), memory)))
-    txn.replace(relation, tree)
-    report.rows, report.dropped, report.seconds = tree.count, dataset.dropped, time.perf_counter() - began
+        report.collapsed = dataset.dropped = 0
+        report.rows = txn.bulk(new.info, stream.rising(sort(stream.words(), len(key), memory)))
+    report.dropped, report.seconds = dataset.dropped, time.perf_counter() - began
     return report
 
 
@@ -88,25 +85,27 @@ def load(
 class _Stream:
     """The dataset as batches of words int64[C, n], the key columns first."""
 
-    txn: Transaction
+    relation: WritableRelation
     dataset: Dataset
-    types: dict[str, str]
     nulls: str
-    keys: int
     report: Report
     progress: Callable[[str], None]
+
+    @property
+    def keys(self) -> int:
+        return len(self.relation.schema.key)
 
     def words(self) -> Iterator[np.ndarray]:
         """All rows in file order."""
         rows = 0
         for batch in self.dataset.batches(self.nulls):
-            yield np.stack([self.txn.encode(kind, batch.column(name)) for name, kind in self.types.items()])
+            yield self.relation.encode(batch)
             rows += len(batch)
             self.progress(f"{rows:,} rows read")
 
     def rising(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """The batches without repeated rows; Disorder where a key falls, DatasetError where values differ."""
-        last = np.empty((len(self.types), 0), np.int64)
+        last = np.empty((len(self.relation.schema.columns), 0), np.int64)
         for batch in batches:
             rows = np.concatenate([last, batch], axis=1)
             order = _steps(rows[: self.keys])
@@ -114,23 +113,22 @@ class _Stream:
                 raise Disorder
             again = np.flatnonzero(order == 0)
             for row in again[(rows[:, again] != rows[:, again + 1]).any(axis=0)]:
-                raise self._conflict(rows[:, row], rows[:, row + 1])
+                raise self._conflict(rows[:, row : row + 2])
             self.report.collapsed += len(again)
-            fresh = np.delete(rows, again + 1, axis=1)[:, last.shape[1] :]
-            yield fresh
+            yield np.delete(rows, again + 1, axis=1)[:, last.shape[1] :]
             last = rows[:, -1:]
 
-    def _conflict(self, one: np.ndarray, other: np.ndarray) -> DatasetError:
-        one_row, other_row = self._text(one), self._text(other)
+    def _conflict(self, pair: np.ndarray) -> DatasetError:
+        stored = self.relation.schema.stored
+        texts = [self.relation.decode(column.type, words) for column, words in zip(stored, pair, strict=True)]
+        one, other = (
+            [f"{column.name}={text[i]}" for column, text in zip(stored, texts, strict=True)] for i in (0, 1)
+        )
         return DatasetError(
-            f"{self.dataset.path}: key ({', '.join(one_row[: self.keys])}) has both "
-            f"({', '.join(one_row[self.keys :])}) and ({', '.join(other_row[self.keys :])}): "
+            f"{self.dataset.path}: key ({', '.join(one[: self.keys])}) has both "
+            f"({', '.join(one[self.keys :])}) and ({', '.join(other[self.keys :])}): "
             "keep one of them in the job, or make the column part of the key"
         )
-
-    def _text(self, row: np.ndarray) -> list[str]:
-        values = [self.txn.decode(kind, row[i : i + 1])[0] for i, kind in enumerate(self.types.values())]
-        return [f"{name}={value}" for name, value in zip(self.types, values, strict=True)]
 
 
 def _steps(keys: np.ndarray) -> np.ndarray:
@@ -146,19 +144,15 @@ def _steps(keys: np.ndarray) -> np.ndarray:
     return steps
 
 
-def _types(dataset: Dataset, key: Sequence[str]) -> dict[str, str]:
-    """pagestore's type of each column, the key's columns first."""
+def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
+    """The relation's columns; DatasetError where the key names others."""
+    names = ", ".join(dataset.columns)
+    if not key:
+        raise DatasetError(f"{dataset.path}: the relation needs a key: name at least one of {names}")
     for name in key:
         if name not in dataset.columns:
-            raise DatasetError(
-                f"{dataset.path}: no column {name} for the key; there are {', '.join(dataset.columns)}"
-            )
-    if not key:
-        raise DatasetError(
-            f"{dataset.path}: the relation needs a key: name at least one of {', '.join(dataset.columns)}"
-        )
-    names = [*key, *(name for name in dataset.columns if name not in key)]
-    return {name: str(type_of_arrow(name, dataset.columns[name])) for name in names}
+            raise DatasetError(f"{dataset.path}: no column {name} for the key; there are {names}")
+    return pa.schema(list(dataset.columns.items()))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,9 +17,15 @@ class Progress:
         return self
 
     def __call__(self, text: str) -> None:
-        if self.shown:
-            print(f"{ERASE_LINE}{self.what}: {text}", end="", file=sys.stderr, flush=True)
+        self._show(f"{ERASE_LINE}{self.what}: {text}")
+
+    def clear(self) -> None:
+        """Makes room for a line of output."""
+        self._show(ERASE_LINE)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.clear()
+
+    def _show(self, text: str) -> None:
         if self.shown:
-            print(ERASE_LINE, end="", file=sys.stderr, flush=True)
+            print(text, end="", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 import importlib.util
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,9 @@ class Engine(Protocol):
     def get(self, rows: np.ndarray) -> int:
         """How many of the rows are there."""
 
+    def each(self, rows: list[tuple]) -> int:
+        """How many of the rows are there, asked one by one."""
+
     def scan(self, count: int) -> int:
         """Reads the first `count` rows into numpy; the sum of their second column, modulo 2**64."""
 
@@ -37,9 +40,9 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def installed() -> list[Callable[[Path, bool], Engine]]:
+def installed() -> list[type[Engine]]:
     """The engines of other people that this environment has."""
-    found: list[Callable[[Path, bool], Engine]] = [Sqlite]
+    found: list[type[Engine]] = [Sqlite]
     found += [Lmdb] * (importlib.util.find_spec("lmdb") is not None)
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     return found
@@ -69,6 +72,10 @@ class Lmdb:
     def get(self, rows: np.ndarray) -> int:
         with self.env.begin() as txn:
             return len(txn.cursor().getmulti(list(_packed(rows))))
+
+    def each(self, rows: list[tuple]) -> int:
+        with self.env.begin() as txn:
+            return sum(txn.get(struct.pack(">qq", *row)) is not None for row in rows)
 
     def scan(self, count: int) -> int:
         with self.env.begin() as txn:
@@ -106,9 +113,11 @@ class Sqlite:
         self.db.execute("commit")
 
     def get(self, rows: np.ndarray) -> int:
-        find = self.db.execute
-        question = "select 1 from t where x = ? and y = ?"
-        return sum(find(question, row).fetchone() is not None for row in zip(*rows.tolist(), strict=True))
+        return self.each(list(zip(*rows.tolist(), strict=True)))
+
+    def each(self, rows: list[tuple]) -> int:
+        find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
+        return sum(find(question, row).fetchone() is not None for row in rows)
 
     def scan(self, count: int) -> int:
         rows = self.db.execute("select x, y from t order by x, y limit ?", (count,)).fetchall()
@@ -143,7 +152,11 @@ class Duckdb:
 
     def get(self, rows: np.ndarray) -> int:
         self._bind(rows)
-        return self.db.execute("select count(*) from r semi join t using (x, y)").fetchone()[0]
+        return self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0]
+
+    def each(self, rows: list[tuple]) -> int:
+        find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
+        return sum(len(find(question, row).fetchall()) for row in rows)
 
     def scan(self, count: int) -> int:
         rows = self.db.execute(f"select x, y from t limit {count}").fetchnumpy()

@@ -42,10 +42,14 @@ PATHS = Task(
 )
 
 
+TASKS = (TRIANGLES, CLIQUES, PATHS)
+
+
 class Evaluator(Protocol):
     """Holds a graph and answers tasks from scratch."""
 
     name: str
+    tasks: tuple[Task, ...]
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
     def ask(self, task: Task) -> int:
@@ -67,9 +71,9 @@ class Maintainer(Protocol):
     def close(self) -> None: ...
 
 
-def evaluators() -> list[Callable[[np.ndarray, Path], Evaluator]]:
+def evaluators() -> list[type[Evaluator]]:
     """The systems of others that this environment has, for evaluation."""
-    found: list[Callable[[np.ndarray, Path], Evaluator]] = [Merge]
+    found: list[type[Evaluator]] = [Merge]
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     found += [Polars] * (importlib.util.find_spec("polars") is not None)
     return found
@@ -79,13 +83,12 @@ class Merge:
     """The hand-written limit; knows triangles only."""
 
     name = "merge (limit)"
+    tasks = (TRIANGLES,)
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.adjacency = merge.adjacency(edges)
 
     def ask(self, task: Task) -> int:
-        if task is not TRIANGLES:
-            raise NotImplementedError(task.name)
         return len(merge.triangles(*self.adjacency))
 
     def close(self) -> None: ...
@@ -95,6 +98,7 @@ class Duckdb:
     """In memory, one thread, the result in a table."""
 
     name = "DuckDB"
+    tasks = TASKS
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         import duckdb
@@ -115,6 +119,7 @@ class Polars:
     """Lazy frames, streaming engine; as many threads as POLARS_MAX_THREADS says."""
 
     name = "Polars"
+    tasks = TASKS
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         import polars

@@ -1,0 +1,30 @@
+"""What `ivm bench` and `pagestore bench` share: options, turns, reports."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..progress import Progress
+from .measure import Row, measure
+from .report import as_text, write
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
+    parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")
+    parser.add_argument("--quiet", action="store_true", help="no progress line")
+
+
+def bench(title: str, rows: Iterable[Row], options: argparse.Namespace) -> int:
+    """Measures the rows one by one, printing each when it is done."""
+    results = []
+    with Progress(title, options.quiet) as progress:
+        for row in rows:
+            if options.only in row.name:
+                results.append(measure(row, progress))
+                progress.clear()
+                print(as_text(results[-1]), flush=True)
+    if options.out:
+        print("written:", *write(results, title.replace(" ", "-"), options.out))
+    return 0
