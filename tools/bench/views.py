@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from . import joins, run as shared
+from . import joins
+from . import run as shared
 from .joins import CLIQUES, PATHS, TRIANGLES, Evaluator, Maintainer, Task
 from .measure import Row, Side
 
@@ -56,8 +57,12 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     for system in systems:
         system.close()
     keepers = [kind(edges, folder) for kind in joins.maintainers()]
-    yield _maintaining("triangles maintained, one edge a transaction", keepers, edges, 1, 20 if quick else 200)
-    yield _maintaining("triangles maintained, 1,000 edges a transaction", keepers, edges, 1000, 4 if quick else 10)
+    yield _maintaining(
+        "triangles maintained, one edge a transaction", keepers, edges, 1, 20 if quick else 200
+    )
+    yield _maintaining(
+        "triangles maintained, 1,000 edges a transaction", keepers, edges, 1000, 4 if quick else 10
+    )
     for keeper in keepers:
         keeper.close()
 
