@@ -20,7 +20,10 @@ from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.net import compose
 from pagestore.layout import HEIGHT_MAX
 
-__all__ = ["ADD", "ERASE", "INSERT", "SET", "Pages", "Spec", "Tree", "apply", "bulk", "get", "net", "pages_of", "scan"]
+__all__ = [
+    "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Pages", "Spec", "Tree",
+    "apply", "bulk", "count_prefixes", "get", "net", "pages_of", "scan",
+]  # fmt: skip
 
 COUNT, SUM, MIN, MAX = range(4)  # scan operators (*Scans*)
 
@@ -184,6 +187,9 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
         return actions, edits
     actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
     left = compose(spec.keys, spec.columns, fresh, actions, edits)
+    if left < -len(actions):
+        key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
+        raise EditError(f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches")
     if left < 0:
         key = tuple(edits[: spec.keys, -1 - left].tolist())
         raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
@@ -264,6 +270,15 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndar
     status = k_read.get_records(*pages, tree.root, tree.height, spec.keys, spec.values, keys, found, out)
     checked(status, spec)
     return found, out
+
+
+def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
+    """How many records, counted up to `most`, start with each of prefixes[m, n]: int64[n].  O(n log count)."""
+    prefixes = np.ascontiguousarray(prefixes, np.int64)
+    counts = np.zeros(prefixes.shape[1], np.int64)
+    shape = (tree.root, tree.height, tree.spec.keys)
+    checked(k_read.count_prefixes(*pages, *shape, prefixes, most, counts), tree.spec)
+    return counts
 
 
 def scan(

@@ -299,6 +299,11 @@ def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
     bad = np.isnan(values)
     if bad.any():
         raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
+    return float_words(values)
+
+
+def float_words(values: np.ndarray) -> np.ndarray:
+    """Words int64[n] of float64[n] without a NaN."""
     bits = (values + 0.0).view(np.int64)
     return bits ^ (bits >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))
 

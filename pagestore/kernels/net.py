@@ -9,7 +9,8 @@ from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 def compose(keys, columns, fresh, actions, edits):
     """Fold edits[C, n], stably sorted by key, in place; `fresh` marks the first edit of each key.
 
-    Returns how many remain, or -1 - i for an edit i that adds to a key that the batch also sets.
+    Returns how many remain, -1 - i for an edit i that adds to a key that the batch also sets, or
+    -1 - n - i (of n edits) for an edit i with which the sum leaves 64 bits.
     """
     out = -1
     for i in range(actions.shape[0]):
@@ -23,7 +24,10 @@ def compose(keys, columns, fresh, actions, edits):
             return -1 - i
         elif now == ADD:
             for c in range(keys, columns):
-                edits[c, out] += edits[c, i]
+                total = edits[c, out] + edits[c, i]
+                if (edits[c, out] ^ total) & (edits[c, i] ^ total) < 0:
+                    return -1 - actions.shape[0] - i
+                edits[c, out] = total
         elif now == INSERT and before != ERASE:
             continue  # the record is there already
         else:

@@ -63,6 +63,35 @@ def leaf_of(words, seen, page_words, root, height, keys, key):
 
 
 @njit(cache=True, nogil=True)
+def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
+    """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``."""
+    cursor = np.empty(CURSOR_WORDS, np.int64)
+    m = wanted.shape[0]
+    key = np.empty(m, np.int64)
+    for i in range(wanted.shape[1]):
+        for c in range(m):
+            key[c] = wanted[c, i]
+        counts[i] = 0
+        status = seek(words, seen, page_words, root, height, keys, key, m, cursor, 0)
+        while status == 1 and counts[i] < most and starts_with(words, cursor, key, m):
+            counts[i] += 1
+            cursor[LEAF_SLOT] += 1
+            if cursor[LEAF_SLOT] == cursor[LEAF_ENTRIES]:
+                status = next_leaf(words, seen, page_words, keys, cursor, 0)
+        if status < 0:
+            return status
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def starts_with(words, cursor, key, m):
+    for c in range(m):
+        if field(words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) != key[c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def start_scan(words, seen, page_words, root, height, keys, key, m, cursor):
     """Place a cursor for `read_range`; status as for `seek`."""
     return seek(words, seen, page_words, root, height, keys, key, m, cursor, 0)
