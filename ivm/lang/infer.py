@@ -172,9 +172,10 @@ def _typed_pair(
 ) -> tuple[Term, Term, Type | None]:
     """Both sides typed, a literal side by the other one if it does not fit as it stands."""
     (a, a_type), (b, b_type) = typed(left, types), typed(right, types)
-    if joint(a_type, b_type) is None and is_literal(left) != is_literal(right):
-        a_type = b_type = b_type if is_literal(left) else a_type
-        a, b = _adapted(a, a_type), _adapted(b, b_type)
+    wanted = b_type if is_literal(left) else a_type
+    if joint(a_type, b_type) is None and joint(wanted, wanted) and is_literal(left) != is_literal(right):
+        a_type = b_type = wanted
+        a, b = _adapted(a, wanted), _adapted(b, wanted)
     return _adapted_constant(a, a_type), _adapted_constant(b, b_type), joint(a_type, b_type)
 
 

@@ -26,7 +26,7 @@ FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 def normalise(clause: Clause) -> list[Rule]:
     """The rules a clause means: one, or an auxiliary view and the aggregate over it."""
     heads, aggregate, body = Hoist(clause).clause()
-    if not body.parts:
+    if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
         raise RuleSyntaxError(clause.where, reason)
     bound = _in_heads(heads, aggregate)

@@ -59,7 +59,7 @@ def _remedy(variable: Var, literals: Disjunct) -> str:
     if len(negations) > 1:
         return "it stands in two negations; use another name, or `_`, in each unless a positive atom holds it"
     if negations:
-        return "it stands in a negation; a positive atom beside the negation must hold it too"
+        return "a positive atom beside the negation must hold it, or it needs a name used only inside"
     if any(isinstance(c, Compare) and variable in variables(c) for c in literals):
         return "a comparison binds only by `variable = term`, where the term's variables are bound"
     return "each disjunct needs a positive atom that holds it, or `variable = term`"

@@ -84,11 +84,11 @@ def adapt(const: Const, wanted: Type) -> Const:
 def _converted(const: Const, wanted: Type) -> Decimal | float:
     value, digits = const.value, scale(wanted)
     if not is_flexible(const) or not isinstance(value, int | Decimal):
-        raise RuleTypeError(const.where, f"{shown(const)} is no {wanted} but a {const.type}")
+        raise _misfit(const, wanted)
     if wanted == "float64":
         return float(value)
     if digits is None:
-        raise RuleTypeError(const.where, f"{shown(const)} is no {wanted} but a {const.type}")
+        raise _misfit(const, wanted)
     value = Decimal(value)
     if abs(value) >= Decimal(10) ** (precision(wanted) - digits):
         raise RuleTypeError(const.where, f"{value} has more digits before the point than {wanted}")
@@ -98,9 +98,9 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     return rounded
 
 
-def shown(const: Const) -> str:
-    """The literal as in an error message."""
-    return f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
+def _misfit(const: Const, wanted: Type) -> RuleTypeError:
+    shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
+    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted")
 
 
 def arithmetic(op: str, left: Type, right: Type) -> Type | None:

@@ -1,0 +1,264 @@
+"""Every error of the language: its class, its place as file:line:column, and the sentence with the remedy."""
+
+import pickle
+
+import pytest
+
+from ivm import errors
+from ivm.lang import NOTHING, compile, query
+
+DECLARATIONS = """q(x) -> int(x).  edge(x, y) -> int(x), int(y).  born[x] = d -> int(x), date(d).
+price[i] = p -> string(i), decimal(p).  mass[x] = m -> int(x), float(m).  flag[x] = b -> int(x), bool(b).
+rate[i] = p -> string(i), decimal(10, 4)(p).
+"""
+
+
+def refused(text: str, error: type[errors.RuleError], at: str, says: str) -> None:
+    """Compiling raises exactly `error`, at line:column of `text`, with `says` in its message."""
+    known = compile(DECLARATIONS)
+    with pytest.raises(errors.RuleError) as caught:
+        compile(text, known, source="my.logic")
+    assert type(caught.value) is error
+    assert str(caught.value).startswith(f"my.logic:{at}: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("p(x) <- q(x", "1:12", "expected `)`, `,`, `[` or arithmetic before the text ends"),
+        ("p(x) <- q(x)", "1:13", "expected `,`, `.` or `;` before the text ends"),
+        ("p(x) <- q(x) edge(x, _).", "1:14", "expected `,`, `.` or `;` but found `edge`"),
+        ("p(x) <- edge(x y).", "1:16", "but found `y`"),
+        ("p(x) <- ,", "1:9", "expected `.`, `agg<<` or an atom, a comparison but found `,`"),
+        ("p(x) <- q(x), .", "1:15", "expected an atom, a comparison but found `.`"),
+        ("p(x)\n<- q(x)),\n q(x).", "2:8", "but found `)`"),
+        ("x", "1:2", "expected `(` or `[` before the text ends"),
+        (".", "1:1", "expected a rule, a declaration or an edit but found `.`"),
+        ("p[x] <- q(x).", "1:6", "expected `=` but found `<-`"),
+        ("p(x) -> int x.", "1:13", "expected `(` but found `x`"),
+        ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `>>` but found `q`"),
+        ("p(x) <- q(x), x = 'a'.", "1:19", "strings are written in double quotes"),
+        ('p(x) <- q(x), x = "a.\n', "1:19", "does not end on its line"),
+        ('p(x) <- q(x), x = "a\\q".', "1:19", "unknown escape"),
+        ('p(x) <- q(x), x = "\\ud800".', "1:19", "unknown escape"),
+        ("p(x) <- q(x), x = #2013-02-30#.", "1:19", "#2013-02-30# is no date or timestamp"),
+        ("p(x) <- q(x), x = #2013-01-31 10:00+01:00#.", "1:19", "has a time zone"),
+        ("p(x) <- q(x), x = #2013.", "1:19", "a date is written between two #"),
+        ("p(x) <- q(x). /* no end", "1:15", "this comment is not closed"),
+        ("p(x) <- q(x), x = %.", "1:19", "`%` has no meaning here"),
+        ("p(1, 2).", "1:1", "to insert a row write +p"),
+        ("+edge(1, x).", "1:10", "an edit holds constants only"),
+    ],
+)
+def test_syntax(text, at, says):
+    refused(text, errors.RuleSyntaxError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("p(x) <- q(x), edgy(x, _).", "1:15", "nothing declares or derives edgy: did you mean edge?"),
+        ("p(x) <- unheard(x).", "1:9", "declare it, as in unheard(x) -> int(x)."),
+        ("p(x) <- q(x), !unheard(x).", "1:16", "nothing declares or derives unheard"),
+        ("+unheard(1).", "1:2", "nothing declares or derives unheard"),
+    ],
+)
+def test_unknown_predicate(text, at, says):
+    refused(text, errors.UnknownPredicateError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("p(x) <- edge(x).", "1:9", "edge takes 2 arguments, not 1: edge(x, y)"),
+        ("p(x) <- q(x), !edge(x).", "1:16", "edge takes 2 arguments"),
+        ("p(x) <- edge[x] = 3.", "1:9", "edge is a relation: write edge(x, y)"),
+        ("p(x) <- born(x).", "1:9", "born is a function: write born[x] = d"),
+        ("p(x) <- q(x). p(x, y) <- edge(x, y).", "1:15", "p takes 1 argument, not 2: p(x)"),
+        ("p(x) <- q(x). p[x] = y <- edge(x, y).", "1:15", "p is a relation"),
+        ("h(x), h(x, x) <- q(x).", "1:7", "h takes 1 argument, not 2"),
+        ("u(x) <- p(x, x). p(x) <- q(x).", "1:9", "p takes 1 argument, not 2"),
+        ("+edge(1).", "1:2", "edge takes 2 arguments"),
+        ("+born[1].", "1:2", "born is a function: write born[x] = d"),
+        ("-born[1, 2].", "1:2", "born takes 1 argument, not 2"),
+        ("^edge(1, 2).", "1:1", "^ sets a function's value, and edge is a relation: write +"),
+    ],
+)
+def test_arity(text, at, says):
+    refused(text, errors.ArityError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        # joins
+        ("p(x) <- price[x] = _, q(x).", "1:25", "x is string elsewhere in the rule but int64 in q"),
+        ("p(i) <- price[i] = p, rate[i] = p.", "1:33", "decimals of different scales are not compared"),
+        # literals
+        ('p(x) <- edge(x, "a").', "1:17", '"a" is of type string, where int64 is wanted'),
+        ("p(x) <- edge(x, 1.5).", "1:17", "1.5 is of type decimal(18,1), where int64 is wanted"),
+        ("p(i) <- price[i] = 3.555.", "1:20", "3.555 has more digits behind the point than decimal(18,2)"),
+        ("p(i) <- price[i] = 12345678901234567.", "1:20", "more digits before the point than decimal(18,2)"),
+        ("p(i) <- price[i] = 3.5e0.", "1:20", "3.5 is of type float64, where decimal(18,2) is wanted"),
+        ("p(x) <- q(x), x = 9223372036854775808.", "1:19", "9223372036854775808 does not fit 64 bits"),
+        ("p(x) <- mass[x] > 1e999.", "1:19", "1e999 is beyond the range of float64"),
+        ("p(x) <- flag[x] = 1.", "1:19", "1 is of type int64, where bool is wanted"),
+        ("+mass[true] = 1.0.", "1:7", "True is of type bool, where int64 is wanted"),
+        # comparisons
+        ('p(i) <- price[i] = _, i < "m".', "1:23", "keep a number or a date beside it and compare that"),
+        ("p(x) <- flag[x] < true.", "1:9", "`<` is not evaluated over bool, only = and != are"),
+        ("p(x) <- q(x), mass[x] < x.", "1:15", "float64 < int64: the sides of a comparison need one type"),
+        ("p(i) <- price[i] < rate[i].", "1:9", "need one type, and decimals one scale"),
+        ("p(x) <- born[x] = d, d = x.", "1:22", "date = int64: the sides of a comparison need one type"),
+        # arithmetic
+        ("p(y) <- mass[x] = m, y = m + x.", "1:28", "there is no float64 + int64: numbers do not convert"),
+        ("p(y) <- price[_] = p, y = p / 2.", "1:29", "a quotient of decimals is not exact"),
+        (
+            "p(y) <- price[i] = p, rate[i] = r, y = p + r.",
+            "1:42",
+            "decimals of different scales are not added",
+        ),
+        ("p(y) <- price[i] = _, y = i + i.", "1:29", "there is no string + string"),
+        ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
+        ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
+        # views with several rules
+        (
+            "p(x) <- q(x). p(i) <- price[i] = _.",
+            "1:17",
+            "column x of p is string here, but int64 by the rule at",
+        ),
+        # declarations
+        ("z(x) -> text(x).", "1:9", "text is no type: there are int, float"),
+        ("z(x) -> decimal(19, 2)(x).", "1:9", "decimal(19,2) does not fit a word"),
+        ("z(x) -> int(y).", "1:9", "y is no column of z, which has x"),
+        ("z(x, y) -> int(x).", "1:1", "column y of z has no type: add int(y)"),
+        ("z(1) -> int(x).", "1:3", "a declaration names its columns, as in z(x, y) -> int(x), int(y)."),
+    ],
+)
+def test_types(text, at, says):
+    refused(text, errors.RuleTypeError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("p(y) <- q(x).", "1:3", "y is not bound: each disjunct needs a positive atom that holds it"),
+        ("p(x, y) <- q(x) ; edge(x, y).", "1:6", "y is not bound"),
+        ("p(x) <- q(x), y < 3.", "1:15", "a comparison binds only by `variable = term`"),
+        ("p(x) <- q(x), y = z + 1, z = y - 1.", "1:15", "y is not bound"),
+        ("p(x) <- q(x), x = y + 1.", "1:19", "y is not bound"),
+        ("p(x) <- !q(x).", "1:12", "a positive atom beside the negation must hold it"),
+        ("p(x) <- q(x), !edge(x, y), !edge(y, x).", "1:24", "y is not bound: it stands in two negations"),
+        ("p(x) <- q(x), !(edge(x, y), z < y).", "1:29", "z is not bound"),
+        ("p(x) <- q(x), !(!edge(x, y), !edge(y, x)).", "1:26", "y is not bound"),
+        ("p(x) <- (edge(x, y) ; q(x)), !edge(y, y).", "1:36", "y is not bound"),
+        ("p(_) <- q(x).", "1:3", "`_` in a head stands for no value"),
+        ("p(x) <- q(x), x = _.", "1:19", "`_` may only be an argument of an atom"),
+        ("d[x] = n <- agg<<n = sum(y)>> q(x).", "1:26", "y is not bound"),
+    ],
+)
+def test_safety(text, at, says):
+    refused(text, errors.SafetyError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("p(x) <- p(x).", "1:1", "recursion is not evaluated: p, which reads p;"),
+        ("p(x) <- q(x), !p(x).", "1:1", "recursion is not evaluated: p, which reads p;"),
+        (
+            "p(x) <- q(x), s(x).\ns(x) <- p(x).",
+            "1:1",
+            "p, which reads s, which reads p; let each view read only",
+        ),
+        ("d[x] = n <- agg<<n = count()>> (q(x) ; d[x] = 1).", "1:1", "d, which reads d"),
+        ("u(x) <- q(x).\nv(x) <- w(x).\nh(x), w(x) <- v(x).", "2:1", "which reads"),
+    ],
+)
+def test_recursion(text, at, says):
+    refused(text, errors.RecursionRefusedError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("edge(x, y) -> int(x), int(y).", "1:1", "edge is declared at rules:1:18 already: use another name"),
+        ("z(x) -> int(x). z(y) -> int(y).", "1:17", "z is declared at my.logic:1:1 already"),
+        ("edge(x, y) <- edge(y, x).", "1:1", "so its rows come from transactions: a view has no declaration"),
+        ("z(x) <- q(x). z(x) -> int(x).", "1:1", "z is declared at my.logic:1:15"),
+        ("z(x, x) -> int(x).", "1:1", "z has two columns named x"),
+        ("z(x) -> int(x), float(x).", "1:17", "column x of z is given two types"),
+        ("v(x) <- q(x). +v(1).", "1:16", "v is a view: edit the relations that its rules read"),
+    ],
+)
+def test_redefinition(text, at, says):
+    refused(text, errors.RedefinitionError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("d[x] = n <- agg<<n = mean(m)>> mass[x] = m.", "1:22", "mean is no aggregate: there are count, sum"),
+        ("d[x] = n <- agg<<n = count(m)>> mass[x] = m.", "1:22", "it counts bindings and takes no argument"),
+        ("d[x] = n <- agg<<n = sum()>> mass[x] = m.", "1:22", "sum takes one argument, as in sum(x)"),
+        ("d(x, n) <- agg<<n = count()>> q(x).", "1:1", "one head, a function with n as its value: f[x] = n"),
+        ("d[x] = n, e[x] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
+        ("d[n] = n <- agg<<n = count()>> q(x).", "1:1", "one head"),
+        ("d[x] = n <- agg<<n = count()>> edge(x, n).", "1:18", "n is the result, so the body cannot use it"),
+        ("d[x] = n <- agg<<n = sum(m)>> mass[x] = m.", "1:22", "floats are added exactly by total"),
+        ("d[x] = n <- agg<<n = total(x)>> q(x).", "1:22", "total does not take int64"),
+        ("d[x] = n <- agg<<n = concat(x)>> q(x).", "1:22", "concat does not take int64"),
+        ("d[] = n <- agg<<n = max(i)>> price[i] = _.", "1:21", "max does not take string"),
+        ("d[x] = n <- agg<<n = count()>> q(x). d[x] = y <- edge(x, y).", "1:38", "join the bodies with `;`"),
+    ],
+)
+def test_aggregates(text, at, says):
+    refused(text, errors.AggregateError, at, says)
+
+
+def test_a_fault_far_below_is_found_at_its_line():
+    text = "/* a\n comment */\n// and another\n" + "v(x) <- q(x).\n" * 200 + "  w(x) <- q(x), edge(x).\n"
+    refused(text, errors.ArityError, "204:17", "edge takes 2 arguments")
+
+
+class TestQueries:
+    known = compile(DECLARATIONS + "v(x) <- q(x).")
+
+    def test_helpers_and_the_answer(self):
+        # near(x, y) <- edge(x, y) ; edge(y, x).      far(x, z) <- near(x, y), near(y, z).
+        program = query(
+            "near(x, y) <- edge(x, y) ; edge(y, x). far(x, z) <- near(x, y), near(y, z).", self.known
+        )
+        assert [rule.heads[0].predicate for rule in program.rules] == ["near", "far"]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "query:1:1: a query is a rule"),
+            ("v(x) <- edge(x, _).", "query:1:1: v is installed: name the query otherwise"),
+            ("a(x) <- q(x). +q(1).", "query:1:15: a query holds rules only"),
+            ("b(x) -> int(x). a(x) <- b(x).", "query:1:1: a query holds rules only"),
+        ],
+    )
+    def test_what_is_no_query(self, text, message):
+        with pytest.raises(errors.RuleError, match=message):
+            query(text, self.known)
+
+
+def test_errors_survive_a_process_border():
+    with pytest.raises(errors.SafetyError) as caught:
+        compile("p(x) <- !q(x).", compile(DECLARATIONS))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.where) == (str(caught.value), caught.value.where)
+    conflict = errors.FunctionConflictError("f", (1, "a"), (2, 3))
+    assert str(pickle.loads(pickle.dumps(conflict))) == str(conflict)
+
+
+def test_natural_second_bases():
+    assert issubclass(errors.RuleError, ValueError)
+    assert issubclass(errors.UnknownPredicateError, KeyError)
+    assert issubclass(errors.UnknownViewError, KeyError)
+    assert str(errors.UnknownViewError("no view v")) == "no view v"
+    assert compile("", NOTHING).rules == ()
