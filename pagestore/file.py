@@ -107,9 +107,14 @@ class File:
         kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, probe))
         return None if kind == UNLOCKED else max(start, at)
 
-    def close(self) -> None:
-        """Close the file and drop its locks. Maps stay readable."""
+    def close(self, unlock: bool = True) -> None:
+        """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable.
+
+        The locks are dropped by name, since a map keeps the open file alive.
+        """
         if self._fd >= 0:
+            if unlock:
+                self.lock(UNLOCKED, WRITER_LOCK, 0)
             os.close(self._fd)
             self._fd = -1
 

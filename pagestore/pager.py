@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from .errors import CorruptionError, PoisonedError
+from .errors import CorruptionError
 from .file import File
 from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type, page_type_fields
 from .space import Space
@@ -27,6 +27,7 @@ from .tree import Pages
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
 POOL_PAGES = 512  # free pages looked up at once
+SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 
 
@@ -46,6 +47,21 @@ NO_RUN = Run(0, 0)
 def run_pages(words: int, page_words: int) -> int:
     """Pages that a run of so many words takes."""
     return max(1, -(-words // (page_words - HEADER)))
+
+
+def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_words: int) -> np.ndarray:
+    """The pages of a run, side by side, checksums included; shorter content is filled up with zeros."""
+    ids = run.ids(page_words)
+    room = page_words - HEADER
+    arena = np.zeros(len(ids) * page_words, np.int64)
+    for i, page in enumerate(ids):
+        part = content[i * room : (i + 1) * room]
+        words = arena[i * page_words : (i + 1) * page_words]
+        words[ID], words[BIRTH], words[TYPE] = page, birth, page_type(RUN, 0, 0, 0, purpose)
+        words[COUNT] = WORD * min(room, run.words - i * room)
+        words[HEADER : HEADER + len(part)] = part
+        words[CRC] = crc32c(memoryview(words[1:]))
+    return arena
 
 
 class Mapping:
@@ -94,7 +110,7 @@ class Mapping:
             raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
         parts = []
         for page in ids:
-            part = words[page * page_words : (page + 1) * page_words]
+            part = words[page * page_words : (page + 1) * page_words].copy()  # another process may reuse it
             fault = page_fault(part, page)
             if fault:
                 raise CorruptionError(fault, page=page)
@@ -154,10 +170,7 @@ class Pager:
         return self.mapping.pages
 
     def reserve(self, n: int) -> np.ndarray:
-        """n pages for this transaction, ascending, side by side where free space allows.
-
-        Raises OSError(ENOSPC) if the disk is full; nothing is lost then. O(1) mostly.
-        """
+        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly."""
         if self._position + n > len(self._pool):
             self._refill(n)
         ids = self._pool[self._position : self._position + n]
@@ -165,8 +178,14 @@ class Pager:
         return ids
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
-        """Write pages arena[n * page_words] to ids[n], checksums included; neighbours in one go."""
+        """Write pages arena[n * page_words] to ids[n], checksums included; neighbours in one go.
+
+        Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the handle.
+        """
         n, size = len(ids), self.mapping.page_size
+        if not n:
+            return
+        self.mapping.grow(int(ids.max()) + 1)
         data = memoryview(arena).cast("B")
         places = ids.tolist()
         for i in range(n):
@@ -233,23 +252,13 @@ class Pager:
         first = self.space.lend_run(n)
         self._close_segment()
         self._consumed.append(np.arange(first, first + n))
-        self.mapping.grow(self.space.top)
         return Run(first, words)
 
     def fill_run(self, run: Run, content: np.ndarray, purpose: int) -> None:
         """Write the words of a run to the pages reserved for it."""
         page_words = self.pages.page_words
-        ids = np.array(run.ids(page_words), np.int64)
-        room = page_words - HEADER
-        arena = np.zeros(len(ids) * page_words, np.int64)
-        table = arena.reshape(len(ids), page_words)
-        table[:, ID], table[:, BIRTH] = ids, self.version
-        table[:, TYPE] = page_type(RUN, 0, 0, 0, purpose)
-        for i in range(len(ids)):
-            part = content[i * room : (i + 1) * room]
-            table[i, COUNT] = len(part) * WORD
-            table[i, HEADER : HEADER + len(part)] = part
-        self.write(arena, ids)
+        arena = run_arena(run, content, self.version, purpose, page_words)
+        self.write(arena, np.array(run.ids(page_words), np.int64))
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
@@ -292,6 +301,9 @@ class Pager:
             self.space.take_back(released.tolist())
         self.space.use(kept.tolist())
         self._forget()
+        left = len(self._pool) - self._position
+        if left > SPARE_PAGES and self._pool[-1] == self.space.top - 1:
+            self._pool = self._pool[: len(self._pool) - self.space.retract(self._pool[self._position :])]
         return kept
 
     def lent(self) -> list[int]:
@@ -315,7 +327,6 @@ class Pager:
             self.space.take_back(released.tolist())
         pool = self.space.lend(max(n, min(POOL_PAGES, len(self.space.heap))))
         self._pool = np.array(pool, np.int64)
-        self.mapping.grow(self.space.top)
 
     def _close_segment(self) -> None:
         if self._position > self._start:

@@ -113,6 +113,11 @@ class Commit:
         out.put_text(self.message)
         return out.content()
 
+    def length(self) -> int:
+        """Words that `encode` makes."""
+        lists = sum(1 + len(getattr(self, name)) for name in _WIDTHS)
+        return 1 + len(_WORDS) + 2 * len(_RUNS) + lists + 1 + -(-len(self.message.encode()) // 8)
+
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
         source = Reader(content, COMMIT)

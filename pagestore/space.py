@@ -53,6 +53,15 @@ class Space:
         for page in pages:
             heappush(self.heap, page)
 
+    def retract(self, pages: np.ndarray) -> int:
+        """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
+        below = np.arange(self.top - len(pages), self.top)
+        unlike = np.flatnonzero(pages != below)
+        n = len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
+        self.top -= n
+        self.use(range(self.top, self.top + n))
+        return n
+
     def use(self, pages: Iterable[int]) -> None:
         """Lent pages are part of the state that is being committed. O(1) each."""
         for page in pages:
@@ -88,8 +97,12 @@ class Space:
         """Whether the difference has outgrown what is cheaper to write as a new checkpoint."""
         return len(self.added) + len(self.removed) > 128 + 4 * isqrt(len(self.heap))
 
+    def all_free(self, lent: Iterable[int]) -> list[int]:
+        """All free pages in order, the lent ones among them. O(free log free)."""
+        return sorted([*self.heap, *self.pending, *lent])
+
     def checkpoint(self, lent: Iterable[int]) -> list[int]:
-        """All free pages, the lent ones among them; from now on the difference is counted from them."""
+        """As `all_free`; from now on the difference is counted from them."""
         self.added.clear()
         self.removed.clear()
-        return sorted([*self.heap, *self.pending, *lent])
+        return self.all_free(lent)

@@ -1,0 +1,100 @@
+"""Which versions a store retains, and where their records are.
+
+The newest entries stand in every commit's own record (`recent`), so that a commit costs no tree; when they grow
+beyond RECENT_MAX the older half moves to a tree of the store's own lineage, version -> (page, words, time, branch).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .pager import STORE_LINEAGE, Pager, Run
+from .tree import ERASE, INSERT, Pages, Spec, Tree, apply, get, net, scan
+
+HISTORY = Spec(3, 1, 4)
+RECENT_MAX = 64
+
+
+class Entry(NamedTuple):
+    """A retained version: its record's run, when it was made (microseconds since 1970, UTC) and on which branch."""
+
+    version: int
+    page: int
+    words: int
+    timestamp: int
+    branch: int
+
+    @property
+    def run(self) -> Run:
+        return Run(self.page, self.words)
+
+
+class History:
+    """The retained versions of a store, ascending."""
+
+    def __init__(self, recent: list[int], tree: Tree):
+        self.recent = [Entry(*recent[i : i + 5]) for i in range(0, len(recent), 5)]
+        self.tree = tree
+        self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
+
+    def flat(self) -> list[int]:
+        return [word for entry in self.recent for word in entry]
+
+    def find(self, pages: Pages, version: int) -> Entry | None:
+        """The entry of a version. O(log versions)."""
+        at = bisect_left(self.recent, (version,))
+        if at < len(self.recent) and self.recent[at].version == version:
+            return self.recent[at]
+        if not self.tree.count or (self.recent and version > self.recent[0].version):
+            return None
+        found, values = get(pages, self.tree, np.array([[version]]))
+        return Entry(version, *values[:, 0].tolist()) if found[0] else None
+
+    def old(self, pages: Pages) -> list[Entry]:
+        """The entries in the tree. O(versions) the first time."""
+        if self._old is None:
+            batches = scan(pages, self.tree) if self.tree.count else ()
+            self._old = [Entry(*row) for batch in batches for row in batch.T.tolist()]
+        return self._old
+
+    def entries(self, pages: Pages) -> list[Entry]:
+        return self.old(pages) + self.recent if self.tree.count else self.recent
+
+    def newest_first(self, pages: Pages) -> Iterator[Entry]:
+        """Entries from the newest back; the tree is read only as far as asked."""
+        yield from reversed(self.recent)
+        yield from reversed(self.old(pages))
+
+    def add(self, entry: Entry) -> None:
+        self.recent.append(entry)
+
+    def spill(self, pager: Pager) -> None:
+        """Move the older half of the recent entries to the tree once there are too many."""
+        if len(self.recent) <= RECENT_MAX:
+            return
+        moved, self.recent = self.recent[: RECENT_MAX // 2], self.recent[RECENT_MAX // 2 :]
+        if self._old is not None:
+            self._old += moved
+        self._edit(pager, INSERT, np.array(moved, np.int64).T)
+
+    def drop(self, pager: Pager, versions: set[int]) -> None:
+        """Forget versions; those in the tree take one batch of edits."""
+        kept = [entry for entry in self.recent if entry.version not in versions]
+        if len(self.recent) - len(kept) < len(versions):
+            gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
+            self._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
+            self._edit(pager, ERASE, np.array(gone, np.int64).T)
+        self.recent = kept
+
+    def copy(self) -> "History":
+        other = History([], self.tree)
+        other.recent = list(self.recent)
+        other._old = None if self._old is None else list(self._old)
+        return other
+
+    def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:
+        actions, edits = net(np.full(rows.shape[1], action), rows, HISTORY)
+        with pager.of(STORE_LINEAGE):
+            self.tree = apply(pager, self.tree, actions, edits)[0]

@@ -1,0 +1,347 @@
+"""Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
+
+    1. versions that retention lets go are locked against readers and dropped (reclaim.py)
+    2. the commit's record is written: roots, dead list, free space, recent versions
+    3. fdatasync                                  (sync="full")
+    4. the meta slot that is not the newest one is written
+    5. fdatasync                                  (sync="full" and "commit")
+    6. what was freed may be reused
+
+Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit n
+are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any order, so the
+record lists the pages of the commit and the sum of their checksums; opening after a crash verifies them and
+falls back to the commit before. An error in these steps poisons the handle: what is on disk is unknown.
+"""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from .catalog import Catalog
+from .errors import PoisonedError
+from .file import EXCLUSIVE, UNLOCKED, VERSION_LOCK
+from .history import HISTORY, Entry, History
+from .layout import CRC
+from .meta import SLOT_SIZE, Meta, slot_of
+from .pager import NO_RUN, STORE_LINEAGE, Mapping, Pager, Run, run_pages
+from .reclaim import DEAD, Reclaim, spans_of
+from .record import CATALOG, COMMIT, FREE, Commit, Writer
+from .record import SETTINGS as SETTINGS_RUN
+from .settings import RETAIN_ALL, Settings
+from .space import Space
+from .state import Head, State, Version, roots_of, rows
+from .tree import Tree
+
+SYNCS = ("full", "commit", "off")
+
+
+class Draft(NamedTuple):
+    """What a transaction hands over."""
+
+    branch: int
+    trees: dict[int, Tree]
+    catalog: Catalog
+    before: Catalog
+    next_tree: int
+    next_text: int
+    message: str
+
+
+class Ledger:
+    """The writer's half of a store: free space, and one commit after the other."""
+
+    def __init__(self, mapping: Mapping, state: State, top: int, page_size: int, uuid: bytes, sync: str):
+        self.mapping, self.state, self.sync = mapping, state, sync
+        self.page_size, self.uuid = page_size, uuid
+        commit = state.commit
+        extents = rows(_free_extents(mapping, commit.checkpoint), 2)
+        free = [page for first, count in extents for page in range(first, first + count)]
+        self.pager = Pager(mapping, Space(top, free, commit.added, commit.removed))
+        if commit.administrative:  # its dead list is for the version to come
+            self._carry(np.array(commit.dead, np.int64).reshape(-1, 3))
+        self.poison: BaseException | None = None
+        self._dead: dict[int, np.ndarray] = {}  # dead lists of versions, once looked at
+        self.pins: dict[int, int] = {}  # versions that snapshots of this process read
+
+    def begin(self, branch: int) -> None:
+        """Start the transaction that makes the next version on a branch."""
+        self.check()
+        head = self.state.heads[branch]
+        self.pager.begin(self.state.last_version + 1, branch, head.origin)
+
+    def check(self) -> None:
+        cause = self.poison or self.pager.poison
+        if cause:
+            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+
+    def commit(self, draft: Draft) -> Version:
+        """Make the next version. O(pages written + relations), two syncs at most."""
+        state, branch = self.state, draft.branch
+        head = state.heads[branch]
+        version = state.last_version + 1
+        catalog = self._write_catalog(draft.catalog, draft.before)
+        history = state.history.copy()
+        system = {**state.system, **{i: draft.trees[i] for i in (1, 2)}}
+        timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
+        record = Commit(
+            state.sequence + 1, version, 0, head.version, branch, timestamp, version,
+            draft.next_tree, state.next_branch, draft.next_text, catalog=catalog.run,
+            roots=roots_of(t for i, t in draft.trees.items() if i > DEAD.tree_id), message=draft.message,
+        )  # fmt: skip
+        heads = {**state.heads, branch: Head(version, NO_RUN, head.origin)}
+        doomed = self.lock(self.excess(branch), head.version)
+        try:
+            run = self._publish(record, history, system, heads, state.settings, doomed)
+        finally:
+            self.unlock(doomed)
+        return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
+
+    def administer(
+        self, settings: Settings | None = None, heads: dict[int, Head] | None = None, doomed: list[Entry] = [],
+        next_branch: int | None = None, freed: list[int] = [], shrink: bool = False,
+    ) -> None:  # fmt: skip
+        """Commit a change of the store's own affairs: tags, branches, retention, dropped versions."""
+        self.check()
+        state = self.state
+        self.pager.begin(state.last_version, STORE_LINEAGE, -1, owns=False)
+        settings_ = settings or state.settings
+        record = Commit(
+            state.sequence + 1, state.last_version, 1, timestamp=state.commit.timestamp,
+            last_version=state.last_version, next_tree=state.next_tree,
+            next_branch=next_branch or state.next_branch, next_text=state.next_text,
+        )  # fmt: skip
+        self._publish(record, state.history.copy(), dict(state.system), heads or state.heads, settings_, doomed, freed, shrink)
+
+    # --- which versions may go ------------------------------------------------------------------
+
+    def kept_versions(self) -> set[int]:
+        """Versions that nothing may drop: tagged, a branch's head, or where a branch begins."""
+        kept = set(self.state.settings.tags.values())
+        for head in self.state.heads.values():
+            kept.update((head.version, head.origin))
+        return kept
+
+    def excess(self, branch: int) -> list[Entry]:
+        """Versions of a branch beyond the newest `retain`, one more being made; oldest first."""
+        retain = self.state.settings.retain
+        if retain == RETAIN_ALL:
+            return []
+        history = self.state.history
+        entries = [e for e in history.entries(self.mapping.pages) if e.branch == branch]
+        if len(entries) < retain:
+            return []
+        kept = self.kept_versions()
+        doomed = [e for e in entries[: len(entries) - retain + 1] if e.version not in kept]
+        first_recent = history.recent[0].version if history.recent else 0
+        old = [e for e in doomed if e.version < first_recent]
+        return doomed if len(old) >= 32 else doomed[len(old) :]  # those in the tree go in batches
+
+    def lock(self, entries: list[Entry], parent: int = -1) -> list[Entry]:
+        """Lock versions against new readers; those that somebody reads, and the parent, are left out."""
+        locked = []
+        for entry in entries:
+            if entry.version == parent or self.pins.get(entry.version):
+                continue
+            if self.mapping.file.lock(EXCLUSIVE, VERSION_LOCK + entry.version):
+                locked.append(entry)
+        return locked
+
+    def unlock(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.mapping.file.lock(UNLOCKED, VERSION_LOCK + entry.version)
+
+    # --- the protocol ---------------------------------------------------------------------------
+
+    def _publish(
+        self, record: Commit, history: History, system: dict[int, Tree], heads: dict[int, Head],
+        settings: Settings, doomed: list[Entry], freed: list[int] = [], shrink: bool = False,
+    ) -> Run:  # fmt: skip
+        """Steps 1 to 6."""
+        pager, space, state = self.pager, self.pager.space, self.state
+        self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
+        try:
+            freed = [*freed, *self._drop(doomed, history, system, state)]
+            if state.commit.administrative:
+                freed += state.run.ids(self.mapping.pages.page_words)
+            record.settings, stale = self._write_settings(settings)
+            freed += stale
+            history.spill(pager)
+            system[HISTORY.tree_id] = history.tree
+            record.system = roots_of(system.values())
+            dead, unneeded = self._dead_rows(history)
+            freed += unneeded
+            record.dead = dead.ravel().tolist()
+            kept = pager.settle()
+            space.free(freed)
+            self._checkpoint(record)
+            run = self._write_record(record, history, heads, kept, shrink)
+            self._write_meta(record, run)
+        except BaseException as error:
+            self.poison = error
+            raise
+        space.settle()
+        pager.retired = []
+        if record.administrative:
+            self._carry(dead)
+        else:
+            self._dead[record.version] = dead
+        for entry in doomed:
+            self._dead.pop(entry.version, None)
+        self.state = State(
+            record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
+            heads, history, system, settings, record, run,
+        )  # fmt: skip
+        return run
+
+    def _room(self, record: Commit, doomed: list[Entry]) -> int:
+        """Pages that a commit may need at most for its own records."""
+        space = self.pager.space
+        words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
+        return run_pages(words, self.mapping.pages.page_words) * 2 + 64 + 8 * len(doomed)
+
+    def _drop(self, doomed: list[Entry], history, system, state: State) -> list[int]:
+        """Drop versions; returns the pages that are free with this commit."""
+        if not doomed:
+            return []
+        origins = {branch: head.origin for branch, head in state.heads.items()}
+        reclaim = Reclaim(self.pager, system[DEAD.tree_id], self.dead_of)
+        retained = list(history.entries(self.mapping.pages))
+        for entry in doomed:
+            reclaim.drop(entry, spans_of(entry, retained, origins))
+            retained.remove(entry)
+        system[DEAD.tree_id] = reclaim.finish()
+        history.drop(self.pager, {entry.version for entry in doomed})
+        return reclaim.freed
+
+    def _carry(self, dead: np.ndarray) -> None:
+        """The dead list of an administrative commit belongs to the version to come."""
+        for lineage in np.unique(dead[:, 0]).tolist():
+            mine = dead[dead[:, 0] == lineage]
+            self.pager.retired.append((lineage, mine[:, 1], mine[:, 2]))
+
+    def dead_of(self, version: int) -> np.ndarray:
+        """The dead list of a retained version: rows (lineage, page, birth)."""
+        if version not in self._dead:
+            entry = self.state.history.find(self.mapping.pages, version)
+            commit = Commit.decode(self.mapping.read_run(entry.run))
+            self._dead[version] = np.array(commit.dead, np.int64).reshape(-1, 3)
+        return self._dead[version]
+
+    def _dead_rows(self, history: History) -> tuple[np.ndarray, list[int]]:
+        """What this commit replaced, as rows (lineage, page, birth), and what of it no version needs any more.
+
+        The latter happens only after the newest version was dropped with its branch.
+        """
+        parts = [
+            np.stack([np.full(len(ids), lineage), ids, births], axis=1) for lineage, ids, births in self.pager.retired
+        ]
+        dead = np.concatenate([np.zeros((0, 3), np.int64), *parts])
+        unneeded = (dead[:, 0] == STORE_LINEAGE) & (dead[:, 2] > history.recent[-1].version)
+        return dead[~unneeded], dead[unneeded, 1].tolist()
+
+    def _write_catalog(self, catalog: Catalog, before: Catalog) -> Catalog:
+        """Write the catalog if it changed."""
+        if catalog is before or catalog.same_as(before):
+            return before
+        self.pager.retire_run(before.run)
+        catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
+        return catalog
+
+    def _write_settings(self, settings: Settings) -> tuple[Run, list[int]]:
+        before = self.state.commit.settings
+        if settings is self.state.settings:
+            return before, []
+        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
+
+    def _checkpoint(self, record: Commit) -> None:
+        """Write all free pages anew if the difference has grown too long."""
+        pager, space = self.pager, self.pager.space
+        before = self.state.commit.checkpoint
+        record.checkpoint = before
+        if not space.checkpoint_due():
+            return
+        space.free(before.ids(self.mapping.pages.page_words))
+        extents = len(_extents(space.all_free(pager.lent()))) // 2
+        run = pager.reserve_run(2 * extents + 512)
+        pager.settle()
+        out = Writer(FREE)
+        out.put_list(_extents(space.checkpoint(pager.lent())), 2)
+        pager.fill_run(run, out.content(), FREE)
+        record.checkpoint = run
+
+    def _write_record(self, record: Commit, history, heads, kept: np.ndarray, shrink: bool) -> Run:
+        """Write the commit's record, which holds the place of its own run and the free space without it."""
+        pager, space = self.pager, self.pager.space
+        n = 1
+        while True:
+            words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
+            words += 2 * len(kept) * (self.sync == "commit") + 2 * n + 8
+            if run_pages(words, self.mapping.pages.page_words) <= n:
+                break
+            n = run_pages(words, self.mapping.pages.page_words)
+        run = pager.reserve_run(words)
+        pager.settle()
+        if shrink:
+            pager.give_back()
+            space.trim()
+        if not record.administrative:
+            history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
+            heads[record.branch] = heads[record.branch]._replace(run=run)
+        record.recent = history.flat()
+        record.branches = [word for branch, head in heads.items() for word in (branch, head.version, *head.run, head.origin)]
+        record.added, record.removed = list(space.added), list(space.removed)
+        if self.sync == "commit":
+            record.written = _extents(np.sort(kept).tolist())
+            record.checksum = checksum_of(self.mapping, kept)
+        pager.fill_run(run, record.encode(), COMMIT)
+        return run
+
+    def _write_meta(self, record: Commit, run: Run) -> None:
+        file, space = self.mapping.file, self.pager.space
+        if self.sync == "full":
+            file.fdatasync()
+        file.pwrite(self.meta(record, run, space.top, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
+        if self.sync != "off":
+            file.fdatasync()
+
+    def meta(self, record: Commit, run: Run, top: int, clean: bool) -> Meta:
+        return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, top, clean)
+
+    def close(self) -> None:
+        """Mark both slots clean and cut the file behind the last page."""
+        if self.poison or self.pager.poison:
+            return
+        file, state = self.mapping.file, self.state
+        file.fdatasync()
+        slot = self.meta(state.commit, state.run, self.pager.space.top, clean=True).pack()
+        for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
+            file.pwrite(slot, SLOT_SIZE * at)
+            file.fdatasync()
+
+
+def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
+    """The sum of the checksums of pages."""
+    return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
+
+
+def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
+    if not checkpoint.page:
+        return []
+    content = mapping.read_run(checkpoint)
+    return content[2 : 2 + 2 * int(content[1])].tolist()
+
+
+def _extents(pages: list[int]) -> list[int]:
+    """Ascending pages as rows (first, count).
+
+    >>> _extents([3, 4, 5, 9])
+    [3, 3, 9, 1]
+    """
+    if not pages:
+        return []
+    array = np.array(pages, np.int64)
+    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
+    counts = np.diff(starts, append=len(array))
+    return np.stack([array[starts], counts], axis=1).ravel().tolist()
+

@@ -1,0 +1,112 @@
+"""When a page may be reused: exactly when no retained version can reach it.
+
+A page that is born in version b and replaced in version d is needed by the versions v of its lineage with
+b <= v < d. The record of version d lists it. Dropping version k, whose retained neighbours are p < k < q, frees
+what only k needed:
+
+    version      p         k         q
+              ---+---------+---------+---
+                      b--------d          p < b <= k and k < d <= q
+
+so a drop reads the list of q and nothing of the pages that stay. When k itself goes, the part of its list that p
+still needs moves to a tree of the store's own: (lineage, d, page) -> b. With nothing but the newest versions
+retained that tree is empty.
+
+A branch leaves alone what was born up to its origin: those pages belong to the lineage below, whose version
+`origin` is retained as long as the branch is.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .history import Entry
+from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
+from .tree import ERASE, INSERT, Spec, Tree, apply, net, scan
+
+DEAD = Spec(4, 3, 1)
+
+DeadList = np.ndarray  # int64[n, 3]: lineage, page, birth
+
+
+class Span(NamedTuple):
+    """A version k to be dropped between its retained neighbours; q is None when nothing newer is there."""
+
+    lineage: int
+    p: int
+    k: int
+    q: int | None
+
+
+class Reclaim:
+    """Drops versions one by one and gathers what that frees; `finish` brings the tree up to date.
+
+    `dead_of` gives the dead list of a retained version.
+    """
+
+    def __init__(self, pager: Pager, tree: Tree, dead_of: Callable[[int], DeadList]):
+        self._pager, self._tree, self._dead_of = pager, tree, dead_of
+        self._moved: dict[tuple[int, int, int], int] = {}  # rows to add: (lineage, d, page) -> b
+        self._gone: set[tuple[int, int, int]] = set()  # rows to erase
+        self.freed: list[int] = []
+
+    def drop(self, entry: Entry, spans: list[Span]) -> None:
+        """Free what only this version needs. O(pages freed + dead list of the next version)."""
+        own = self._dead_of(entry.version)
+        for span in spans:
+            if span.q is not None:
+                self._free_between(span)
+            rows = own[(own[:, 0] == span.lineage) & (own[:, 2] <= span.p)]
+            for _, page, birth in rows.tolist():
+                self._moved[span.lineage, span.k, page] = birth
+        self.freed += entry.run.ids(self._pager.pages.page_words)
+
+    def finish(self) -> Tree:
+        """The dead tree after all drops."""
+        added = [(*key, birth) for key, birth in self._moved.items()]
+        rows = added + [(*key, 0) for key in self._gone]
+        if rows:
+            actions = np.array([INSERT] * len(added) + [ERASE] * len(self._gone))
+            actions, edits = net(actions, np.array(rows, np.int64).T, DEAD)
+            with self._pager.of(STORE_LINEAGE):
+                self._tree = apply(self._pager, self._tree, actions, edits)[0]
+        return self._tree
+
+    def _free_between(self, span: Span) -> None:
+        lineage, p, k, q = span
+        listed = self._dead_of(q)
+        mine = (listed[:, 0] == lineage) & (listed[:, 2] > p) & (listed[:, 2] <= k)
+        if mine.any():
+            self.freed += listed[mine, 1].tolist()
+        for key in self._rows_between(lineage, p, k, q):
+            self.freed.append(key[2])
+            if self._moved.pop(key, None) is None:
+                self._gone.add(key)
+
+    def _rows_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
+        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <= k."""
+        rows = [
+            (*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q
+        ]
+        if self._tree.count:
+            for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
+                rows += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
+        return [row[:3] for row in rows if p < row[3] <= k]
+
+
+def spans_of(entry: Entry, retained: list[Entry], origins: dict[int, int]) -> list[Span]:
+    """Where a version stands in the lineages it belongs to: its branch, and the whole store. O(versions)."""
+    versions = [other.version for other in retained]
+    on_branch = [other.version for other in retained if other.branch == entry.branch]
+    return [
+        _span(entry.branch, entry.version, on_branch, origins.get(entry.branch, NO_ORIGIN)),
+        _span(STORE_LINEAGE, entry.version, versions, NO_ORIGIN),
+    ]
+
+
+def _span(lineage: int, k: int, versions: list[int], below: int) -> Span:
+    at = bisect_left(versions, k)
+    p = versions[at - 1] if at else below
+    return Span(lineage, p, k, versions[at + 1] if at + 1 < len(versions) else None)

@@ -1,0 +1,88 @@
+"""Opening a file: which commit is the newest whole one, and what was wrong with others.
+
+A fallback is never silent: `store.recovery` says what was found, and is None after a clean close.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .errors import CorruptionError, FormatError
+from .file import File
+from .ledger import checksum_of
+from .meta import SIZE, SLOT_SIZE, Meta, unpack
+from .pager import Mapping, page_fault
+from .state import State, load_state, rows
+
+
+class Recovery(NamedTuple):
+    """What opening found: the version in use, whether the store had been closed, and every problem, a sentence each."""
+
+    version: int
+    closed: bool
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        how = "was closed cleanly" if self.closed else "was not closed; nothing acknowledged is missing"
+        if self.problems:
+            how = "; ".join(self.problems)
+        return f"version {self.version}: {how}"
+
+
+def read_slots(file: File) -> list[Meta | str]:
+    """Both meta slots, or what is wrong with them."""
+    return [unpack(file.pread(SIZE, SLOT_SIZE * slot)) for slot in range(2)]
+
+
+def newest_meta(file: File) -> Meta | None:
+    """The newest readable slot."""
+    slots = [slot for slot in read_slots(file) if isinstance(slot, Meta)]
+    return max(slots, key=lambda slot: slot.sequence, default=None)
+
+
+def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Recovery | None]:
+    """The newest commit whose record reads. Raises FormatError, CorruptionError if there is none."""
+    slots = read_slots(file)
+    metas = sorted((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: -slot.sequence)
+    if not metas:
+        raise _not_a_store(file, slots)
+    if page_size is not None and page_size != metas[0].page_size:
+        raise FormatError(f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out")
+    problems = [f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)]
+    for meta in metas:
+        try:
+            mapping = Mapping(file, meta.page_size)
+            state = load_state(mapping, meta)
+            if not meta.clean:
+                _verify(mapping, state)
+            break
+        except CorruptionError as error:
+            problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
+    else:
+        raise CorruptionError(f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage")
+    recovery = Recovery(meta.version, meta.clean, tuple(problems))
+    return meta, state, mapping, None if meta.clean and not problems else recovery
+
+
+def _verify(mapping: Mapping, state: State) -> None:
+    """Check the pages of a commit that was not ordered behind them (sync="commit")."""
+    ids = [page for first, count in rows(state.commit.written, 2) for page in range(first, first + count)]
+    words, page_words = mapping.pages.words, mapping.pages.page_words
+    for page in ids:
+        fault = page_fault(words[page * page_words : (page + 1) * page_words], page)
+        if fault:
+            raise CorruptionError(fault, page=page)
+    if checksum_of(mapping, np.array(ids, np.int64)) != state.commit.checksum:
+        raise CorruptionError("its pages are not the ones that were written")
+
+
+def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
+    """Say what the file is, as far as one can see."""
+    newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
+    if newer:
+        return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
+    if file.size() < 2 * SLOT_SIZE:
+        return FormatError(f"{file.path} is no store: it has {file.size()} bytes")
+    if all(slot == "bad magic" for slot in slots):
+        return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}")
+    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage")

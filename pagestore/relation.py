@@ -1,0 +1,312 @@
+"""A relation as its users see it: names and types over a tree of words, and ranges of it."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from .catalog import Info
+from .errors import SchemaError
+from .tree import ADD, ERASE, INSERT, SET, Pages, Tree, get, scan
+from .words import Column, Interner, Schema, arrow_columns, decode, encode, to_numpy
+
+if TYPE_CHECKING:
+    from .transaction import Transaction
+
+BATCH_ROWS = 65536
+
+
+class Source(Protocol):
+    """What a relation reads from: a snapshot, or a transaction with its own edits."""
+
+    @property
+    def pages(self) -> Pages: ...
+    @property
+    def dictionary(self) -> Interner: ...
+    def tree(self, name: str) -> Tree: ...
+
+
+class Relation:
+    """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
+
+    Bounds are words. Every read checks the pages that it touches and raises CorruptionError for a bad one.
+    """
+
+    def __init__(self, source: Source, info: Info, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()):
+        self._source, self.info = source, info
+        self._lo, self._hi = lo, hi
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def schema(self) -> Schema:
+        if self.info.schema is None:
+            raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
+        return self.info.schema
+
+    @property
+    def tree(self) -> Tree:
+        """The tree of words behind the relation, whole."""
+        return self._source.tree(self.name)
+
+    def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
+        """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
+
+        Raises SchemaError for more values than key columns, WordError for a value of another type.
+        """
+        bounds = self._bound(lo), self._bound(hi)
+        lo_words = max(bounds[0], self._lo)
+        hi_words = min((b for b in (bounds[1], self._hi) if b), default=())
+        return Relation(self._source, self.info, lo_words, hi_words)
+
+    def __len__(self) -> int:
+        """O(1) for a whole relation; a range is counted by a pass over it."""
+        if not self._lo and not self._hi:
+            return self.tree.count
+        return sum(batch.shape[1] for batch in self.words(columns=(0,)))
+
+    def __bool__(self) -> bool:
+        return next(iter(self.words(rows=1)), None) is not None
+
+    def __contains__(self, record: Any) -> bool:
+        """Whether a key, or a whole record, is there. O(log n)."""
+        row = record if isinstance(record, tuple) else (record,)
+        keys = len(self.schema.key)
+        if len(row) not in (keys, len(self.schema.columns)):
+            raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({self.schema})")
+        words = self._row(row)
+        found, values = get(self._source.pages, self.tree, np.array(words[:keys], np.int64)[:, None])
+        key = tuple(words[:keys])
+        inside = bool(found[0]) and key >= self._lo and (not self._hi or key < self._hi)
+        return inside and values[:, 0].tolist()[: len(words) - keys] == words[keys:]
+
+    def get(self, keys: Any, default: Any = None) -> Any:
+        """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
+        row = keys if isinstance(keys, tuple) else (keys,)
+        if len(row) != len(self.schema.key):
+            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})")
+        found, values = get(self._source.pages, self.tree, np.array(self._row(row), np.int64)[:, None])
+        if not found[0]:
+            return default
+        columns = self.schema.stored[len(row) :]
+        out = tuple(
+            decode(column.type, values[c], self._source.dictionary)[0].as_py() for c, column in enumerate(columns)
+        )
+        return out[0] if len(out) == 1 else out
+
+    def __getitem__(self, key: Any) -> Any:
+        """The values of a key; KeyError if it is not there. A slice `relation[lo:hi]` is a range."""
+        if isinstance(key, slice):
+            lo, hi = (b if isinstance(b, tuple) else () if b is None else (b,) for b in (key.start, key.stop))
+            return self.range(lo, hi)
+        missing = object()
+        value = self.get(key, missing)
+        if value is missing:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[tuple]:
+        """Records as tuples, lazily, in batches underneath."""
+        for batch in self.batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
+        """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
+        return scan(self._source.pages, self.tree, self._lo, self._hi, columns, rows)
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of at most `rows` records, in the schema's column order."""
+        for batch in self.words(rows=rows):
+            yield self._record_batch(batch)
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches(), self.schema.arrow)
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
+        batches = list(self.words())
+        words = np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
+        stored = [column.name for column in self.schema.stored]
+        return {
+            column.name: to_numpy(column.type, words[stored.index(column.name)], self._source.dictionary)
+            for column in self.schema.columns
+        }
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Stream to whoever speaks Arrow: pandas, polars, DuckDB, pyarrow."""
+        reader = pa.RecordBatchReader.from_batches(self.schema.arrow, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        rows = list(self.range_head(10))
+        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
+        body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
+        return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
+
+    def range_head(self, n: int) -> Iterator[tuple]:
+        """The first n records."""
+        batch = next(self.batches(rows=n), None)
+        if batch is not None:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def __repr__(self) -> str:
+        bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
+        return f"<relation {self.name} ({self.schema}){bounds}>"
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """For each column of the schema, where its words are in a stored record."""
+        stored = [column.name for column in self.schema.stored]
+        return [stored.index(name) for name in self.schema.names]
+
+    def _record_batch(self, words: np.ndarray) -> pa.RecordBatch:
+        arrays = [
+            decode(column.type, words[place], self._source.dictionary)
+            for column, place in zip(self.schema.columns, self._places, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+
+    def _bound(self, values: Any) -> tuple[int, ...]:
+        row = values if isinstance(values, tuple) else (values,)
+        if len(row) > len(self.schema.key):
+            raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
+        return tuple(self._row(row))
+
+    def _row(self, row: tuple) -> list[int]:
+        """Words of a key prefix, a key, or a whole record in the schema's order; in stored order."""
+        columns: tuple[Column, ...] = self.schema.stored
+        if len(row) == len(self.schema.columns):
+            row = tuple(row[self.schema.names.index(column.name)] for column in columns)
+        return [
+            int(encode(column, [value], self._source.dictionary)[0])
+            for column, value in zip(columns, row, strict=False)
+        ]
+
+
+class WritableRelation(Relation):
+    """A relation in a transaction. Edits are buffered in order, and reading sees them."""
+
+    _source: "Transaction"
+
+    def insert(self, rows: Any) -> None:
+        """Add records; where the key is there already nothing changes (`set` replaces).
+
+        `rows` is a list of tuples, a list or dict of columns (numpy arrays, lists, Arrow arrays), or anything
+        with `__arrow_c_stream__` and the relation's column names. Raises SchemaError, WordError; nothing of
+        `rows` is added then.
+        """
+        self._edit(INSERT, rows)
+
+    def set(self, rows: Any) -> None:
+        """Add records, replacing the values where the key is there."""
+        self._edit(SET, rows)
+
+    def add(self, rows: Any) -> None:
+        """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only."""
+        for column in self.schema.stored[len(self.schema.key) :]:
+            if column.type.name not in ("int64", "decimal"):
+                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
+        self._edit(ADD, rows)
+
+    def delete(self, rows: Any) -> None:
+        """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
+        words = self.encode(rows, keys_allowed=True)
+        keys = len(self.schema.key)
+        if len(words) > keys:
+            found, values = get(self._source.pages, self.tree, words[:keys])
+            words = words[:, found & (values == words[keys:]).all(axis=0)]
+        else:
+            words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
+        self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """`relation[key] = value`, or a tuple of values."""
+        row = key if isinstance(key, tuple) else (key,)
+        row += values if isinstance(values, tuple) else (values,)
+        stored = [column.name for column in self.schema.stored]
+        if len(row) != len(stored):
+            raise SchemaError(f"{row!r} is no record of {self.name!r} ({self.schema})")
+        self.set([tuple(row[stored.index(name)] for name in self.schema.names)])
+
+    def __delitem__(self, key: Any) -> None:
+        row = key if isinstance(key, tuple) else (key,)
+        if row not in self:
+            raise KeyError(key)
+        self.delete([row])
+
+    def bulk(self, batches: Iterable[Any]) -> int:
+        """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
+
+        Returns the number of records. Raises OrderError naming the first record out of order.
+        """
+        if self.tree.count:
+            raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
+        return self._source.bulk(self.info, (self.encode(batch) for batch in batches))
+
+    def encode(self, rows: Any, keys_allowed: bool = False) -> np.ndarray:
+        """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
+        columns = self.schema.columns
+        values = _columns(rows, self.schema, keys_allowed)
+        if len(values) != len(columns):
+            columns = self.schema.stored[: len(self.schema.key)]
+            places = list(range(len(columns)))
+        else:
+            places = self._places
+        out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
+        for column, place, column_values in zip(columns, places, values, strict=True):
+            out[place] = encode(column, column_values, self._source.dictionary)
+        lengths = {len(words) for words in out}
+        if len(lengths) > 1:
+            raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")
+        return np.stack(out)
+
+    def _edit(self, action: int, rows: Any) -> None:
+        words = self.encode(rows)
+        self._source.edit(self.info, np.full(words.shape[1], action), words)
+
+
+def _columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
+    """Rows in any form as a list of columns: all of the schema's, or its key's."""
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        table = pa.table(rows)
+        if keys_allowed and set(table.column_names) == set(schema.key):
+            return [table.column(name) for name in schema.key]
+        return list(arrow_columns(schema, table))
+    if isinstance(rows, dict):
+        names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
+        if set(rows) != set(names):
+            raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
+        return [rows[name] for name in names]
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        rows = list(rows)
+    elif not isinstance(rows, list | tuple):
+        rows = list(rows)
+    if rows and isinstance(rows[0], tuple):
+        rows = _transposed(rows, schema, keys_allowed)
+    elif rows and not hasattr(rows[0], "__len__"):
+        rows = _transposed([(value,) for value in rows], schema, keys_allowed)
+    if not rows:
+        return [[] for _ in schema.columns]
+    if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
+        raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
+    return list(rows)
+
+
+def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+    widths = set(map(len, rows))
+    wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
+    if len(widths) > 1 or not widths <= wanted:
+        bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
+        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema})")
+    flat = list(chain.from_iterable(rows))
+    width = len(rows[0])
+    return [flat[c::width] for c in range(width)]
+
+
+def _escaped(value: Any) -> str:
+    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,50 @@
+"""What belongs to the whole store and changes seldom: retention, tags and the names of branches."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .errors import SchemaError
+from .record import SETTINGS, Reader, Writer
+
+RETAIN_DEFAULT = 16
+RETAIN_ALL = 0
+MAIN, MAIN_ID = "main", 1
+
+
+class Settings(NamedTuple):
+    """A value; `_replace` makes the next one. `retain` is a number of versions per branch, or RETAIN_ALL."""
+
+    retain: int = RETAIN_DEFAULT
+    tags: dict[str, int] = {}
+    branches: dict[str, int] = {MAIN: MAIN_ID}
+
+    def encode(self) -> np.ndarray:
+        out = Writer(SETTINGS)
+        out.put(self.retain)
+        for names in (self.tags, self.branches):
+            out.put(len(names))
+            for name, number in names.items():
+                out.put_text(name)
+                out.put(number)
+        return out.content()
+
+    @classmethod
+    def decode(cls, content: np.ndarray) -> "Settings":
+        source = Reader(content, SETTINGS)
+        retain = source.take()
+        tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
+        return cls(retain, tags, branches)
+
+
+def retain_number(retain: int | str) -> int:
+    """The number that stands for `retain=`.
+
+    >>> retain_number("all"), retain_number(5)
+    (0, 5)
+    """
+    if retain == "all":
+        return RETAIN_ALL
+    if isinstance(retain, bool) or not isinstance(retain, int) or retain < 1:
+        raise SchemaError(f'retain={retain!r}: give a number of versions from 1 on, or "all"')
+    return retain

@@ -1,0 +1,115 @@
+"""A snapshot: one version, unchanging, for as long as it is held.
+
+It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from .dictionary import Dictionary
+from .errors import ClosedError, MissingError
+from .relation import Relation
+from .state import Version
+from .tree import Pages, Tree
+from .words import Column, Type, decode, encode
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Snapshot(Mapping[str, Relation]):
+    """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
+
+    def __init__(self, store: "Store", version: Version, pages: Pages):
+        self._store, self._version = store, version
+        self._pages = pages
+        self._open = True
+        self.dictionary = Dictionary(lambda: pages, version.trees, store._read_run)  # no cycle: see __del__
+
+    @property
+    def version(self) -> int:
+        return self._version.version
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the version was committed."""
+        return datetime.fromtimestamp(self._version.timestamp / 1e6, UTC)
+
+    @property
+    def message(self) -> str:
+        return self._version.message
+
+    @property
+    def pages(self) -> Pages:
+        if not self._open:
+            raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
+        return self._pages
+
+    @property
+    def properties(self) -> dict[str, str | bytes]:
+        """What the host keeps beside its relations; a copy."""
+        return dict(self._version.catalog.properties)
+
+    def tree(self, name: str) -> Tree:
+        """The tree of words behind a relation, or a hidden tree."""
+        return self._version.trees[self._info(name).spec.tree_id]
+
+    def __getitem__(self, name: str) -> Relation:
+        return Relation(self, self._info(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._version.catalog.relations
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the relations; hidden trees of words are left out."""
+        return (info.name for info in self._version.catalog.relations.values() if not info.hidden)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def encode(self, type_: str | Type, values: Any) -> np.ndarray:
+        """Words int64[n] of values; a text that the store has never seen becomes 0, which no record holds."""
+        return encode(Column("value", Type.parse(type_)), values, self.dictionary)
+
+    def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
+        """The Arrow array of words int64[n]."""
+        return decode(Type.parse(type_), words, self.dictionary)
+
+    def close(self) -> None:
+        """Let the version go. Idempotent."""
+        if self._open:
+            self._open = False
+            self._store._unpin(self.version)
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple:
+        """A snapshot travels as (path, version) and opens the store anew where it arrives."""
+        return _reopened, (str(self._store.path), self.version)
+
+    def __repr__(self) -> str:
+        return f"<snapshot of {self._store.path}, version {self.version}: {', '.join(self)}>"
+
+    def _info(self, name: str) -> Any:
+        info = self._version.catalog.relations.get(name)
+        if info is None:
+            known = ", ".join(self) or "none"
+            raise MissingError(f"version {self.version} has no relation {name!r}; it has {known}")
+        return info
+
+
+def _reopened(path: str, version: int) -> Snapshot:
+    from .store import open
+
+    return open(path, mode="r").at(version)

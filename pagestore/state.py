@@ -1,0 +1,110 @@
+"""A store in memory: what the newest commit says, and the versions that were looked at."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .catalog import Catalog
+from .dictionary import PLACES, TEXTS
+from .errors import CorruptionError
+from .history import HISTORY, History
+from .meta import Meta
+from .pager import NO_ORIGIN, Mapping, Run
+from .reclaim import DEAD
+from .record import Commit
+from .settings import MAIN_ID, Settings
+from .tree import Spec, Tree
+
+SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
+FIRST_TREE = 16  # ids below belong to the store itself
+
+
+class Version(NamedTuple):
+    """One version as a whole: its trees by id (the dictionary's among them) and its catalog."""
+
+    version: int
+    branch: int
+    parent: int
+    timestamp: int
+    message: str
+    run: Run
+    trees: dict[int, Tree]
+    catalog: Catalog
+
+
+class Head(NamedTuple):
+    """Where a branch stands: its newest version and that one's record, and the version it branched off from."""
+
+    version: int
+    run: Run
+    origin: int = NO_ORIGIN
+
+
+class State(NamedTuple):
+    """What the newest commit says. A value: a commit makes the next one."""
+
+    sequence: int
+    last_version: int
+    next_tree: int
+    next_branch: int
+    next_text: int
+    heads: dict[int, Head]
+    history: History
+    system: dict[int, Tree]
+    settings: Settings
+    commit: Commit
+    run: Run
+
+
+def load_state(mapping: Mapping, meta: Meta) -> State:
+    """The state that a meta slot points to. Raises CorruptionError."""
+    mapping.cover(meta.top)
+    run = Run(meta.state, meta.words)
+    commit = Commit.decode(mapping.read_run(run))
+    if commit.sequence != meta.sequence:
+        raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
+    system = trees_of(commit.system, SYSTEM)
+    heads = {
+        branch: Head(version, Run(page, words), origin)
+        for branch, version, page, words, origin in rows(commit.branches, 5)
+    }
+    settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+    return State(
+        commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
+        heads, History(commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
+    )  # fmt: skip
+
+
+def load_version(mapping: Mapping, run: Run, catalogs: dict[Run, Catalog]) -> Version:
+    """The version whose record is a run. `catalogs` remembers those read before."""
+    commit = Commit.decode(mapping.read_run(run))
+    catalog = catalogs.get(commit.catalog)
+    if catalog is None:
+        catalog = Catalog.decode(mapping.read_run(commit.catalog), commit.catalog) if commit.catalog.page else Catalog()
+        catalogs[commit.catalog] = catalog
+    specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
+    trees = trees_of(commit.roots, specs)
+    system = trees_of(commit.system, SYSTEM)
+    trees |= {spec.tree_id: system[spec.tree_id] for spec in (TEXTS, PLACES)}
+    return Version(
+        commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog
+    )
+
+
+def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:
+    """Trees by id from rows (tree, root, height, count); a tree without a row is empty."""
+    trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
+    for tree_id, root, height, count in rows(flat, 4):
+        trees[tree_id] = Tree(root, height, count, specs[tree_id])
+    return trees
+
+
+def roots_of(trees: Iterable[Tree]) -> list[int]:
+    """The rows of the trees that are not empty."""
+    return [word for t in trees if t.root for word in (t.spec.tree_id, t.root, t.height, t.count)]
+
+
+def rows(flat: list[int], width: int) -> Iterable[tuple[int, ...]]:
+    return zip(*(iter(flat),) * width, strict=True)
+
+
+FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

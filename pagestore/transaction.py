@@ -1,0 +1,318 @@
+"""A transaction: edits that become one version together, or leave nothing behind.
+
+Edits through relations are buffered in order and applied once per tree, at the latest with the commit; reading a
+relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`) are made at once.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from .catalog import Catalog, Info
+from .dictionary import DictionaryWriter
+from .errors import ClosedError, ExistsError, MissingError, SchemaError
+from .ledger import Draft
+from .pager import Pager
+from .relation import WritableRelation
+from .state import Version
+from .tree import MAX, Pages, Spec, Tree, apply, bulk, net, pages_of
+from .words import KEYS_MAX, Column, Schema, Type, decode, encode
+
+if TYPE_CHECKING:
+    from .store import Store
+
+BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
+SCANS = {"count": 0, "sum": 1, "min": 2, "max": 3}
+
+
+class Transaction:
+    """Use it in `with`: it commits on success and rolls back on an exception.
+
+    >>> import pagestore, tempfile
+    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> with store.transaction(message="first") as txn:
+    ...     edge = txn.create("edge", "x: int64, y: int64")
+    ...     edge.insert([(1, 2), (2, 3)])
+    >>> list(store.snapshot()["edge"])
+    [(1, 2), (2, 3)]
+    >>> store.close()
+    """
+
+    def __init__(self, store: "Store", base: Version, branch: int, message: str | None):
+        self._store, self._ledger = store, store._ledger
+        self.base = base
+        self._branch, self._message = branch, message or ""
+        self._ledger.begin(branch)
+        self.pager: Pager = self._ledger.pager
+        state = self._ledger.state
+        self._trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
+        self._catalog = base.catalog
+        self._next_tree = state.next_tree
+        self.dictionary = DictionaryWriter(self.pager, self._trees, state.next_text, store._texts)
+        self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._open = True
+        self._depth = 0
+
+    # --- relations ------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        schema: str | Schema | pa.Schema,
+        key: Iterable[str] | str | None = None,
+        scans: Iterable[str] = (),
+        intervals: tuple[str, str] | None = None,
+    ) -> WritableRelation:
+        """Make an empty relation. Without `key` all columns are the key.
+
+        `scans` names folds to maintain ("count", "sum:col", "min:col", "max:col"); `intervals` names two
+        neighbouring key columns that are the ends of an interval. Raises ExistsError, SchemaError.
+        """
+        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
+        stored = [column.name for column in parsed.stored]
+        folds = [_scan(scan, stored) for scan in scans]
+        if intervals:
+            if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
+                raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
+            folds.append((MAX, stored.index(intervals[1])))
+        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key), tuple(folds), intervals)
+        return self[name]
+
+    def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
+        """Make a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
+        if not name.startswith("$"):
+            raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
+        if not 1 <= keys <= KEYS_MAX:
+            raise SchemaError(f"a key has 1 to {KEYS_MAX} words, not {keys}")
+        self._create(name, None, keys, values, scans, None)
+        return self.tree(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a relation. O(its pages)."""
+        info = self._info(name)
+        self._buffers.pop(name, None)
+        tree = self._trees.pop(info.spec.tree_id)
+        if tree.root:
+            self.pager.retire(pages_of(self.pages, tree))
+        del self._changed_catalog().relations[name]
+
+    def __getitem__(self, name: str) -> WritableRelation:
+        return WritableRelation(self, self._info(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._catalog.relations
+
+    def __iter__(self) -> Iterator[str]:
+        return (info.name for info in self._catalog.relations.values() if not info.hidden)
+
+    @property
+    def properties(self) -> dict[str, str | bytes]:
+        """What the host keeps beside its relations; assign to it to change it."""
+        return self._changed_catalog().properties
+
+    # --- words ----------------------------------------------------------------------------------
+
+    @property
+    def pages(self) -> Pages:
+        return self.pager.pages
+
+    @property
+    def version(self) -> int:
+        """The version that the commit will make."""
+        return self.pager.version
+
+    def tree(self, name: str) -> Tree:
+        """The tree behind a relation now, its buffered edits applied."""
+        info = self._info(name)
+        if name in self._buffers:
+            self._flush(name)
+        return self._trees[info.spec.tree_id]
+
+    def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
+        """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
+        self._alive()
+        if not len(actions):
+            return
+        buffer = self._buffers.setdefault(info.name, [])
+        buffer.append((actions, rows))
+        if len(actions) >= BUFFER_ROWS or len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS:
+            self._flush(info.name)
+
+    def apply(
+        self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Apply edits of words at once, sorted or not; returns the effective delta (see tree.apply)."""
+        self._alive()
+        self.tree(name)
+        info = self._info(name)
+        return self._apply(info, *net(actions, rows, info.spec), visible)
+
+    def replace(self, name: str, tree: Tree) -> None:
+        """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
+        self._alive()
+        info = self._info(name)
+        if tree.spec != info.spec:
+            raise SchemaError(f"{name!r} has the shape {info.spec}, the new tree {tree.spec}")
+        self._buffers.pop(name, None)
+        old = self._trees[info.spec.tree_id]
+        if old.root:
+            self.pager.retire(pages_of(self.pages, old))
+        self._trees[info.spec.tree_id] = tree
+
+    def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
+        """Fill an empty relation with ascending batches of words int64[C, n]; returns the number of records."""
+        with self._atomic():
+            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
+        return self._trees[info.spec.tree_id].count
+
+    def encode(self, type_: str | Type, values: Any) -> np.ndarray:
+        """Words int64[n] of values; new texts enter the dictionary."""
+        return encode(Column("value", Type.parse(type_)), values, self.dictionary)
+
+    def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
+        """The Arrow array of words int64[n]."""
+        return decode(Type.parse(type_), words, self.dictionary)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def commit(self) -> int:
+        """Make the version and return its number. On an error the store is as it was."""
+        self._alive()
+        try:
+            for name in list(self._buffers):
+                self._flush(name)
+            version = self._ledger.commit(
+                Draft(
+                    self._branch, self._trees, self._catalog, self.base.catalog,
+                    self._next_tree, self.dictionary.next_id, self._message,
+                )  # fmt: skip
+            )
+        except BaseException:
+            self.rollback()
+            raise
+        self.dictionary.committed()
+        self._open = False
+        self._store._ended(version)
+        return version.version
+
+    def rollback(self) -> None:
+        """Leave nothing behind: every page of the transaction is free again. O(pages written)."""
+        if self._open:
+            self._open = False
+            self.pager.rollback()
+            self._store._ended(None)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages since)."""
+        self._alive()
+        for name in list(self._buffers):
+            self._flush(name)
+        trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
+        next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
+        self._catalog = catalog.copy() if catalog is not self.base.catalog else catalog
+        mark = self.pager.mark()
+        try:
+            yield
+            for name in list(self._buffers):
+                self._flush(name)
+        except BaseException:
+            self.pager.rewind(mark)
+            self._buffers.clear()
+            self._trees.clear()
+            self._trees.update(trees)
+            self._catalog, self._next_tree = catalog, next_tree
+            self.dictionary.next_id, self.dictionary.added = next_id, added
+            raise
+        finally:
+            self.pager.unmark()
+
+    def __enter__(self) -> "Transaction":
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if not self._open:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _create(
+        self, name: str, schema: Schema | None, keys: int, values: int,
+        scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
+    ) -> None:  # fmt: skip
+        self._alive()
+        if name in self._catalog.relations:
+            raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
+        if not name:
+            raise SchemaError("a relation needs a name")
+        spec = Spec(self._next_tree, keys, values, scans)
+        self._next_tree += 1
+        self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
+        self._trees[spec.tree_id] = Tree.empty(spec)
+
+    def _changed_catalog(self) -> Catalog:
+        self._alive()
+        if self._catalog is self.base.catalog:
+            self._catalog = self._catalog.copy()
+        return self._catalog
+
+    def _info(self, name: str) -> Info:
+        info = self._catalog.relations.get(name)
+        if info is None:
+            raise MissingError(f"there is no relation {name!r}; there is {', '.join(self) or 'none'}")
+        return info
+
+    def _flush(self, name: str) -> None:
+        """Apply what is buffered for a relation. On an error its buffer is gone and the relation as before."""
+        parts = self._buffers.pop(name)
+        info = self._catalog.relations[name]
+        if len(parts) == 1:
+            actions, rows = parts[0]
+        else:
+            actions = np.concatenate([part[0] for part in parts])
+            rows = np.concatenate([part[1] for part in parts], axis=1)
+        self._apply(info, *net(actions, rows, info.spec), None)
+
+    def _apply(
+        self, info: Info, actions: np.ndarray, rows: np.ndarray, visible: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        mark = self.pager.mark()
+        try:
+            tree = self._trees[info.spec.tree_id]
+            self._trees[info.spec.tree_id], *delta = apply(self.pager, tree, actions, rows, visible)
+        except BaseException:
+            self.pager.rewind(mark)
+            raise
+        finally:
+            self.pager.unmark()
+        return delta[0], delta[1]
+
+    @contextmanager
+    def _atomic(self) -> Iterator[None]:
+        mark = self.pager.mark()
+        try:
+            yield
+        except BaseException:
+            self.pager.rewind(mark)
+            raise
+        finally:
+            self.pager.unmark()
+
+    def _alive(self) -> None:
+        if not self._open:
+            raise ClosedError("the transaction has ended; begin another")
+
+
+def _scan(text: str, columns: list[str]) -> tuple[int, int]:
+    """A fold as a tree takes it: (operator, column)."""
+    operator, _, column = text.partition(":")
+    if operator not in SCANS or (column not in columns if operator != "count" else column):
+        raise SchemaError(f'scan {text!r}: use "count", or "sum:", "min:" or "max:" and one of {", ".join(columns)}')
+    return SCANS[operator], columns.index(column) if column else 0
