@@ -68,6 +68,15 @@ def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
         raise FunctionConflictError(predicate.name, row[:-1], (rows[row[:-1]], row[-1]))
 
 
+def change(rows: set | dict, row: tuple, inserted: bool) -> None:
+    """Insert or delete a row; inserting into a function sets the value of the key."""
+    delete(rows, row)
+    if inserted and isinstance(rows, set):
+        rows.add(row)
+    elif inserted:
+        rows[row[:-1]] = row[-1]
+
+
 def delete(rows: set | dict, row: tuple) -> None:
     """Remove a row if it is there; of a function the key says which."""
     if isinstance(rows, set):

@@ -9,6 +9,7 @@ ends with its value and inserting sets it; the same row may come and go within o
 
 import re
 from dataclasses import dataclass
+from itertools import count
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -25,7 +26,7 @@ a(x) -> int(x).  e(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).
 t(x, y, z) -> int(x), int(y), int(z).  f[x] = v -> int(x), int(v).  g[x, y] = v -> int(x), int(y), int(v).
 """
 DOMAIN = st.integers(0, 3)
-VARIABLES = "xyzwu"
+VARIABLES = ["x", "y", "z", "w", "u"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Clause:
 
     def __init__(self, draw: DrawFn, features: Features, shapes: dict[str, Shape]):
         self.draw, self.features, self.shapes = draw, features, shapes
+        self.locals = count(1)
 
     def view(self, name: str) -> tuple[str, dict[str, Shape]]:
         """Its text and the shapes of its heads."""
@@ -142,7 +144,7 @@ class Clause:
             bound["s"] = None
         return literals, list(bound)
 
-    def atom(self, bound: dict[str, None], variables: str) -> str:
+    def atom(self, bound: dict[str, None], variables: list[str]) -> str:
         name = self.pick(sorted(self.shapes))
         arguments, is_function = self.shapes[name]
         args = [self.argument(bound, variables) for _ in range(arguments)]
@@ -150,13 +152,13 @@ class Clause:
             return f"{name}({', '.join(args)})"
         return f"{name}[{', '.join(args)}] = {self.argument(bound, variables)}"
 
-    def argument(self, bound: dict[str, None], variables: str) -> str:
+    def argument(self, bound: dict[str, None], variables: list[str]) -> str:
         kind = self.number(0, 9)
         if kind == 0:
             return str(self.draw(DOMAIN))
         if kind == 1:
             return "_"
-        variable = self.pick(list(variables))
+        variable = self.pick(variables)
         bound[variable] = None
         return variable
 
@@ -171,13 +173,14 @@ class Clause:
         return f"{self.pick(bound)} {self.pick(['+', '-', '*'])} {self.draw(DOMAIN)}"
 
     def negation(self, bound: list[str]) -> str:
-        """Of an atom, or of a conjunction that shares a variable of its own."""
+        """Of an atom, or of a conjunction with a variable of its own."""
         if self.once_in(2):
-            return f"!{self.atom({}, ''.join(bound))}"
-        return f"!({self.atom({}, bound[0] + 'q')}, {self.atom({}, bound[-1] + 'q')}, a(q))"
+            return f"!{self.atom({}, bound)}"
+        own = f"q{next(self.locals)}"
+        return f"!({self.atom({}, [bound[0], own])}, {self.atom({}, [bound[-1], own])}, a({own}))"
 
     def filter(self, bound: list[str]) -> str:
-        return self.pick([self.comparison(bound), self.atom({}, "".join(bound))])
+        return self.pick([self.comparison(bound), self.atom({}, bound)])
 
     # -- draws
 

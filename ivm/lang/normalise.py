@@ -12,11 +12,12 @@ make several disjuncts, the body moves to an auxiliary view over just those vari
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ivm.errors import ConstructError, RuleSyntaxError, Where
 from ivm.lang.hoist import Conj, Disj, Hoist, Part, Refusal
-from ivm.lang.rule import Aggregate, Atom, Compare, Disjunct, Negation, Rule, Var, variables
+from ivm.lang.rule import Aggregate, Atom, Compare, Disjunct, Literal, Negation, Rule, Var, renamed, variables
 from ivm.lang.tree import Clause
 
 DISJUNCTS_MAX = 64
@@ -25,12 +26,13 @@ FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 def normalise(clause: Clause) -> list[Rule]:
     """The rules a clause means: one, or an auxiliary view and the aggregate over it."""
-    heads, aggregate, body = Hoist(clause).clause()
+    hoist = Hoist(clause)
+    heads, aggregate, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
         raise RuleSyntaxError(clause.where, reason)
     bound = _in_heads(heads, aggregate)
-    disjuncts = tuple(_expand(body, bound, clause.where))
+    disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregate, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
     if aggregate is None or _counts_once(disjuncts, scope):
@@ -55,6 +57,25 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
 
 
 # -- scope
+
+
+def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
+    """The same with no variable hidden by two negations, which expansion may have copied."""
+    hidden: set[Var] = set()
+    return tuple(
+        tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts
+    )
+
+
+def _rename_hidden(
+    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
+) -> Literal:
+    if not isinstance(literal, Negation):
+        return renamed(literal, names)
+    own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
+    hidden.update(own.values())
+    body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)
+    return replace(literal, body=body, exists=tuple(own.values()))
 
 
 def _own(body: Conj, outer: set[Var]) -> set[Var]:

@@ -12,9 +12,10 @@ check).  Two nodes are equal when they say the same: places in the text do not c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 from ivm.errors import Where
 
@@ -162,6 +163,19 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
                 yield from (v for v in _variables(node.body) if v not in node.exists)
             case Aggregate():
                 yield from _variables((node.argument,))
+
+
+def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
+    """A term, an atom or a comparison with other variables."""
+    match node:
+        case Var():
+            return names.get(node, node)
+        case Binary() | Compare():
+            return replace(node, left=renamed(node.left, names), right=renamed(node.right, names))
+        case Atom():
+            args = tuple(renamed(arg, names) for arg in node.args)
+            return replace(node, args=args, value=node.value and renamed(node.value, names))
+    return node
 
 
 def keys(rule: Rule) -> tuple[Var, ...]:
