@@ -49,6 +49,9 @@ class History:
             return self.recent[at]
         if not self.tree.count or (self.recent and version > self.recent[0].version):
             return None
+        if self._old is not None:
+            at = bisect_left(self._old, (version,))
+            return self._old[at] if at < len(self._old) and self._old[at].version == version else None
         found, values = get(pages, self.tree, np.array([[version]]))
         return Entry(version, *values[:, 0].tolist()) if found[0] else None
 

@@ -101,7 +101,10 @@ class Ledger:
         self, settings: Settings | None = None, heads: dict[int, Head] | None = None, doomed: list[Entry] = [],
         next_branch: int | None = None, freed: list[int] = [], shrink: bool = False,
     ) -> None:  # fmt: skip
-        """Commit a change of the store's own affairs: tags, branches, retention, dropped versions."""
+        """Commit a change of the store's own affairs: tags, branches, retention, dropped versions.
+
+        `freed` are the pages of a deleted branch's newest version.
+        """
         self.check()
         state = self.state
         self.pager.begin(state.last_version, STORE_LINEAGE, -1, owns=False)
@@ -151,6 +154,12 @@ class Ledger:
         for entry in entries:
             self.mapping.file.lock(UNLOCKED, VERSION_LOCK + entry.version)
 
+    def would_free(self, doomed: list[Entry]) -> int:
+        """How many pages dropping versions would free."""
+        reclaim = Reclaim(self.pager, self.state.system[DEAD.tree_id], self.dead_of)
+        self._drop_all(reclaim, doomed)
+        return len(reclaim.freed)
+
     # --- the protocol ---------------------------------------------------------------------------
 
     def _publish(
@@ -161,7 +170,7 @@ class Ledger:
         pager, space, state = self.pager, self.pager.space, self.state
         self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
         try:
-            freed = [*freed, *self._drop(doomed, history, system, state)]
+            freed = [*freed, *self._drop(doomed, history, system)]
             if state.commit.administrative:
                 freed += state.run.ids(self.mapping.pages.page_words)
             record.settings, stale = self._write_settings(settings)
@@ -200,19 +209,22 @@ class Ledger:
         words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 64 + 8 * len(doomed)
 
-    def _drop(self, doomed: list[Entry], history, system, state: State) -> list[int]:
+    def _drop(self, doomed: list[Entry], history: History, system: dict[int, Tree]) -> list[int]:
         """Drop versions; returns the pages that are free with this commit."""
         if not doomed:
             return []
-        origins = {branch: head.origin for branch, head in state.heads.items()}
         reclaim = Reclaim(self.pager, system[DEAD.tree_id], self.dead_of)
-        retained = list(history.entries(self.mapping.pages))
-        for entry in doomed:
-            reclaim.drop(entry, spans_of(entry, retained, origins))
-            retained.remove(entry)
+        self._drop_all(reclaim, doomed)
         system[DEAD.tree_id] = reclaim.finish()
         history.drop(self.pager, {entry.version for entry in doomed})
         return reclaim.freed
+
+    def _drop_all(self, reclaim: Reclaim, doomed: list[Entry]) -> None:
+        origins = {branch: head.origin for branch, head in self.state.heads.items()}
+        retained = list(self.state.history.entries(self.mapping.pages))
+        for entry in doomed:
+            reclaim.drop(entry, spans_of(entry, retained, origins))
+            retained.remove(entry)
 
     def _carry(self, dead: np.ndarray) -> None:
         """The dead list of an administrative commit belongs to the version to come."""
@@ -288,6 +300,7 @@ class Ledger:
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = heads[record.branch]._replace(run=run)
+        record.top = space.top
         record.recent = history.flat()
         record.branches = [word for branch, head in heads.items() for word in (branch, head.version, *head.run, head.origin)]
         record.added, record.removed = list(space.added), list(space.removed)
@@ -298,23 +311,25 @@ class Ledger:
         return run
 
     def _write_meta(self, record: Commit, run: Run) -> None:
-        file, space = self.mapping.file, self.pager.space
+        file = self.mapping.file
         if self.sync == "full":
             file.fdatasync()
-        file.pwrite(self.meta(record, run, space.top, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
+        file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if self.sync != "off":
             file.fdatasync()
 
-    def meta(self, record: Commit, run: Run, top: int, clean: bool) -> Meta:
-        return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, top, clean)
+    def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
+        return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean)
 
     def close(self) -> None:
-        """Mark both slots clean and cut the file behind the last page."""
+        """Cut the file behind the last page, and mark both slots clean."""
         if self.poison or self.pager.poison:
             return
         file, state = self.mapping.file, self.state
+        if file.size() > state.commit.top * self.page_size:
+            file.truncate(state.commit.top * self.page_size)
         file.fdatasync()
-        slot = self.meta(state.commit, state.run, self.pager.space.top, clean=True).pack()
+        slot = self.meta(state.commit, state.run, clean=True).pack()
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
             file.pwrite(slot, SLOT_SIZE * at)
             file.fdatasync()

@@ -97,20 +97,33 @@ class Mapping:
         self.file.fallocate(size, wanted - size)
         self.cover(top)
 
+    def shrink(self) -> None:
+        """The file was cut: map what is left. Old arrays must not be read behind its end."""
+        count = self.file.size() // self.page_size
+        words = self.file.map(count * self.page_size)
+        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
+
     def forget(self) -> None:
         """Verify every page again: another process may have reused some."""
         self._seen = np.zeros(len(self._seen), np.uint8)
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
     def read_run(self, run: Run) -> np.ndarray:
-        """The words of a run, each page verified. O(words)."""
-        words, page_words = self.pages.words, self.pages.page_words
+        """The words of a run, each page verified. O(words).
+
+        Reads a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
+        """
+        page_words = self.pages.page_words
         ids = run.ids(page_words)
-        if not 0 < ids.start < ids.stop <= len(self.pages.seen):
+        if not 0 < ids.start < ids.stop:
             raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
+        data = self.file.pread(len(ids) * self.page_size, ids.start * self.page_size)
+        if len(data) < len(ids) * self.page_size:
+            raise CorruptionError("the file is cut off before its end", page=run.page)
+        words = np.frombuffer(data, np.int64)
         parts = []
-        for page in ids:
-            part = words[page * page_words : (page + 1) * page_words].copy()  # another process may reuse it
+        for i, page in enumerate(ids):
+            part = words[i * page_words : (i + 1) * page_words]
             fault = page_fault(part, page)
             if fault:
                 raise CorruptionError(fault, page=page)

@@ -89,6 +89,7 @@ class Commit:
     next_tree: int = 0
     next_branch: int = 2
     next_text: int = 1
+    top: int = 0  # pages from here on were never used
     catalog: Run = NO_RUN
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
@@ -129,7 +130,7 @@ class Commit:
 
 _WORDS = (
     "sequence", "version", "administrative", "parent", "branch", "timestamp",
-    "last_version", "next_tree", "next_branch", "next_text", "checksum",
+    "last_version", "next_tree", "next_branch", "next_text", "top", "checksum",
 )  # fmt: skip
 _RUNS = ("catalog", "settings", "checkpoint")
 _WIDTHS = {

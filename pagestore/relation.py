@@ -122,7 +122,7 @@ class Relation:
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
         for batch in self.words(rows=rows):
-            yield self._record_batch(batch)
+            yield self.record_batch(batch)
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_batches(self.batches(), self.schema.arrow)
@@ -164,7 +164,8 @@ class Relation:
         stored = [column.name for column in self.schema.stored]
         return [stored.index(name) for name in self.schema.names]
 
-    def _record_batch(self, words: np.ndarray) -> pa.RecordBatch:
+    def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
+        """Stored words int64[C, n] as an Arrow record batch of the schema."""
         arrays = [
             decode(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self._places, strict=True)

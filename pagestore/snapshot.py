@@ -4,7 +4,7 @@ It never blocks the writer and is never blocked; the pages that it can reach are
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Snapshot(Mapping[str, Relation]):
     @property
     def timestamp(self) -> datetime:
         """When the version was committed."""
-        return datetime.fromtimestamp(self._version.timestamp / 1e6, UTC)
+        return moment(self._version.timestamp)
 
     @property
     def message(self) -> str:
@@ -107,6 +107,11 @@ class Snapshot(Mapping[str, Relation]):
             known = ", ".join(self) or "none"
             raise MissingError(f"version {self.version} has no relation {name!r}; it has {known}")
         return info
+
+
+def moment(timestamp: int) -> datetime:
+    """The time of a commit, which is kept in microseconds since 1970."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp)
 
 
 def _reopened(path: str, version: int) -> Snapshot:

@@ -8,39 +8,61 @@
 import os
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from . import branches, diff, stat, vacuum
 from . import meta as slots
 from .catalog import Catalog
+from .check import Check, Violation
 from .errors import (
     ClosedError,
     CorruptionError,
+    ExistsError,
     ForkError,
     FormatError,
     LockedError,
     MissingError,
     ReadOnlyError,
+    SchemaError,
     TransactionError,
     VersionError,
 )
 from .file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, WRITER_LOCK, File
+from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
+from .meta import Meta
 from .pager import Mapping, Run, run_arena
-from .record import COMMIT
+from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover
 from .settings import MAIN, MAIN_ID, retain_number
-from .snapshot import Snapshot
-from .state import FIRST_COMMIT, Head, State, Version, load_state, load_version
+from .snapshot import Snapshot, moment
+from .stat import Reader, Stat
+from .state import FIRST_COMMIT, State, Version, load_state, load_version
 from .transaction import Transaction
+from .vacuum import Vacuum
 
 VERSIONS_CACHED = 64
+
+
+class VersionInfo(NamedTuple):
+    """A line of the history."""
+
+    version: int
+    timestamp: datetime
+    message: str
+    branch: str
+    parent: int
+    tags: tuple[str, ...]
 
 
 def open(
@@ -80,9 +102,9 @@ def empty_store(page_size: int) -> bytes:
         raise FormatError(f"page_size={page_size}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
-    record = replace(FIRST_COMMIT, recent=[0, *run, 0, MAIN_ID], branches=[MAIN_ID, 0, *run, -1])
+    record = replace(FIRST_COMMIT, top=3, recent=[0, *run, 0, MAIN_ID], branches=[MAIN_ID, 0, *run, -1])
     arena = run_arena(run, record.encode(), 0, COMMIT, page_size // WORD)
-    meta = slots.Meta(page_size, uuid.uuid4().bytes, 0, 0, *run, 3, True)
+    meta = Meta(page_size, uuid.uuid4().bytes, 0, 0, *run, 3, True)
     out = bytearray(2 * page_size) + arena.tobytes()
     for slot in range(2):
         out[slots.SLOT_SIZE * slot : slots.SLOT_SIZE * slot + slots.SIZE] = meta.pack()
@@ -148,20 +170,38 @@ class Store:
             if snapshot:
                 return snapshot
 
-    def at(self, version: int | str) -> Snapshot:
-        """A version by number or tag. Raises VersionError if it is not retained, MissingError for the tag."""
-        state = self._refresh()
-        if isinstance(version, str):
-            if version not in state.settings.tags:
-                known = ", ".join(state.settings.tags) or "none"
-                raise MissingError(f"there is no tag {version!r}; there is {known}")
-            version = state.settings.tags[version]
+    def at(self, version: int | str | datetime) -> Snapshot:
+        """A version by number, by tag or branch, or the newest one of the main branch at a time.
+
+        A time without a zone is local. Raises VersionError if it is not retained, MissingError for a name.
+        """
+        version = self._number(version)
         snapshot = self._snapshot(version)
         if snapshot is None:
             raise VersionError(
                 f"version {version} is not retained; store.history() lists those that are, retain= and tags keep more"
             )
         return snapshot
+
+    def _number(self, version: int | str | datetime) -> int:
+        state = self._refresh()
+        if isinstance(version, datetime):
+            return self._number_at(version)
+        if not isinstance(version, str):
+            return version
+        if version in state.settings.tags:
+            return state.settings.tags[version]
+        if version in state.settings.branches:
+            return state.heads[state.settings.branches[version]].version
+        known = ", ".join([*state.settings.tags, *state.settings.branches])
+        raise MissingError(f"there is no tag or branch {version!r}; there is {known}")
+
+    def _number_at(self, when: datetime) -> int:
+        limit = int(when.timestamp() * 1e6)
+        for entry in self._state.history.newest_first(self._mapping.pages):
+            if entry.timestamp <= limit and entry.branch == MAIN_ID:
+                return entry.version
+        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
 
     def _snapshot(self, version: int) -> Snapshot | None:
         """A snapshot of a version, or None if it is gone."""
@@ -224,16 +264,35 @@ class Store:
         with self._guard:
             meta = newest_meta(self._file)
             while meta is not None and meta.sequence != self._state.sequence:
+                before = meta
                 try:
-                    self._state = load_state(self._mapping, meta)
-                    self._mapping.forget()
-                    self._meta = meta
-                    break
-                except CorruptionError:  # the pages were reused while we read: there is a newer commit
-                    before, meta = meta, newest_meta(self._file)
+                    if self._adopt(meta):
+                        break
+                except CorruptionError:  # the pages were reused while we read: then there is a newer commit
+                    meta = newest_meta(self._file)
                     if meta is None or meta.sequence == before.sequence:
                         raise
+                else:
+                    meta = newest_meta(self._file)
             return self._state
+
+    def _adopt(self, meta: Meta) -> bool:
+        """Take a newer commit's state, holding its newest version meanwhile; False if that was too late."""
+        at = VERSION_LOCK + meta.version
+        if meta.version not in self._pins and not self._file.lock(SHARED, at):
+            return False
+        try:
+            if newest_meta(self._file) != meta:
+                return False
+            self._mapping.forget()
+            state = load_state(self._mapping, meta)
+            if state.history.tree.count:
+                state.history.old(self._mapping.pages)
+            self._state, self._meta = state, meta
+            return True
+        finally:
+            if meta.version not in self._pins:
+                self._file.lock(UNLOCKED, at)
 
     def _read_run(self, run: Run) -> np.ndarray:
         return self._mapping.read_run(run)
@@ -243,6 +302,146 @@ class Store:
         if name not in branches:
             raise MissingError(f"there is no branch {name!r}; there is {', '.join(branches)}")
         return branches[name]
+
+    # --- versions -------------------------------------------------------------------------------
+
+    def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
+        """The retained versions, newest first. O(versions listed)."""
+        state = self._refresh()
+        wanted = None if branch is None else self._branch_id(branch)
+        entries = (e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch))
+        return [self._described(entry) for entry in islice(entries, limit)]
+
+    def _described(self, entry: Entry) -> VersionInfo:
+        settings = self._state.settings
+        commit = Commit.decode(self._mapping.read_run(entry.run))
+        tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
+        branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
+        return VersionInfo(entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags)
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Tags and their versions."""
+        return dict(self._refresh().settings.tags)
+
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Give a version (the newest by default) a name; it is retained as long as it has one.
+
+        Raises ExistsError, VersionError.
+        """
+        if name in self.tags:
+            raise ExistsError(f"tag {name!r} names version {self.tags[name]} already; untag it first")
+        if not name or name.isdigit():
+            raise SchemaError(f"{name!r} cannot be a tag: it would read as a version number")
+        with self._administering():
+            number = self.version if version is None else version
+            self._entry(number)
+            settings = self._state.settings
+            self._administer(settings=settings._replace(tags={**settings.tags, name: number}))
+
+    def untag(self, name: str) -> None:
+        """Take a name back. Raises MissingError."""
+        with self._administering():
+            tags = self.tags
+            if name not in tags:
+                raise MissingError(f"there is no tag {name!r}; there is {', '.join(tags) or 'none'}")
+            del tags[name]
+            self._administer(settings=self._state.settings._replace(tags=tags))
+
+    @property
+    def retain(self) -> int | str:
+        """How many versions of each branch are kept, or "all"; assign to change it."""
+        return self._refresh().settings.retain or "all"
+
+    @retain.setter
+    def retain(self, retain: int | str) -> None:
+        number = retain_number(retain)
+        with self._administering():
+            self._administer(settings=self._state.settings._replace(retain=number))
+
+    def vacuum(
+        self, keep_versions: int | None = None, drop: Iterable[int] | None = None, dry_run: bool = False
+    ) -> Vacuum:
+        """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by default), or
+        those in `drop`. Free pages at the end of the file are cut off.
+
+        What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's `kept`, and
+        asking for it by number raises RetainedError. O(pages freed).
+        """
+        with self._administering():
+            return vacuum.run(self, keep_versions, drop, dry_run)
+
+    def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
+        """What changed from version a to version b, in key order, streaming: an Arrow stream of the relation's
+        columns and `_change_type`, "insert" or "delete"; a changed value is a delete and an insert.
+
+        Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
+        SchemaError if the relation's columns differ. Pages read: O(changes * height).
+        """
+        return diff.stream(self.at(a), self.at(b), relation)
+
+    # --- branches -------------------------------------------------------------------------------
+
+    @property
+    def branches(self) -> dict[str, int]:
+        """The branches and their newest versions."""
+        state = self._refresh()
+        return {name: state.heads[number].version for name, number in state.settings.branches.items()}
+
+    def branch(self, name: str, from_version: int | str | None = None) -> None:
+        """Begin a branch at a version (the newest by default); it shares all pages. O(1).
+
+        Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
+        """
+        with self._administering():
+            branches.begin(self, name, from_version)
+
+    def delete_branch(self, name: str) -> None:
+        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch needs one."""
+        with self._administering():
+            branches.delete(self, name)
+
+    # --- inspection -----------------------------------------------------------------------------
+
+    def check(self) -> list[Violation]:
+        """All violations of the store's invariants (see check.py), empty when all is well. O(pages)."""
+        self._refresh()
+        return Check(self).run()
+
+    def stat(self) -> Stat:
+        """What holds space: pages by kind, by version, by reader. O(pages)."""
+        self._refresh()
+        return stat.of(self)
+
+    def readers(self) -> list[Reader]:
+        """The versions that are being read now, and by which processes where that can be seen."""
+        self._refresh()
+        return stat.readers(self)
+
+    @contextmanager
+    def _administering(self) -> Iterator[None]:
+        """Alone among writers for a change of the store's own affairs."""
+        self._check_writable()
+        if self._writer == threading.get_ident():
+            raise TransactionError("a transaction of this thread is open; commit it or roll it back first")
+        with self._writing:
+            self._check_writable()
+            yield
+
+    def _administer(self, **changes: Any) -> None:
+        try:
+            self._ledger.administer(**changes)
+        except BaseException:
+            if not self._ledger.poison:
+                self._ledger.pager.rollback()
+            raise
+        self._state = self._ledger.state
+
+    def _entry(self, version: int) -> Entry:
+        entry = self._state.history.find(self._mapping.pages, version)
+        if entry is None:
+            raise VersionError(f"version {version} is not retained; store.history() lists those that are")
+        return entry
 
     # --- writing --------------------------------------------------------------------------------
 

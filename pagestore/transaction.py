@@ -65,8 +65,12 @@ class Transaction:
         key: Iterable[str] | str | None = None,
         scans: Iterable[str] = (),
         intervals: tuple[str, str] | None = None,
+        hidden: int = 0,
     ) -> WritableRelation:
         """Make an empty relation. Without `key` all columns are the key.
+
+        Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
+        words see.
 
         `scans` names folds to maintain ("count", "sum:col", "min:col", "max:col"); `intervals` names two
         neighbouring key columns that are the ends of an interval. Raises ExistsError, SchemaError.
@@ -78,7 +82,7 @@ class Transaction:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
             folds.append((MAX, stored.index(intervals[1])))
-        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key), tuple(folds), intervals)
+        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals)
         return self[name]
 
     def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:

@@ -1,0 +1,361 @@
+"""Every invariant of a store, checked by name; fsck and the tests call the same code.
+
+    meta slots       both read; after a clean close they say the same
+    record           commits, catalogs, settings and free lists read and point into the file
+    checksum         a page's bytes are the ones that were written, and it knows its own number
+    birth            no page is younger than the page or the version that points to it
+    shape            kind, level, columns and tree id are what the parent and the catalog say; columns lie inside
+    key order        keys ascend strictly within a page and from page to page
+    separators       an index entry holds exactly the least key below its child
+    folds            a fold in an index entry is the fold of the records below it
+    record count     a tree has as many records as its root entry says
+    page audit       every page is exactly one of: meta, free, or reached by a retained version or the store itself
+    dead lists       a page on the dead list of a version is not reached by it, and was born before it
+    dictionary       texts and places are each other's inverse
+
+All violations are reported, not only the first. Pages that versions share are checked once. O(pages).
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .dictionary import PLACES, TEXTS
+from .errors import CorruptionError
+from .history import HISTORY, Entry
+from .kernels.page import unpack
+from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
+from .meta import Meta
+from .pager import Run, page_fault
+from .reclaim import DEAD
+from .record import Commit
+from .recovery import read_slots
+from .state import load_version, rows
+from .tree import COUNT as FOLD_COUNT
+from .tree import MAX, MIN, SUM, Spec, Tree
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Violation(NamedTuple):
+    """One thing that is not as it should be: which invariant, on which page, the pages from the root to it, and why."""
+
+    invariant: str
+    page: int | None
+    path: tuple[int, ...]
+    fact: str
+
+    def __str__(self) -> str:
+        where = "" if self.page is None else f" page {self.page}"
+        path = f" (path {' > '.join(map(str, self.path))})" if self.path else ""
+        return f"{self.invariant}:{where}{path}: {self.fact}"
+
+
+class Subtree(NamedTuple):
+    """What is below a page: its least and greatest key, its records, its folds and its birth."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    count: int
+    folds: tuple[int, ...]
+    birth: int
+
+
+class Check:
+    """One pass over a store. `violations` fills up; `owner` says what reaches each page."""
+
+    def __init__(self, store: "Store"):
+        self.store = store
+        self.mapping = store._mapping
+        self.pages = store._mapping.pages
+        self.violations: list[Violation] = []
+        self.owner: dict[int, str] = {}
+        self._done: dict[tuple[int, int], Subtree | None] = {}
+
+    def run(self) -> list[Violation]:
+        """All violations, empty when all is well."""
+        self._slots()
+        state = self.store._state
+        self._run("the newest commit", state.run)
+        self._run("settings", state.commit.settings)
+        self._run("free list", state.commit.checkpoint)
+        for tree_id in (HISTORY.tree_id, DEAD.tree_id):
+            self.tree(f"system tree {tree_id}", state.system[tree_id], state.last_version)
+        try:
+            entries = list(state.history.entries(self.pages))
+        except CorruptionError as error:
+            self._add("record", error.page, f"the history does not read: {error}")
+            entries = state.history.recent
+        for entry in entries:
+            self._version(entry)
+        self._text_trees()
+        self._audit()
+        return self.violations
+
+    # --- versions -------------------------------------------------------------------------------
+
+    def _slots(self) -> None:
+        slots = read_slots(self.store._file)
+        for i, slot in enumerate(slots):
+            if isinstance(slot, str):
+                self._add("meta slots", i, f"slot {i} does not read: {slot}")
+        metas = [slot for slot in slots if isinstance(slot, Meta)]
+        if len(metas) == 2 and all(meta.clean for meta in metas) and metas[0] != metas[1]:
+            self._add("meta slots", 0, "the store was closed cleanly, and the slots differ")
+        problems = self.store.recovery.problems if self.store.recovery else ()
+        for problem in problems:
+            if not problem.startswith("meta slot"):
+                self._add("record", None, problem)
+
+    def _version(self, entry: Entry) -> None:
+        """All that one version reaches."""
+        name = f"version {entry.version}"
+        self._run(f"{name}'s commit", entry.run)
+        try:
+            version = load_version(self.mapping, entry.run, {})
+        except (CorruptionError, ValueError) as error:
+            self._add("record", getattr(error, "page", entry.page), f"{name} does not read: {error}")
+            return
+        if (version.version, version.branch) != (entry.version, entry.branch):
+            self._add("record", entry.page, f"{name}'s record says that it is version {version.version}")
+        self._run(f"{name}'s catalog", version.catalog.run)
+        names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
+        for tree_id, tree in version.trees.items():
+            self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, entry.version)
+        self._dead_list(entry)
+
+    def _dead_list(self, entry: Entry) -> None:
+        commit = Commit.decode(self.mapping.read_run(entry.run))
+        roots = set(commit.roots[1::4])
+        for _, page, birth in rows(commit.dead, 3):
+            if birth >= entry.version:
+                self._add("dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}")
+            if page in roots:
+                self._add("dead lists", page, f"version {entry.version} lists it as dead and has it as a root")
+
+    def _text_trees(self) -> None:
+        """Reach the texts that stand in runs of their own, and compare the two trees."""
+        state = self.store._state
+        texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
+        self.tree("the dictionary", texts, state.last_version)
+        self.tree("the dictionary", places, state.last_version)
+        for page, words in long_runs(self._records(texts)):
+            self._run("a long text", Run(page, words))
+        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
+        if ids != sorted(row[1] for row in self._records(places)):
+            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+
+    def _records(self, tree: Tree) -> Iterator[tuple[int, ...]]:
+        """The records of a tree whose pages passed; a bad page's are left out."""
+        stack = [tree.root] if tree.root else []
+        while stack:
+            page = stack.pop()
+            if self._done.get((page, tree.spec.tree_id)) is None:
+                continue
+            columns = self._columns(page)
+            if page_type_fields(self._word(page, TYPE))[0] == LEAF:
+                yield from map(tuple, columns.T.tolist())
+            else:
+                stack += columns[tree.spec.keys].tolist()[::-1]
+
+    # --- pages ----------------------------------------------------------------------------------
+
+    def _audit(self) -> None:
+        """Every page below the top is reached or free, and not both."""
+        top = self.store._state.commit.top
+        free = free_pages(self.store)
+        for page in sorted(free & self.owner.keys()):
+            self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
+        for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
+            self._add("page audit", page, f"it is free, and the store has pages {FIRST_PAGE} to {top - 1}")
+        for page in sorted(page for page in self.owner if not FIRST_PAGE <= page < top):
+            self._add("page audit", page, f"{self.owner[page]} reaches it, beyond the store's top {top}")
+        waiting = self._waiting()
+        for page in sorted(free & waiting):
+            self._add("page audit", page, "it is free, and readers of a retained version may still need it")
+        expected = waiting | free | self.owner.keys()
+        for page in range(FIRST_PAGE, top):
+            if page not in expected:
+                self._add("page audit", page, "nothing reaches it, and it is not free")
+
+    def _waiting(self) -> set[int]:
+        """Pages that are dead but wait for a version that still needs them to go."""
+        state = self.store._state
+        waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
+        return waiting | self._needed_by_lineage()
+
+    def _needed_by_lineage(self) -> set[int]:
+        """The store's own pages that a reader of a retained version may still look at."""
+        state = self.store._state
+        needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
+        for entry in state.history.entries(self.pages):
+            try:
+                commit = Commit.decode(self.mapping.read_run(entry.run))
+            except CorruptionError:
+                continue
+            retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
+            newest = max(retained, default=-1)
+            needed |= {page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest}
+        return needed
+
+    def _run(self, name: str, run: Run) -> None:
+        """Reach the pages of a record."""
+        if not run.page:
+            return
+        for page in run.ids(self.pages.page_words):
+            self.owner[page] = name
+        try:
+            self.mapping.read_run(run)
+        except CorruptionError as error:
+            self._add("checksum" if "checksum" in str(error) else "record", error.page, f"{name}: {error}")
+
+    def tree(self, name: str, tree: Tree, version: int) -> None:
+        """A tree of a version, its shared pages once."""
+        if not tree.root:
+            if tree.count or tree.height:
+                self._add("record count", None, f"{name} has no pages, height {tree.height} and {tree.count} records")
+            return
+        below = self._page(name, tree.root, tree.spec, tree.height - 1, ())
+        if below is None:
+            return
+        if below.count != tree.count:
+            self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.count}")
+        if below.birth > version:
+            self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
+
+    def _page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+        key = page, spec.tree_id
+        if key not in self._done:
+            self._done[key] = None  # a page that reaches itself ends here
+            self._done[key] = self._fresh_page(name, page, spec, level, (*path, page))
+        return self._done[key]
+
+    def _fresh_page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+        if not FIRST_PAGE <= page < len(self.pages.seen):
+            self._add("shape", page, f"{name}: there is no such page", path)
+            return None
+        self.owner[page] = name
+        fault = page_fault(self._slice(page), page)
+        if fault:
+            self._add("checksum", page, f"{name}: {fault}", path)
+            return None
+        fault = self._shape_fault(page, spec, level)
+        if fault:
+            self._add("shape", page, f"{name}: {fault}", path)
+            return None
+        columns = self._columns(page)
+        self._key_order(name, page, columns[: spec.keys], path)
+        if level == 0:
+            return self._leaf(page, spec, columns)
+        return self._index(name, page, spec, level, columns, path)
+
+    def _leaf(self, page: int, spec: Spec, columns: np.ndarray) -> Subtree:
+        keys = columns[: spec.keys]
+        n = columns.shape[1]
+        folds = tuple(n if op == FOLD_COUNT else _fold(op, columns[c]) for op, c in spec.scans)
+        return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self._word(page, BIRTH))
+
+    def _index(
+        self, name: str, page: int, spec: Spec, level: int, columns: np.ndarray, path: tuple[int, ...]
+    ) -> Subtree | None:
+        """Compare each entry with what is below it."""
+        keys, birth = columns[: spec.keys], self._word(page, BIRTH)
+        before: tuple[int, ...] | None = None
+        count, whole = 0, True
+        for slot, child in enumerate(columns[spec.keys].tolist()):
+            below = self._page(name, child, spec, level - 1, path)
+            if below is None:
+                whole = False
+                continue
+            if below.low != _key(keys, slot):
+                self._add("separators", page, f"entry {slot} says {_key(keys, slot)}, page {child} starts at {below.low}", path)
+            if before is not None and below.low <= before:
+                self._add("key order", child, f"its key {below.low} is not above {before} of the page before", (*path, child))
+            if below.birth > birth:
+                self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
+            folds = tuple(columns[spec.keys + 1 :, slot].tolist())
+            if folds != below.folds:
+                self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
+            before, count = below.high, count + below.count
+        if not whole or before is None:
+            return None
+        folds = tuple(_fold(op, columns[spec.keys + 1 + f]) for f, (op, _) in enumerate(spec.scans))
+        return Subtree(_key(keys, 0), before, count, folds, birth)
+
+    def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
+        kind, its_level, columns, folds, tree_id = page_type_fields(self._word(page, TYPE))
+        wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
+        facts = {
+            "kind": (kind, INDEX if level else LEAF), "level": (its_level, level), "columns": (columns, wanted),
+            "folds": (folds, len(spec.scans)), "tree": (tree_id, spec.tree_id),
+        }  # fmt: skip
+        for fact, (is_, should) in facts.items():
+            if is_ != should:
+                return f"its {fact} is {is_} and should be {should}"
+        n = self._word(page, COUNT)
+        if n < 1:
+            return f"it has {n} entries"
+        for c in range(columns):
+            descriptor = self._word(page, HEADER + 2 * c + 1)
+            offset, width = descriptor >> 8, descriptor & 255
+            if width > 64 or offset < HEADER + 2 * columns or offset * 64 + n * width > (self.pages.page_words - 1) * 64:
+                return f"column {c} of {n} entries, {width} bits each from word {offset}, does not lie inside"
+        return None
+
+    def _key_order(self, name: str, page: int, keys: np.ndarray, path: tuple[int, ...]) -> None:
+        a, b = keys[:, :-1], keys[:, 1:]
+        above = np.zeros(a.shape[1], bool)
+        for c in range(len(keys) - 1, -1, -1):
+            above = (b[c] > a[c]) | ((b[c] == a[c]) & above)
+        for slot in np.flatnonzero(~above).tolist():
+            fact = f"{name}: key {_key(keys, slot + 1)} at slot {slot + 1} is not above {_key(keys, slot)}"
+            self._add("key order", page, fact, path)
+
+    def _columns(self, page: int) -> np.ndarray:
+        """All columns of a page decoded: int64[C, n]."""
+        n = self._word(page, COUNT)
+        columns = page_type_fields(self._word(page, TYPE))[2]
+        out = np.empty((columns, n), np.int64)
+        for c in range(columns):
+            unpack(self.pages.words, page * self.pages.page_words, c, 0, n, out[c], 0)
+        return out
+
+    def _slice(self, page: int) -> np.ndarray:
+        return self.pages.words[page * self.pages.page_words : (page + 1) * self.pages.page_words]
+
+    def _word(self, page: int, at: int) -> int:
+        return int(self.pages.words[page * self.pages.page_words + at])
+
+    def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
+        self.violations.append(Violation(invariant, page, path, fact))
+
+
+def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
+    """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to."""
+    found: dict[int, dict[int, int]] = {}
+    for id_, part, word in records:
+        found.setdefault(id_, {})[part] = word
+    return {(parts[1], parts[2]) for parts in found.values() if parts[0] & 0xFFFF == 0xFFFF}
+
+
+def free_pages(store: "Store") -> set[int]:
+    """All pages that the newest commit says are free."""
+    commit = store._state.commit
+    free: set[int] = set()
+    if commit.checkpoint.page:
+        content = store._mapping.read_run(commit.checkpoint)
+        for first, count in rows(content[2 : 2 + 2 * int(content[1])].tolist(), 2):
+            free.update(range(first, first + count))
+    return (free | set(commit.added)) - set(commit.removed)
+
+
+def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
+    return tuple(keys[:, slot].tolist())
+
+
+def _fold(op: int, values: np.ndarray) -> int:
+    return int({SUM: np.sum, FOLD_COUNT: np.sum, MIN: np.min, MAX: np.max}[op](values))
+
+

@@ -1,0 +1,34 @@
+"""The difference of two versions of a relation as an Arrow stream."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from .delta import Delta
+from .errors import SchemaError
+from .snapshot import Snapshot
+from .tree import INSERT
+
+CHANGE = "_change_type"
+
+
+def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
+    """See Store.diff. The snapshots stay open until the stream is read or dropped."""
+    before, after = old[relation], new[relation]
+    if before.schema != after.schema or before.info.spec != after.info.spec:
+        raise SchemaError(
+            f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
+            f"{new.version} ({after.schema}); read both versions instead"
+        )
+    schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
+    return pa.RecordBatchReader.from_batches(schema, _batches(old, new, relation, schema))
+
+
+def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
+    for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
+        kinds = pa.DictionaryArray.from_arrays(pa.array(actions != INSERT).cast(pa.int8()), ["insert", "delete"])
+        columns = new[relation].record_batch(words).columns
+        yield pa.RecordBatch.from_arrays([*columns, kinds.cast(pa.string())], schema=schema)
+    old.close()
+    new.close()

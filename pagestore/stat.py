@@ -1,0 +1,96 @@
+"""What holds space in a store: relations, versions, readers."""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .check import Check, free_pages
+from .file import VERSION_LOCK
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Reader(NamedTuple):
+    """A version that is being read, and by which process; `pid` is 0 where that cannot be seen."""
+
+    version: int
+    pid: int
+    started: float  # the process's start, in seconds since the machine's
+
+
+class Stat(NamedTuple):
+    """Sizes in pages of `page_size` bytes.
+
+    `relations` is the newest version's, `only` what no other version reaches: dropping that version frees it.
+    """
+
+    page_size: int
+    pages: int
+    free: int
+    relations: dict[str, int]
+    store: int
+    only: dict[int, int]
+    readers: list[Reader]
+
+
+def of(store: "Store") -> Stat:
+    """See Store.stat."""
+    state = store._state
+    reach: dict[int, set[int]] = {}
+    for entry in state.history.entries(store._mapping.pages):
+        reach[entry.version] = _reached(store, entry)
+    newest = store._version(state.heads[1].version)
+    assert newest is not None
+    relations = {}
+    for info in newest.catalog.relations.values():
+        walk = Check(store)
+        walk.tree(info.name, newest.trees[info.spec.tree_id], newest.version)
+        relations[info.name] = len(walk.owner)
+    counts: dict[int, int] = {}
+    for pages in reach.values():
+        for page in pages:
+            counts[page] = counts.get(page, 0) + 1
+    only = {version: sum(counts[page] == 1 for page in pages) for version, pages in reach.items()}
+    free = len(free_pages(store))
+    own = state.commit.top - free - len(counts)
+    return Stat(store.page_size, state.commit.top, free, relations, own, only, readers(store))
+
+
+def _reached(store: "Store", entry) -> set[int]:
+    walk = Check(store)
+    walk._version(entry)
+    return set(walk.owner)
+
+
+def readers(store: "Store") -> list[Reader]:
+    """See Store.readers."""
+    versions = {entry.version for entry in store._state.history.entries(store._mapping.pages)}
+    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(store._pins)]
+    others = []
+    for version in sorted(versions):
+        if store._file.locked(VERSION_LOCK + version, 1) is not None:
+            pids = [pid for pid in holders(store.path, VERSION_LOCK + version) if pid != os.getpid()]
+            others += [Reader(version, pid, _start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
+    return sorted(here + others)
+
+
+def holders(path: Path, at: int) -> list[int]:
+    """Processes that hold a byte lock on a file, as far as /proc shows them to this user."""
+    inode = path.stat().st_ino
+    pattern = re.compile(rf"^lock:.*:{inode} {at} {at}$", re.MULTILINE)
+    found = set()
+    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
+        with suppress(OSError):
+            if pattern.search(info.read_text()):
+                found.add(int(info.parts[2]))
+    return sorted(found)
+
+
+def _start(pid: int) -> float:
+    with suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return 0.0

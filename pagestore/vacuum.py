@@ -1,0 +1,91 @@
+"""Dropping versions on request, and cutting the file behind the last used page."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .errors import RetainedError, SchemaError
+from .history import Entry
+from .settings import RETAIN_ALL
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Vacuum(NamedTuple):
+    """What a vacuum did, or would do: versions dropped, versions kept and why, and what became free."""
+
+    dropped: tuple[int, ...]
+    kept: dict[int, str]
+    pages_freed: int
+    bytes_cut: int
+
+
+def run(store: "Store", keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+    """See Store.vacuum."""
+    chosen = _by_number(store, drop) if drop is not None else _beyond(store, keep_versions)
+    reasons = {entry.version: reason for entry in chosen if (reason := why_kept(store, entry.version))}
+    if drop is not None and reasons:
+        version, reason = next(iter(reasons.items()))
+        raise RetainedError(f"version {version} cannot be dropped: {reason}")
+    ledger = store._ledger
+    doomed = ledger.lock([entry for entry in chosen if entry.version not in reasons])
+    try:
+        free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
+        reasons |= {entry.version: "another process reads it" for entry in free}
+        if drop is not None and free:
+            raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
+        if dry_run:
+            return Vacuum(tuple(entry.version for entry in doomed), reasons, ledger.would_free(doomed), 0)
+        return _drop(store, doomed, reasons)
+    finally:
+        ledger.unlock(doomed)
+
+
+def why_kept(store: "Store", version: int) -> str:
+    """Why a version cannot be dropped; empty if it can."""
+    state = store._state
+    names = {number: name for name, number in state.settings.branches.items()}
+    for tag, tagged in state.settings.tags.items():
+        if tagged == version:
+            return f"tag {tag!r} names it; untag it first"
+    for number, head in state.heads.items():
+        if head.version == version:
+            return f"it is the newest of branch {names[number]!r}"
+        if head.origin == version:
+            return f"branch {names[number]!r} begins at it; delete the branch first"
+    if store._pins.get(version):
+        return "a snapshot of this process reads it; close it first"
+    return ""
+
+
+def _drop(store: "Store", doomed: list[Entry], reasons: dict[int, str]) -> Vacuum:
+    ledger = store._ledger
+    size = store._file.size()
+    freed = ledger.would_free(doomed)
+    store._administer(doomed=doomed, shrink=True)
+    store._administer(shrink=True)  # what the first one freed may be cut off only after it
+    store._file.truncate(store._state.commit.top * store.page_size)
+    store._mapping.shrink()
+    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, size - store._file.size())
+
+
+def _by_number(store: "Store", versions: Iterable[int]) -> list[Entry]:
+    return [store._entry(version) for version in sorted(set(versions))]
+
+
+def _beyond(store: "Store", keep: int | None) -> list[Entry]:
+    """The versions of each branch that are older than its newest `keep`."""
+    state = store._state
+    retain = state.settings.retain if keep is None else keep
+    if keep is not None and keep < 1:
+        raise SchemaError(f"keep_versions={keep}: at least the newest version stays")
+    if retain == RETAIN_ALL:
+        return []
+    entries = list(state.history.entries(store._mapping.pages))
+    newer: dict[int, int] = {}
+    beyond = []
+    for entry in reversed(entries):
+        newer[entry.branch] = newer.get(entry.branch, 0) + 1
+        if newer[entry.branch] > retain:
+            beyond.append(entry)
+    return beyond[::-1]
