@@ -32,7 +32,10 @@ class Catalog:
     """Relations and properties of one version, and the run that holds them on disk."""
 
     def __init__(
-        self, relations: Mapping[str, Info] = {}, properties: Mapping[str, str | bytes] = {}, run: Run = NO_RUN
+        self,
+        relations: Mapping[str, Info] = {},
+        properties: Mapping[str, str | bytes] = {},
+        run: Run = NO_RUN,
     ) -> None:
         self.relations = dict(relations)
         self.properties = dict(properties)

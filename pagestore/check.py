@@ -131,9 +131,13 @@ class Check:
         roots = set(commit.roots[1::4])
         for _, page, birth in rows(commit.dead, 3):
             if birth >= entry.version:
-                self._add("dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}")
+                self._add(
+                    "dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}"
+                )
             if page in roots:
-                self._add("dead lists", page, f"version {entry.version} lists it as dead and has it as a root")
+                self._add(
+                    "dead lists", page, f"version {entry.version} lists it as dead and has it as a root"
+                )
 
     def _text_trees(self) -> None:
         """Reach the texts that stand in runs of their own, and compare the two trees."""
@@ -197,7 +201,9 @@ class Check:
                 continue
             retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
             newest = max(retained, default=-1)
-            needed |= {page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest}
+            needed |= {
+                page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest
+            }
         return needed
 
     def _run(self, name: str, run: Run) -> None:
@@ -215,7 +221,11 @@ class Check:
         """A tree of a version, its shared pages once."""
         if not tree.root:
             if tree.count or tree.height:
-                self._add("record count", None, f"{name} has no pages, height {tree.height} and {tree.count} records")
+                self._add(
+                    "record count",
+                    None,
+                    f"{name} has no pages, height {tree.height} and {tree.count} records",
+                )
             return
         below = self._page(name, tree.root, tree.spec, tree.height - 1, ())
         if below is None:
@@ -232,7 +242,9 @@ class Check:
             self._done[key] = self._fresh_page(name, page, spec, level, (*path, page))
         return self._done[key]
 
-    def _fresh_page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+    def _fresh_page(
+        self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]
+    ) -> Subtree | None:
         if not FIRST_PAGE <= page < len(self.pages.seen):
             self._add("shape", page, f"{name}: there is no such page", path)
             return None
@@ -270,14 +282,28 @@ class Check:
                 whole = False
                 continue
             if below.low != _key(keys, slot):
-                self._add("separators", page, f"entry {slot} says {_key(keys, slot)}, page {child} starts at {below.low}", path)
+                self._add(
+                    "separators",
+                    page,
+                    f"entry {slot} says {_key(keys, slot)}, page {child} starts at {below.low}",
+                    path,
+                )
             if before is not None and below.low <= before:
-                self._add("key order", child, f"its key {below.low} is not above {before} of the page before", (*path, child))
+                self._add(
+                    "key order",
+                    child,
+                    f"its key {below.low} is not above {before} of the page before",
+                    (*path, child),
+                )
             if below.birth > birth:
-                self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
+                self._add(
+                    "birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child)
+                )
             folds = tuple(columns[spec.keys + 1 :, slot].tolist())
             if folds != below.folds:
-                self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
+                self._add(
+                    "folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path
+                )
             before, count = below.high, count + below.count
         if not whole or before is None:
             return None
@@ -300,7 +326,11 @@ class Check:
         for c in range(columns):
             descriptor = self._word(page, HEADER + 2 * c + 1)
             offset, width = descriptor >> 8, descriptor & 255
-            if width > 64 or offset < HEADER + 2 * columns or offset * 64 + n * width > (self.pages.page_words - 1) * 64:
+            if (
+                width > 64
+                or offset < HEADER + 2 * columns
+                or offset * 64 + n * width > (self.pages.page_words - 1) * 64
+            ):
                 return f"column {c} of {n} entries, {width} bits each from word {offset}, does not lie inside"
         return None
 
@@ -357,5 +387,3 @@ def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
 
 def _fold(op: int, values: np.ndarray) -> int:
     return int({SUM: np.sum, FOLD_COUNT: np.sum, MIN: np.min, MAX: np.max}[op](values))
-
-

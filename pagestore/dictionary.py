@@ -31,7 +31,9 @@ CACHE_MAX = 1 << 17
 class Dictionary:
     """Reading texts of a version. `trees` maps tree ids to trees, `read_run` gives a run's words."""
 
-    def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
+    def __init__(
+        self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]
+    ):
         self._pages, self._trees, self._read_run = pages, trees, read_run
 
     def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
@@ -62,7 +64,9 @@ class Dictionary:
     def _probe(self, texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """(ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
-        places = np.array([int.from_bytes(blake2b(t, digest_size=8).digest(), "little", signed=True) for t in texts])
+        places = np.array(
+            [int.from_bytes(blake2b(t, digest_size=8).digest(), "little", signed=True) for t in texts]
+        )
         places = places.astype(np.int64)
         open_ = np.arange(len(texts))
         while len(open_):
@@ -176,7 +180,8 @@ class DictionaryWriter(Dictionary):
             texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
         counts = (lengths + 9) // 8
         padded = b"".join(
-            len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t)) for t, c in zip(texts, counts, strict=True)
+            len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t))
+            for t, c in zip(texts, counts, strict=True)
         )
         parts = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         self._apply(TEXTS, np.stack([np.repeat(ids, counts), parts, np.frombuffer(padded, np.int64)]))

@@ -14,6 +14,7 @@ falls back to the commit before. An error in these steps poisons the handle: wha
 """
 
 import time
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from .history import HISTORY, Entry, History
 from .layout import CRC
 from .meta import SLOT_SIZE, Meta, slot_of
 from .pager import NO_RUN, STORE_LINEAGE, Mapping, Pager, Run, run_pages
-from .reclaim import DEAD, Reclaim, spans_of
+from .reclaim import DEAD, DeadList, Reclaim, spans_of
 from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
 from .settings import RETAIN_ALL, Settings
@@ -59,9 +60,9 @@ class Ledger:
         free = [page for first, count in extents for page in range(first, first + count)]
         self.pager = Pager(mapping, Space(top, free, commit.added, commit.removed))
         if commit.administrative:  # its dead list is for the version to come
-            self._carry(np.array(commit.dead, np.int64).reshape(-1, 3))
+            self._carry(list(rows(commit.dead, 3)))
         self.poison: BaseException | None = None
-        self._dead: dict[int, np.ndarray] = {}  # dead lists of versions, once looked at
+        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
         self.pins: dict[int, int] = {}  # versions that snapshots of this process read
 
     def begin(self, branch: int) -> None:
@@ -73,7 +74,9 @@ class Ledger:
     def check(self) -> None:
         cause = self.poison or self.pager.poison
         if cause:
-            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+            raise PoisonedError(
+                f"an earlier write failed ({cause}); store.reopen() goes back to the last commit"
+            )
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
@@ -114,7 +117,16 @@ class Ledger:
             last_version=state.last_version, next_tree=state.next_tree,
             next_branch=next_branch or state.next_branch, next_text=state.next_text,
         )  # fmt: skip
-        self._publish(record, state.history.copy(), dict(state.system), heads or state.heads, settings_, doomed, freed, shrink)
+        self._publish(
+            record,
+            state.history.copy(),
+            dict(state.system),
+            heads or state.heads,
+            settings_,
+            doomed,
+            freed,
+            shrink,
+        )
 
     # --- which versions may go ------------------------------------------------------------------
 
@@ -180,7 +192,7 @@ class Ledger:
             record.system = roots_of(system.values())
             dead, unneeded = self._dead_rows(history)
             freed += unneeded
-            record.dead = dead.ravel().tolist()
+            record.dead = list(chain.from_iterable(dead))
             kept = pager.settle()
             space.free(freed)
             self._checkpoint(record)
@@ -226,31 +238,33 @@ class Ledger:
             reclaim.drop(entry, spans_of(entry, retained, origins))
             retained.remove(entry)
 
-    def _carry(self, dead: np.ndarray) -> None:
+    def _carry(self, dead: DeadList) -> None:
         """The dead list of an administrative commit belongs to the version to come."""
-        for lineage in np.unique(dead[:, 0]).tolist():
-            mine = dead[dead[:, 0] == lineage]
-            self.pager.retired.append((lineage, mine[:, 1], mine[:, 2]))
+        for lineage in {row[0] for row in dead}:
+            mine = np.array([row[1:] for row in dead if row[0] == lineage], np.int64)
+            self.pager.retired.append((lineage, mine[:, 0], mine[:, 1]))
 
-    def dead_of(self, version: int) -> np.ndarray:
-        """The dead list of a retained version: rows (lineage, page, birth)."""
+    def dead_of(self, version: int) -> DeadList:
+        """The dead list of a retained version."""
         if version not in self._dead:
             entry = self.state.history.find(self.mapping.pages, version)
-            commit = Commit.decode(self.mapping.read_run(entry.run))
-            self._dead[version] = np.array(commit.dead, np.int64).reshape(-1, 3)
+            self._dead[version] = list(rows(Commit.decode(self.mapping.read_run(entry.run)).dead, 3))
         return self._dead[version]
 
-    def _dead_rows(self, history: History) -> tuple[np.ndarray, list[int]]:
+    def _dead_rows(self, history: History) -> tuple[DeadList, list[int]]:
         """What this commit replaced, as rows (lineage, page, birth), and what of it no version needs any more.
 
         The latter happens only after the newest version was dropped with its branch.
         """
-        parts = [
-            np.stack([np.full(len(ids), lineage), ids, births], axis=1) for lineage, ids, births in self.pager.retired
-        ]
-        dead = np.concatenate([np.zeros((0, 3), np.int64), *parts])
-        unneeded = (dead[:, 0] == STORE_LINEAGE) & (dead[:, 2] > history.recent[-1].version)
-        return dead[~unneeded], dead[unneeded, 1].tolist()
+        newest = history.recent[-1].version
+        dead, unneeded = [], []
+        for lineage, ids, births in self.pager.retired:
+            for page, birth in zip(ids.tolist(), births.tolist(), strict=True):
+                if lineage == STORE_LINEAGE and birth > newest:
+                    unneeded.append(page)
+                else:
+                    dead.append((lineage, page, birth))
+        return dead, unneeded
 
     def _write_catalog(self, catalog: Catalog, before: Catalog) -> Catalog:
         """Write the catalog if it changed."""
@@ -264,7 +278,9 @@ class Ledger:
         before = self.state.commit.settings
         if settings is self.state.settings:
             return before, []
-        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
+        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(
+            before.ids(self.mapping.pages.page_words)
+        )
 
     def _checkpoint(self, record: Commit) -> None:
         """Write all free pages anew if the difference has grown too long."""
@@ -285,13 +301,16 @@ class Ledger:
     def _write_record(self, record: Commit, history, heads, kept: np.ndarray, shrink: bool) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
-        n = 1
-        while True:
-            words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
-            words += 2 * len(kept) * (self.sync == "commit") + 2 * n + 8
-            if run_pages(words, self.mapping.pages.page_words) <= n:
-                break
-            n = run_pages(words, self.mapping.pages.page_words)
+        words = (
+            record.length()
+            + 5 * (len(history.recent) + 1 + len(heads))
+            + len(space.added)
+            + len(space.removed)
+        )
+        words += 2 * len(kept) * (self.sync == "commit") + 16
+        words += 2 * run_pages(
+            words + words // 64, self.mapping.pages.page_words
+        )  # its own pages change the rest
         run = pager.reserve_run(words)
         pager.settle()
         if shrink:
@@ -302,7 +321,9 @@ class Ledger:
             heads[record.branch] = heads[record.branch]._replace(run=run)
         record.top = space.top
         record.recent = history.flat()
-        record.branches = [word for branch, head in heads.items() for word in (branch, head.version, *head.run, head.origin)]
+        record.branches = [
+            word for branch, head in heads.items() for word in (branch, head.version, *head.run, head.origin)
+        ]
         record.added, record.removed = list(space.added), list(space.removed)
         if self.sync == "commit":
             record.written = _extents(np.sort(kept).tolist())
@@ -359,4 +380,3 @@ def _extents(pages: list[int]) -> list[int]:
     starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
     counts = np.diff(starts, append=len(array))
     return np.stack([array[starts], counts], axis=1).ravel().tolist()
-

@@ -127,7 +127,10 @@ class Mapping:
             fault = page_fault(part, page)
             if fault:
                 raise CorruptionError(fault, page=page)
-            if page_type_fields(int(part[TYPE]))[0] != RUN or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD:
+            if (
+                page_type_fields(int(part[TYPE]))[0] != RUN
+                or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD
+            ):
                 raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
             parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
         content = parts[0] if len(parts) == 1 else np.concatenate(parts)

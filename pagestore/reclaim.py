@@ -28,7 +28,7 @@ from .tree import ERASE, INSERT, Spec, Tree, apply, net, scan
 
 DEAD = Spec(4, 3, 1)
 
-DeadList = np.ndarray  # int64[n, 3]: lineage, page, birth
+DeadList = list[tuple[int, int, int]]  # lineage, page, birth
 
 
 class Span(NamedTuple):
@@ -58,9 +58,9 @@ class Reclaim:
         for span in spans:
             if span.q is not None:
                 self._free_between(span)
-            rows = own[(own[:, 0] == span.lineage) & (own[:, 2] <= span.p)]
-            for _, page, birth in rows.tolist():
-                self._moved[span.lineage, span.k, page] = birth
+            for lineage, page, birth in own:
+                if lineage == span.lineage and birth <= span.p:
+                    self._moved[lineage, span.k, page] = birth
         self.freed += entry.run.ids(self._pager.pages.page_words)
 
     def finish(self) -> Tree:
@@ -76,10 +76,7 @@ class Reclaim:
 
     def _free_between(self, span: Span) -> None:
         lineage, p, k, q = span
-        listed = self._dead_of(q)
-        mine = (listed[:, 0] == lineage) & (listed[:, 2] > p) & (listed[:, 2] <= k)
-        if mine.any():
-            self.freed += listed[mine, 1].tolist()
+        self.freed += [page for line, page, birth in self._dead_of(q) if line == lineage and p < birth <= k]
         for key in self._rows_between(lineage, p, k, q):
             self.freed.append(key[2])
             if self._moved.pop(key, None) is None:
@@ -87,9 +84,9 @@ class Reclaim:
 
     def _rows_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
         """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <= k."""
-        rows = [
-            (*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q
-        ]
+        if not (self._moved or self._tree.count):
+            return []
+        rows = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
         if self._tree.count:
             for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
                 rows += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]

@@ -6,6 +6,7 @@ number of rows, then the rows. Every record begins with a word that says what it
 
 import struct
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
@@ -47,7 +48,9 @@ class Reader:
         self.words = content
         self.at = 0
         if self.take() != purpose:
-            raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
+            raise CorruptionError(
+                f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}"
+            )
 
     def take(self) -> int:
         if self.at >= len(self.words):
@@ -106,17 +109,17 @@ class Commit:
 
     def encode(self) -> np.ndarray:
         out = Writer(COMMIT)
-        out.put(*(getattr(self, name) for name in _WORDS))
-        for name in _RUNS:
-            out.put(*getattr(self, name))
-        for name, width in _WIDTHS.items():
-            out.put_list(getattr(self, name), width)
+        out.words += _words_of(self)
+        for run in _runs_of(self):
+            out.words += run
+        for flat, width in zip(_lists_of(self), _WIDTHS.values(), strict=True):
+            out.put_list(flat, width)
         out.put_text(self.message)
         return out.content()
 
     def length(self) -> int:
         """Words that `encode` makes."""
-        lists = sum(1 + len(getattr(self, name)) for name in _WIDTHS)
+        lists = len(_WIDTHS) + sum(map(len, _lists_of(self)))
         return 1 + len(_WORDS) + 2 * len(_RUNS) + lists + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
@@ -136,3 +139,4 @@ _RUNS = ("catalog", "settings", "checkpoint")
 _WIDTHS = {
     "roots": 4, "system": 4, "branches": 5, "recent": 5, "dead": 3, "written": 2, "added": 1, "removed": 1,
 }  # fmt: skip
+_words_of, _runs_of, _lists_of = attrgetter(*_WORDS), attrgetter(*_RUNS), attrgetter(*_WIDTHS)

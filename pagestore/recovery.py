@@ -47,8 +47,12 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
     if not metas:
         raise _not_a_store(file, slots)
     if page_size is not None and page_size != metas[0].page_size:
-        raise FormatError(f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out")
-    problems = [f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)]
+        raise FormatError(
+            f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out"
+        )
+    problems = [
+        f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)
+    ]
     for meta in metas:
         try:
             mapping = Mapping(file, meta.page_size)
@@ -59,7 +63,9 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
         except CorruptionError as error:
             problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
     else:
-        raise CorruptionError(f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage")
+        raise CorruptionError(
+            f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage"
+        )
     recovery = Recovery(meta.version, meta.clean, tuple(problems))
     return meta, state, mapping, None if meta.clean and not problems else recovery
 
@@ -80,9 +86,13 @@ def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
     """Say what the file is, as far as one can see."""
     newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
     if newer:
-        return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
+        return FormatError(
+            f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore"
+        )
     if file.size() < 2 * SLOT_SIZE:
         return FormatError(f"{file.path} is no store: it has {file.size()} bytes")
     if all(slot == "bad magic" for slot in slots):
         return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}")
-    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage")
+    return CorruptionError(
+        f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage"
+    )

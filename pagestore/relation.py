@@ -1,7 +1,6 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it."""
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,13 +88,16 @@ class Relation:
         """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) != len(self.schema.key):
-            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})")
+            raise SchemaError(
+                f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})"
+            )
         found, values = get(self._source.pages, self.tree, np.array(self._row(row), np.int64)[:, None])
         if not found[0]:
             return default
         columns = self.schema.stored[len(row) :]
         out = tuple(
-            decode(column.type, values[c], self._source.dictionary)[0].as_py() for c, column in enumerate(columns)
+            decode(column.type, values[c], self._source.dictionary)[0].as_py()
+            for c, column in enumerate(columns)
         )
         return out[0] if len(out) == 1 else out
 
@@ -130,7 +132,9 @@ class Relation:
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
         batches = list(self.words())
-        words = np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
+        words = (
+            np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
+        )
         stored = [column.name for column in self.schema.stored]
         return {
             column.name: to_numpy(column.type, words[stored.index(column.name)], self._source.dictionary)
@@ -144,7 +148,9 @@ class Relation:
 
     def _repr_html_(self) -> str:
         rows = list(self.range_head(10))
-        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
+        head = "".join(
+            f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns
+        )
         body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
         return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
 
@@ -158,24 +164,20 @@ class Relation:
         bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
         return f"<relation {self.name} ({self.schema}){bounds}>"
 
-    @cached_property
-    def _places(self) -> list[int]:
-        """For each column of the schema, where its words are in a stored record."""
-        stored = [column.name for column in self.schema.stored]
-        return [stored.index(name) for name in self.schema.names]
-
     def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
         """Stored words int64[C, n] as an Arrow record batch of the schema."""
         arrays = [
             decode(column.type, words[place], self._source.dictionary)
-            for column, place in zip(self.schema.columns, self._places, strict=True)
+            for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
     def _bound(self, values: Any) -> tuple[int, ...]:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
-            raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
+            raise SchemaError(
+                f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})"
+            )
         return tuple(self._row(row))
 
     def _row(self, row: tuple) -> list[int]:
@@ -211,7 +213,9 @@ class WritableRelation(Relation):
         """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only."""
         for column in self.schema.stored[len(self.schema.key) :]:
             if column.type.name not in ("int64", "decimal"):
-                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
+                raise SchemaError(
+                    f"column {column.name!r} is {column.type}; only int64 and decimal values add up"
+                )
         self._edit(ADD, rows)
 
     def delete(self, rows: Any) -> None:
@@ -222,7 +226,9 @@ class WritableRelation(Relation):
             found, values = get(self._source.pages, self.tree, words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
-            words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
+            words = np.concatenate(
+                [words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)]
+            )
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
 
     def __setitem__(self, key: Any, values: Any) -> None:
@@ -251,13 +257,15 @@ class WritableRelation(Relation):
 
     def encode(self, rows: Any, keys_allowed: bool = False) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
+        if self.schema.plain and (words := _plain_rows(rows, self.schema)) is not None:
+            return words
         columns = self.schema.columns
         values = _columns(rows, self.schema, keys_allowed)
         if len(values) != len(columns):
             columns = self.schema.stored[: len(self.schema.key)]
             places = list(range(len(columns)))
         else:
-            places = self._places
+            places = self.schema.places
         out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
         for column, place, column_values in zip(columns, places, values, strict=True):
             out[place] = encode(column, column_values, self._source.dictionary)
@@ -269,6 +277,22 @@ class WritableRelation(Relation):
     def _edit(self, action: int, rows: Any) -> None:
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)
+
+
+def _plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
+    """The usual small transaction without a detour: tuples of nothing but int, whole records."""
+    if not isinstance(rows, list) or not rows or type(rows[0]) is not tuple:
+        return None
+    flat = list(chain.from_iterable(rows))
+    width = len(schema.columns)
+    if set(map(type, flat)) != {int} or set(map(len, rows)) != {width}:
+        return None
+    try:
+        words = np.array(flat, np.int64).reshape(-1, width).T
+    except OverflowError:
+        return None
+    ascending = list(range(width))
+    return words if schema.places == ascending else words[np.argsort(schema.places)]
 
 
 def _columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
@@ -283,9 +307,7 @@ def _columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
         if set(rows) != set(names):
             raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
         return [rows[name] for name in names]
-    if isinstance(rows, np.ndarray) and rows.ndim == 2:
-        rows = list(rows)
-    elif not isinstance(rows, list | tuple):
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
         rows = list(rows)
     if rows and isinstance(rows[0], tuple):
         rows = _transposed(rows, schema, keys_allowed)

@@ -61,7 +61,9 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
     run = Run(meta.state, meta.words)
     commit = Commit.decode(mapping.read_run(run))
     if commit.sequence != meta.sequence:
-        raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
+        raise CorruptionError(
+            f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page
+        )
     system = trees_of(commit.system, SYSTEM)
     heads = {
         branch: Head(version, Run(page, words), origin)
@@ -79,7 +81,11 @@ def load_version(mapping: Mapping, run: Run, catalogs: dict[Run, Catalog]) -> Ve
     commit = Commit.decode(mapping.read_run(run))
     catalog = catalogs.get(commit.catalog)
     if catalog is None:
-        catalog = Catalog.decode(mapping.read_run(commit.catalog), commit.catalog) if commit.catalog.page else Catalog()
+        catalog = (
+            Catalog.decode(mapping.read_run(commit.catalog), commit.catalog)
+            if commit.catalog.page
+            else Catalog()
+        )
         catalogs[commit.catalog] = catalog
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
     trees = trees_of(commit.roots, specs)

@@ -1,8 +1,8 @@
 """A store: open it, read versions of it, write transactions to it.
 
-    with pagestore.open("graph.pages") as store:
-        with store.transaction() as txn: ...        one writer at a time
-        store.snapshot()["edge"].to_arrow()         any number of readers
+with pagestore.open("graph.pages") as store:
+    with store.transaction() as txn: ...        one writer at a time
+    store.snapshot()["edge"].to_arrow()         any number of readers
 """
 
 import os
@@ -41,7 +41,7 @@ from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
 from .meta import Meta
-from .pager import Mapping, Run, run_arena
+from .pager import Run, run_arena
 from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover
 from .settings import MAIN, MAIN_ID, retain_number
@@ -201,7 +201,9 @@ class Store:
         for entry in self._state.history.newest_first(self._mapping.pages):
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
-        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
+        raise VersionError(
+            f"no retained version is as old as {when}; store.history() lists those that are there"
+        )
 
     def _snapshot(self, version: int) -> Snapshot | None:
         """A snapshot of a version, or None if it is gone."""
@@ -317,7 +319,9 @@ class Store:
         commit = Commit.decode(self._mapping.read_run(entry.run))
         tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
         branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
-        return VersionInfo(entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags)
+        return VersionInfo(
+            entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags
+        )
 
     @property
     def tags(self) -> dict[str, int]:

@@ -53,8 +53,8 @@ class Transaction:
         self._next_tree = state.next_tree
         self.dictionary = DictionaryWriter(self.pager, self._trees, state.next_text, store._texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._relations: dict[str, WritableRelation] = {}
         self._open = True
-        self._depth = 0
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -82,10 +82,14 @@ class Transaction:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
             folds.append((MAX, stored.index(intervals[1])))
-        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals)
+        self._create(
+            name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals
+        )
         return self[name]
 
-    def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
+    def create_words(
+        self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()
+    ) -> Tree:
         """Make a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
         if not name.startswith("$"):
             raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
@@ -104,7 +108,10 @@ class Transaction:
         del self._changed_catalog().relations[name]
 
     def __getitem__(self, name: str) -> WritableRelation:
-        return WritableRelation(self, self._info(name))
+        relation = self._relations.get(name)
+        if relation is None or relation.info is not self._catalog.relations.get(name):
+            relation = self._relations[name] = WritableRelation(self, self._info(name))
+        return relation
 
     def __contains__(self, name: object) -> bool:
         return name in self._catalog.relations
@@ -142,7 +149,11 @@ class Transaction:
             return
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
-        if len(actions) >= BUFFER_ROWS or len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS:
+        if (
+            len(actions) >= BUFFER_ROWS
+            or (len(buffer) % 64 == 0
+            and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS)
+        ):
             self._flush(info.name)
 
     def apply(
@@ -190,8 +201,13 @@ class Transaction:
                 self._flush(name)
             version = self._ledger.commit(
                 Draft(
-                    self._branch, self._trees, self._catalog, self.base.catalog,
-                    self._next_tree, self.dictionary.next_id, self._message,
+                    self._branch,
+                    self._trees,
+                    self._catalog,
+                    self.base.catalog,
+                    self._next_tree,
+                    self.dictionary.next_id,
+                    self._message,
                 )  # fmt: skip
             )
         except BaseException:
@@ -318,5 +334,7 @@ def _scan(text: str, columns: list[str]) -> tuple[int, int]:
     """A fold as a tree takes it: (operator, column)."""
     operator, _, column = text.partition(":")
     if operator not in SCANS or (column not in columns if operator != "count" else column):
-        raise SchemaError(f'scan {text!r}: use "count", or "sum:", "min:" or "max:" and one of {", ".join(columns)}')
+        raise SchemaError(
+            f'scan {text!r}: use "count", or "sum:", "min:" or "max:" and one of {", ".join(columns)}'
+        )
     return SCANS[operator], columns.index(column) if column else 0

@@ -1,18 +1,20 @@
 """Values and words: how a column of values becomes signed 64-bit words whose order is the order of the values.
 
-    type             word
-    int64            the value
-    float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
-    bool             0, 1
-    date             days since 1970-01-01
-    timestamp        microseconds since 1970-01-01, without a time zone
-    decimal(p,s)     the value times 10**s, p <= 18
-    string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
-                     ids means nothing
+type             word
+int64            the value
+float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
+bool             0, 1
+date             days since 1970-01-01
+timestamp        microseconds since 1970-01-01, without a time zone
+decimal(p,s)     the value times 10**s, p <= 18
+string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
+                 ids means nothing
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol
 
@@ -93,7 +95,8 @@ class Column(NamedTuple):
     type: Type
 
 
-class Schema(NamedTuple):
+@dataclass(frozen=True)
+class Schema:
     """The columns of a relation in the user's order, and which of them are its key, in key order.
 
     >>> schema = Schema.parse("price: float64, item: string", key=["item"])
@@ -126,20 +129,32 @@ class Schema(NamedTuple):
             raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
         return cls(columns, keys)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def stored(self) -> tuple[Column, ...]:
         """The columns in the order of a record's words: the key, then the values."""
         by_name = {column.name: column for column in self.columns}
         values = [column for column in self.columns if column.name not in self.key]
         return tuple([by_name[name] for name in self.key] + values)
 
-    @property
+    @cached_property
+    def places(self) -> list[int]:
+        """For each column, where its words are in a stored record."""
+        return [self.stored.index(column) for column in self.columns]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every column is int64, so that values are words."""
+        return all(column.type.name == "int64" for column in self.columns)
+
+    @cached_property
     def arrow(self) -> pa.Schema:
-        return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
+        return pa.schema(
+            [pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns]
+        )
 
     def __str__(self) -> str:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
@@ -243,7 +258,9 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if values.type == wanted:
             return _checked_decimal(column, values)
         if not _castable(values.type, column.type):
-            raise WordError(f"column {column.name!r}: {values.type} values for a column of type {column.type}")
+            raise WordError(
+                f"column {column.name!r}: {values.type} values for a column of type {column.type}"
+            )
         return _checked_decimal(column, values.cast(wanted))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
         raise _first_bad(column, values, error) from None
@@ -266,7 +283,7 @@ def _castable(have: pa.DataType, want: Type) -> bool:
         "float64": lambda t: kind.is_floating(t) or kind.is_integer(t),
         "bool": kind.is_boolean,
         "date": kind.is_date,
-        "timestamp": lambda t: kind.is_timestamp(t) and t.tz is None or kind.is_date(t),
+        "timestamp": lambda t: (kind.is_timestamp(t) and t.tz is None) or kind.is_date(t),
         "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
         "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
         "bytes": lambda t: kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t),
@@ -287,7 +304,11 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
     for row in range(len(values)):
         one = values[row : row + 1]
         try:
-            array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
+            array = (
+                one
+                if isinstance(one, pa.Array)
+                else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
+            )
             array.cast(wanted).validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
             value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
@@ -298,7 +319,9 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
 def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
     bad = np.isnan(values)
     if bad.any():
-        raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
+        raise WordError(
+            f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order"
+        )
     return float_words(values)
 
 
@@ -326,7 +349,9 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
         return pa.array(words.astype(np.int32)).view(pa.date32())
     if name == "decimal":
         halves = np.stack([words, words >> 63], axis=1)
-        return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))])
+        return pa.Array.from_buffers(
+            column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))]
+        )
     return interner.texts(words, name == "bytes")
 
 
@@ -360,4 +385,3 @@ def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
             f"({', '.join(table.column_names)})"
         )
     return [table.column(name) for name in schema.names]
-
