@@ -167,7 +167,7 @@ class Store:
             state = self._refresh()
             version = state.heads[self._branch_id(branch)].version
             snapshot = self._snapshot(version)
-            if snapshot:
+            if snapshot is not None:  # an empty one is falsy
                 return snapshot
 
     def at(self, version: int | str | datetime) -> Snapshot:
