@@ -29,21 +29,23 @@ MEMORY = 256 << 20  # bytes that a sort may hold before it spills
 
 @dataclass
 class Report:
-    """What a load did: rows in the relation, rows left out for nulls, identical rows collapsed."""
+    """What a load did: rows in the relation; dropped for nulls, collapsed as identical; if it had to sort."""
 
     relation: str
     files: int
     rows: int = 0
     dropped: int = 0
     collapsed: int = 0
+    sorted: bool = False
     seconds: float = 0.0
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         rate = f"{self.rows:,} rows from {self.files:,} files in {self.seconds:.1f} s"
-        lost = [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
-        lost += [f"{self.collapsed:,} duplicates collapsed"] * bool(self.collapsed)
-        return f"{self.relation}: {', '.join([rate, *lost])}"
+        more = ["sorted first"] * self.sorted
+        more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
+        more += [f"{self.collapsed:,} duplicates collapsed"] * bool(self.collapsed)
+        return f"{self.relation}: {', '.join([rate, *more])}"
 
 
 class Disorder(Exception):
@@ -68,14 +70,14 @@ def load(
     dataset = open_dataset(path)
     new = txn.create(relation, _schema(dataset, key), key=tuple(key))
     report = Report(relation, len(dataset.parts), notes=dataset.notes)
-    stream = _Stream(new, dataset, nulls, report, progress)
+    stream = _Stream(txn, new, dataset, nulls, report, progress)
     try:
         if any(column.type.interned for column in new.schema.stored[: len(key)]):
             raise Disorder
         with txn.savepoint():
             report.rows = txn.bulk(new.info, stream.rising(stream.words()))
     except Disorder:
-        report.collapsed = dataset.dropped = 0
+        report.collapsed, report.sorted, dataset.dropped = 0, True, 0
         report.rows = txn.bulk(new.info, stream.rising(sort(stream.words(), len(key), memory)))
     report.dropped, report.seconds = dataset.dropped, time.perf_counter() - began
     return report
@@ -85,6 +87,7 @@ def load(
 class _Stream:
     """The dataset as batches of words int64[C, n], the key columns first."""
 
+    txn: Transaction
     relation: WritableRelation
     dataset: Dataset
     nulls: str
@@ -120,9 +123,10 @@ class _Stream:
 
     def _conflict(self, pair: np.ndarray) -> DatasetError:
         stored = self.relation.schema.stored
-        texts = [self.relation.decode(column.type, words) for column, words in zip(stored, pair, strict=True)]
+        texts = [self.txn.decode(column.type, words) for column, words in zip(stored, pair, strict=True)]
         one, other = (
-            [f"{column.name}={text[i]}" for column, text in zip(stored, texts, strict=True)] for i in (0, 1)
+            [f"{column.name}={text[row]}" for column, text in zip(stored, texts, strict=True)]
+            for row in (0, 1)
         )
         return DatasetError(
             f"{self.dataset.path}: key ({', '.join(one[: self.keys])}) has both "
