@@ -72,3 +72,21 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
             found = True
             best = min(best, regions[level, at])
     return found, best
+
+
+@njit(cache=True, nogil=True)
+def merge_intervals(rows, level):
+    """Make the intervals of one prefix disjoint, in place; rows[level + 2, n] are sorted.  Returns how many."""
+    n = rows.shape[1]
+    out = 0
+    for i in range(1, n):
+        joins = rows[level, i] <= rows[level + 1, out]
+        for c in range(level):
+            joins = joins and rows[c, i] == rows[c, out]
+        if joins:
+            rows[level + 1, out] = max(rows[level + 1, out], rows[level + 1, i])
+        else:
+            out += 1
+            for c in range(level + 2):
+                rows[c, out] = rows[c, i]
+    return min(n, out + 1)

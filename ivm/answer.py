@@ -1,0 +1,36 @@
+"""What a question came to: a table that is stored nowhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+class Answer:
+    """Rows in key order; iterable as tuples, and streamed to whoever speaks Arrow.
+
+    `seconds` is how long the evaluation took.
+    """
+
+    def __init__(self, table: pa.Table, seconds: float = 0.0) -> None:
+        self._table, self.seconds = table, seconds
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def __iter__(self) -> Iterator[tuple]:
+        for batch in self._table.to_batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def to_numpy(self) -> dict[str, np.ndarray]:
+        return {name: self._table[name].to_numpy() for name in self._table.column_names}
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<answer ({', '.join(self._table.column_names)}), {len(self)} rows>"

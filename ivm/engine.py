@@ -1,0 +1,250 @@
+"""Rules over the trees of one transaction: fill views from scratch, or carry a delta through them.
+
+A delta goes up in dependency order.  Each rule sees the old and the new trees of what it reads, all of
+them final; its head edits wait until the first rule that reads the head (or the end), and then become
+that view's delta, and its permuted indices' deltas.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from ivm import sensitivity
+from ivm.errors import FunctionConflictError
+from ivm.expression import Encode
+from ivm.heads import Head, Layout
+from ivm.join import Join
+from ivm.maintain import maintain
+from ivm.plan import Index, Plan
+from ivm.program import Installed, Views, permuted, tree_name
+from ivm.surgery import Delta
+from pagestore.transaction import Transaction
+from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
+
+
+@dataclass
+class Account:
+    """What maintenance of one view did in the newest transaction that touched it.
+
+    Times are seconds; `operations` counts iterator operations on both versions, `matched` the
+    sensitivity intervals that surgeries hit, `inserted` and `erased` the view's own changes.
+    """
+
+    maintain_seconds: float = 0.0
+    operations: int = 0
+    matched: int = 0
+    inserted: int = 0
+    erased: int = 0
+
+
+@dataclass
+class Engine:
+    """The trees of one transaction as rules see them."""
+
+    txn: Transaction
+    installed: Installed
+    encode: Encode
+    before: dict[Index, Tree] = field(default_factory=dict)
+    deltas: dict[Index, Delta] = field(default_factory=dict)
+    accounts: dict[str, Account] = field(default_factory=dict)
+
+    # -- a delta through all views
+
+    def carry(self, edits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Apply edits of extensional predicates and bring every view and index up to date."""
+        self._indices = self.installed.indices()
+        waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [edit] for name, edit in edits.items()}
+        for views in self.installed.rules:
+            for name in views.reads:
+                if name in waiting:
+                    self._settle(name, waiting.pop(name))
+            started = time.perf_counter()
+            for name, edit in self._maintain(views):
+                waiting.setdefault(name, []).append(edit)
+                self.accounts.setdefault(name, Account()).maintain_seconds += time.perf_counter() - started
+                started = time.perf_counter()
+        for name, parts in waiting.items():
+            self._settle(name, parts)
+
+    def change_of(self, name: str) -> Delta | None:
+        """The delta of a predicate in this transaction, if there was one."""
+        return next((d for i, d in self.deltas.items() if i.predicate == name and not permuted(i)), None)
+
+    def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Apply the edits of a predicate to its tree, then its delta to the permuted indices."""
+        started = time.perf_counter()
+        layout = self.installed.layouts[name]
+        index = Index(name, tuple(range(layout.keys)))
+        self.before.setdefault(index, self.txn.tree(name))
+        actions, rows = parts[0] if len(parts) == 1 else _joined(parts)
+        actions, rows = self.txn.apply(name, actions, rows, layout.visible)
+        delta = Delta(actions, rows[: layout.visible])
+        if not delta:
+            return
+        self._check_function(name, layout, delta)
+        self._publish(name, layout, delta)
+        for permutation in self._indices.get(name, ()):
+            self._permute(permutation, layout, delta)
+        inserted = int((actions == INSERT).sum())
+        account = self.accounts.setdefault(name, Account())
+        account.inserted, account.erased = inserted, len(actions) - inserted
+        account.maintain_seconds += time.perf_counter() - started
+
+    def _publish(self, name: str, layout: Layout, delta: Delta) -> None:
+        """The delta under every unpermuted index of the predicate, however many columns it takes."""
+        for width in range(layout.keys, layout.visible + 1):
+            index = Index(name, tuple(range(width)))
+            self.deltas[index] = delta
+            self.before.setdefault(index, self.before[Index(name, tuple(range(layout.keys)))])
+
+    def _permute(self, index: Index, layout: Layout, delta: Delta) -> None:
+        name = tree_name(index)
+        self.before[index] = self.txn.tree(name)
+        columns = index_columns(index, layout)
+        self.deltas[index] = Delta(*self.txn.apply(name, delta.actions, delta.rows[columns]))
+
+    def _check_function(self, name: str, layout: Layout, delta: Delta) -> None:
+        """No key of a derived function may have two values in the end."""
+        predicate = self.installed.program.predicates[name]
+        keys = len(predicate.keys)
+        if predicate.value is None or layout.keys == keys:
+            return
+        inserted = delta.rows[:keys, delta.actions == INSERT]
+        tree = self.txn.tree(name)
+        crowded = np.flatnonzero(count_prefixes(self.txn.pages, tree, inserted, most=2) > 1)
+        if len(crowded):
+            key = tuple(inserted[:, crowded[0]].tolist())
+            raise self._conflict(name, key, tree)
+
+    def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
+        predicate = self.installed.program.predicates[name]
+        found = next(scan(self.txn.pages, tree, key, (*key[:-1], key[-1] + 1)))
+        shown = [
+            tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
+            for i in range(2)
+        ]
+        return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
+
+    def _maintain(self, views: Views) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+        """The head edits of one rule; its sensitivity indices are renewed on the way."""
+        for p, plan in enumerate(views.plans):
+            if not any(trie.index in self.deltas for trie in plan.tries):
+                continue
+            names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
+            new = {trie.index: self.tree(trie.index) for trie in plan.tries}
+            old = {index: self.before.get(index, tree) for index, tree in new.items()}
+            change = maintain(
+                self.txn.pages, plan, old, new, self.deltas, [self.txn.tree(n) for n in names], views.granularity
+            )
+            if change is None:
+                continue
+            for name, (actions, rows) in zip(names, change.renewals, strict=True):
+                if len(actions):
+                    self.txn.apply(name, actions, rows)
+            for name in views.writes:
+                account = self.accounts.setdefault(name, Account())
+                account.operations += change.operations
+                account.matched += change.matched
+            if change.delta:
+                yield from self._head(views, plan).edits(change.delta).items()
+
+    def tree(self, index: Index) -> Tree:
+        """The tree behind an index, as it is now."""
+        return self.txn.tree(tree_name(index))
+
+    def _head(self, views: Views, plan: Plan) -> Head:
+        return Head(views.rule, plan, self.installed.layouts, self.encode)
+
+    # -- from scratch
+
+    def build_index(self, index: Index) -> None:
+        """Make the tree of a permuted index from its relation."""
+        layout = self.installed.layouts[index.predicate]
+        columns = index_columns(index, layout)
+        tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
+        batches = [b[columns] for b in scan(self.txn.pages, self.txn.tree(index.predicate))]
+        if batches:
+            self.txn.replace(tree_name(index), self._bulk(tree.spec, np.concatenate(batches, axis=1)))
+
+    def fill(self, rules: Iterable[Views]) -> None:
+        """Evaluate rules whose heads are empty, in order, recording all sensitivity."""
+        waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for views in rules:
+            for name in views.reads:
+                if name in waiting:
+                    self._fill_view(name, waiting.pop(name))
+            for p, plan in enumerate(views.plans):
+                for index in {trie.index for trie in plan.tries if permuted(trie.index)}:
+                    if tree_name(index) not in self.txn:
+                        self.build_index(index)
+                for name, edit in self._evaluate(views, p, plan):
+                    waiting.setdefault(name, []).append(edit)
+        for name, parts in waiting.items():
+            self._fill_view(name, parts)
+
+    def _evaluate(self, views: Views, p: int, plan: Plan) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+        trees = [self.tree(trie.index) for trie in plan.tries]
+        join = Join(
+            self.txn.pages, plan.shape, trees, sensors=plan.sensor_arrays, granularity=views.granularity
+        )  # fmt: skip
+        bindings, recorded = join.all()
+        for s, rows in enumerate(recorded):
+            spec = sensitivity.index_spec(plan.sensors[s])
+            name = views.sense_name(p, s)
+            if name not in self.txn:
+                self.txn.create_words(name, spec.keys, 0, spec.scans)
+            self.txn.replace(name, self._bulk(self.txn.tree(name).spec, rows))
+        for name in views.writes:
+            self.accounts.setdefault(name, Account()).operations += join.operations
+        everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
+        yield from self._head(views, plan).edits(everything).items()
+
+    def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        actions, rows = _joined(parts)
+        tree = self._bulk(self.txn.tree(name).spec, rows, actions)
+        self.txn.replace(name, tree)
+        layout = self.installed.layouts[name]
+        for batch in scan(self.txn.pages, tree):
+            self._check_function(name, layout, Delta(np.full(batch.shape[1], INSERT), batch))
+
+    def _bulk(self, spec: Spec, rows: np.ndarray, actions: np.ndarray | None = None) -> Tree:
+        """A tree of rows in any order, those of one key composed."""
+        actions = np.full(rows.shape[1], INSERT) if actions is None else actions
+        _, rows = net(actions, rows, spec)
+        return bulk(self.txn.pager, spec, [rows])
+
+
+class Source(Protocol):
+    """What rules read from: a snapshot or a transaction."""
+
+    @property
+    def pages(self) -> Pages: ...
+    def tree(self, name: str) -> Tree: ...
+
+
+def recompute(source: Source, installed: Installed, encode: Encode, name: str) -> np.ndarray:
+    """The visible words int64[C, n] of a view, from its own rules over what is stored; stores nothing."""
+    layout = installed.layouts[name]
+    parts = []
+    for views in installed.rules:
+        if name in views.writes:
+            for plan in views.plans:
+                trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
+                bindings = Join(source.pages, plan.shape, trees).bindings()
+                everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
+                parts.append(Head(views.rule, plan, installed.layouts, encode).edits(everything)[name])
+    actions, rows = _joined(parts)
+    _, rows = net(actions, rows, Spec(0, layout.keys, layout.shown + layout.hidden))
+    return rows[: layout.visible]
+
+
+def index_columns(index: Index, layout: Layout) -> list[int]:
+    """Columns of the relation in the order of an index: its keys, then the values left."""
+    return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
+
+
+def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], axis=1)

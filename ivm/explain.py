@@ -1,0 +1,53 @@
+"""Why a view is evaluated and maintained the way it is, for a reader."""
+
+from typing import Any
+
+from ivm.heads import COUNT, PLAIN, SUM
+from ivm.kernels.leapfrog import EQ, GE, LE, NE
+from ivm.plan import Plan
+from ivm.program import Installed, permuted, tree_name
+
+HEADS = {
+    PLAIN: "no projection: bindings are inserted and erased as they are",
+    COUNT: "the count is its own support: +1, -1, gone at 0",
+    SUM: "an Abelian group: summands are added and taken away, with a support count beside",
+}
+SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
+
+
+def explain(installed: Installed, name: str, stats: dict[str, Any]) -> str:
+    """One block of lines for each rule that writes a view."""
+    predicate = installed.program.predicates[name]
+    if predicate.extensional:
+        return f"{name} is extensional: its rows come from transactions.  {stats['rows']:,} rows."
+    layout = installed.layouts[name]
+    lines = [f"{name}: {stats['rows']:,} rows, {stats['sensitivity_rows']:,} sensitivity intervals"]
+    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, gone at 0')}")
+    for views in installed.rules:
+        if name in views.writes:
+            for plan in views.plans:
+                lines += _plan(plan, views.granularity)
+    return "\n".join(lines)
+
+
+def _plan(plan: Plan, granularity: int) -> list[str]:
+    lines = [f"  order     [{', '.join(plan.variables)}]"]
+    if plan.considered:
+        lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
+    for t, trie in enumerate(plan.tries):
+        how = "in its own order"
+        if permuted(trie.index):
+            how = f"through the permuted index {tree_name(trie.index)}"
+        sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
+        if sensed:
+            sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
+        else:
+            sense = "follows the key order, so it needs no sensitivity index"
+        lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {how}; {sense}")
+    for bound in plan.bounds:
+        other = "" if bound.other < 0 else plan.variables[bound.other]
+        constant = str(bound.constant) if not other else f" + {bound.constant}" if bound.constant else ""
+        lines.append(f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {other}{constant}")
+    lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
+    lines += [f"  filter    {comparison}" for comparison in plan.filters]
+    return lines

@@ -1,0 +1,93 @@
+"""Terms and comparisons over batches: columns of words in, a column of words or a mask out.
+
+A *primitive* of the paper (z = x + y) is computed here, on whole batches.  int64 and decimal arithmetic
+is exact or refused; float64 is the machine's, and a NaN is refused.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.lang.rule import Binary, Compare, Const, Term, Type, Var
+from ivm.lang.types import arithmetic
+from pagestore.words import float_values, float_words
+
+Columns = Mapping[str, np.ndarray]
+Encode = Callable[[Const], int]
+
+COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class Evaluator:
+    """Evaluates terms of one rule: its variables' types, and how a constant becomes a word."""
+
+    def __init__(self, types: Mapping[str, Type], encode: Encode, place: str) -> None:
+        self._types, self._encode, self._place = types, encode, place
+
+    def type_of(self, term: Term) -> Type:
+        if isinstance(term, Var):
+            return self._types[term.name]
+        if isinstance(term, Const):
+            return term.type
+        result = arithmetic(term.op, self.type_of(term.left), self.type_of(term.right))
+        assert result is not None, f"{self._place}: an ill-typed term was let through"
+        return result
+
+    def words(self, term: Term, columns: Columns, n: int) -> np.ndarray:
+        """The words int64[n] of a term.  Raises RangeError for an overflow, a NaN or a division by zero."""
+        if isinstance(term, Var):
+            return columns[term.name]
+        if isinstance(term, Const):
+            return np.full(n, self._encode(term), np.int64)
+        left, right = self.words(term.left, columns, n), self.words(term.right, columns, n)
+        if self.type_of(term) == "float64":
+            return self._floats(term, float_values(left), float_values(right))
+        return self._integers(term, left, right)
+
+    def mask(self, comparison: Compare, columns: Columns, n: int) -> np.ndarray:
+        """bool[n]: where the comparison holds.  The order of words is the order of values."""
+        left, right = self.words(comparison.left, columns, n), self.words(comparison.right, columns, n)
+        return COMPARE[comparison.op](left, right)
+
+    def _floats(self, term: Binary, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        if term.op == "/" and not right.all():
+            raise RangeError(f"{self._place}: division by zero in `{term}`; exclude it with a comparison")
+        operate = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[term.op]
+        with np.errstate(all="ignore"):
+            result = operate(left, right)
+        if np.isnan(result).any():
+            raise RangeError(f"{self._place}: `{term}` is not a number for some binding")
+        return float_words(result)
+
+    def _integers(self, term: Binary, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        if term.op == "/":
+            if not right.all():
+                raise RangeError(f"{self._place}: division by zero in `{term}`; exclude it with a comparison")
+            exact = [_truncated(a, b) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
+            return self._fitting(term, exact)
+        operate = {"+": np.add, "-": np.subtract, "*": np.multiply}[term.op]
+        with np.errstate(all="ignore"):
+            result = operate(left, right)
+            rough = operate(left.astype(np.float64), right.astype(np.float64))
+        if np.abs(rough).max(initial=0.0) < 2.0**62:
+            return result
+        exact_operate = {"+": operator.add, "-": operator.sub, "*": operator.mul}[term.op]
+        return self._fitting(
+            term, [exact_operate(a, b) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
+        )
+
+    def _fitting(self, term: Binary, exact: list[int]) -> np.ndarray:
+        for value in exact:
+            if not -(1 << 63) <= value < 1 << 63:
+                raise RangeError(f"{self._place}: `{term}` is {value}, beyond 64 bits")
+        return np.array(exact, np.int64)
+
+
+def _truncated(a: int, b: int) -> int:
+    """Integer division towards zero."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient

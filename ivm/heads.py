@@ -1,0 +1,142 @@
+"""Head predicates: how a view is stored, and what a change of bindings does to it (*Maintaining head predicates*).
+
+    kind       stored as              edit of a binding
+    plain      (s...)                 INSERT / ERASE                        projection-free, one rule
+    support    (s...; eta)            ADD (+1 / -1), gone at 0              projection, or several rules
+    count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
+    sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
+
+A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
+and the new value at once, and ERASE comes first by construction.  Two values for one key in the final
+state are a conflict.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import AggregateError, ConstructError, RangeError
+from ivm.expression import Encode, Evaluator
+from ivm.lang.rule import Atom, Predicate, Rule, variables
+from ivm.plan import Plan
+from ivm.surgery import Delta
+from pagestore.tree import ADD, INSERT
+
+PLAIN, SUPPORT, COUNT, SUM = "plain", "support", "count", "sum"
+
+
+class Layout(NamedTuple):
+    """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them."""
+
+    kind: str
+    keys: int
+    shown: int
+    hidden: int
+
+    @property
+    def visible(self) -> int:
+        return self.keys + self.shown
+
+
+def extensional_layout(predicate: Predicate) -> Layout:
+    return Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0)
+
+
+def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
+    """The layout of a view from all rules that write it."""
+    keys = len(predicate.keys)
+    aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
+    if aggregates:
+        aggregate = aggregates[0]
+        if len(writers) > 1 or len(writers[0][1]) > 1:
+            raise AggregateError(
+                writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
+                "derive the union as a view of its own and aggregate that"
+            )  # fmt: skip
+        if aggregate.op == "count":
+            return Layout(COUNT, keys, 1, 0)
+        if aggregate.op == "sum" and predicate.value != "float64":
+            return Layout(SUM, keys, 1, 1)
+        raise ConstructError(
+            aggregate.where, f"{aggregate.op} over {predicate.value} is not evaluated yet; there are count(), and "
+            "sum over int and decimal"
+        )  # fmt: skip
+    stored = len(predicate.types)
+    (rule, plans), *others = writers
+    if not others and len(plans) == 1 and projection_free(plans[0], rule.heads, predicate.name):
+        return Layout(PLAIN, stored, 0, 0)
+    return Layout(SUPPORT, stored, 0, 1)
+
+
+def projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
+    """Does the only head atom of this name hold every key variable?"""
+    of_name = [head for head in heads if head.predicate == name]
+    shown = {v.name for v in variables(*of_name)}
+    return len(of_name) == 1 and all(v in shown or v.startswith("$") for v in plan.variables)
+
+
+class Head:
+    """Turns changes of one plan's bindings into edits of the rule's heads."""
+
+    def __init__(self, rule: Rule, plan: Plan, layouts: Mapping[str, Layout], encode: Encode) -> None:
+        self._rule, self._plan, self._layouts = rule, plan, layouts
+        self._evaluator = Evaluator(rule.types, encode, str(rule.where))
+
+    def edits(self, delta: Delta) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By predicate: actions int64[n] and words int64[C, n] for its tree.
+
+        Applies the plan's filters and computed variables first.  Raises RangeError.
+        """
+        rows, columns = self._columns(delta)
+        weights = np.where(rows.actions == INSERT, 1, -1)
+        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for head in self._rule.heads:
+            found.setdefault(head.predicate, []).append(self._edit(head, rows.actions, weights, columns))
+        return {
+            name: (np.concatenate([e[0] for e in parts]), np.concatenate([e[1] for e in parts], axis=1))
+            for name, parts in found.items()
+        }
+
+    def _columns(self, delta: Delta) -> tuple[Delta, dict[str, np.ndarray]]:
+        """The bindings that pass the filters, and all variables' columns."""
+        plan = self._plan
+        for comparison in _ready(plan.filters, plan.columns):
+            columns = dict(zip(plan.columns, delta.rows, strict=True))
+            keep = self._evaluator.mask(comparison, columns, delta.rows.shape[1])
+            delta = Delta(delta.actions[keep], delta.rows[:, keep])
+        columns = dict(zip(plan.columns, delta.rows, strict=True))
+        for name, term in plan.computed:
+            columns[name] = self._evaluator.words(term, columns, delta.rows.shape[1])
+        for comparison in plan.filters:
+            if comparison not in _ready(plan.filters, plan.columns):
+                keep = self._evaluator.mask(comparison, columns, len(delta.actions))
+                delta = Delta(delta.actions[keep], delta.rows[:, keep])
+                columns = {name: column[keep] for name, column in columns.items()}
+        return delta, columns
+
+    def _edit(
+        self, head: Atom, actions: np.ndarray, weights: np.ndarray, columns: dict[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        layout = self._layouts[head.predicate]
+        n = len(actions)
+        terms = head.args if self._rule.aggregate else head.terms
+        words = [self._evaluator.words(term, columns, n) for term in terms]
+        if layout.kind == PLAIN:
+            return actions, np.stack(words)
+        if layout.kind == SUM:
+            words.append(self._signed(columns, weights))
+        return np.full(n, ADD), np.stack([*words, weights])
+
+    def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
+        assert self._rule.aggregate and self._rule.aggregate.argument
+        values = self._evaluator.words(self._rule.aggregate.argument, columns, len(weights))
+        if (values == np.iinfo(np.int64).min).any():
+            raise RangeError(f"{self._rule.where}: a summand is the least 64-bit word, which has no negative")
+        return values * weights
+
+
+def _ready(filters: tuple, names: tuple[str, ...]) -> list:
+    return [f for f in filters if all(v.name in names for v in variables(f))]
+
+

@@ -1,0 +1,111 @@
+"""Old and new under the oracle: the changes of a conjunction's bindings (*Maintaining rule bodies*).
+
+    delta F <- (Body[G, H, I] ... Body[G', H', I'])(x, y, z, Delta), ChangeOracle(x, y, z).
+
+Surgeries on the body's tries are matched with the sensitivity indices; what they match, whole
+intervals, is removed from the indices and evaluated again on both versions, the new one recording
+fresh sensitivity.  A trie that follows the key order needs no index: its branches are regions as such.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm import sensitivity
+from ivm.join import Join
+from ivm.oracle import change_oracle
+from ivm.plan import Index, Plan
+from ivm.surgery import Delta, surgeries
+from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, net
+
+
+class Change(NamedTuple):
+    """What maintenance of one plan found out.
+
+    `delta` are bindings (rows as Plan.columns), `renewals` the edits of each sensitivity index,
+    `operations` the iterator operations on both versions, `matched` the intervals that surgeries hit.
+    """
+
+    delta: Delta
+    renewals: list[tuple[np.ndarray, np.ndarray]]
+    operations: int
+    matched: int
+
+
+def maintain(
+    pages: Pages,
+    plan: Plan,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    deltas: Mapping[Index, Delta],
+    indices: Sequence[Tree],
+    granularity: int = 1,
+) -> Change | None:
+    """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
+
+    `deltas` holds the changes of every index that changed, `indices` the sensitivity index of each of
+    plan.sensors.  O(trace distance * granularity * log n).
+    """
+    contributions, matched = _match(pages, plan, old, new, deltas, indices)
+    oracle = change_oracle(plan.shape.levels, contributions)
+    if oracle is None:
+        return None
+    before = Join(pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=SMALL)
+    after = Join(
+        pages, plan.shape, [new[t.index] for t in plan.tries],
+        regions=oracle, sensors=plan.sensor_arrays, granularity=granularity, batch=SMALL,
+    )  # fmt: skip
+    rows_before = before.bindings()
+    rows_after, recorded = after.all()
+    renewals = [
+        sensitivity.renewal(index, hit, fresh)
+        for index, hit, fresh in zip(indices, matched, recorded, strict=True)
+    ]
+    return Change(
+        difference(rows_before, rows_after),
+        renewals,
+        before.operations + after.operations,
+        sum(hit.shape[1] for hit in matched),
+    )
+
+
+SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
+
+
+def _match(
+    pages: Pages,
+    plan: Plan,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    deltas: Mapping[Index, Delta],
+    indices: Sequence[Tree],
+) -> tuple[list[tuple[int, np.ndarray]], list[np.ndarray]]:
+    """Contributions to the oracle, and the rows each sensitivity index loses to them."""
+    sensors = {(s.trie, s.depth): i for i, s in enumerate(plan.sensors)}
+    matched = [np.empty((index.spec.columns, 0), np.int64) for index in indices]
+    contributions = []
+    for t, trie in enumerate(plan.tries):
+        delta = deltas.get(trie.index)
+        if not delta:
+            continue
+        depths = range(len(trie.levels))
+        for depth in depths[-1:] if trie.negated else depths:
+            branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1)
+            i = sensors.get((t, depth))
+            if i is None:
+                rows = np.concatenate([branches, branches[-1:]])  # the trie follows the order: level == depth
+                contributions.append((depth, rows))
+            elif branches.shape[1]:
+                matched[i] = sensitivity.matches(pages, indices[i], branches)
+                contributions.append((plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i])))
+    return contributions, matched
+
+
+def difference(before: np.ndarray, after: np.ndarray) -> Delta:
+    """Rows [C, n] that went and that came, in order."""
+    actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
+    spec = Spec(0, len(before), 0)
+    actions, rows = net(actions, np.concatenate([before, after], axis=1), spec)
+    changed = (actions == ERASE) | (actions == INSERT)
+    return Delta(actions[changed], rows[:, changed])

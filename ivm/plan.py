@@ -1,0 +1,522 @@
+"""From one conjunction to arrays: key order, indices, bounds, sensors.
+
+    F(x, y) <- G(x, z), H(y, z), I(x, y, z), R(z).        order [x, y, z]
+
+    level     x            y            z
+    tries     G I          H I          G H I R
+    sensors   -            H            G H R            (I and G at x follow the order: dropped)
+
+The order is chosen by cost among all permutations of the key variables; an atom whose arguments do not
+follow it reads a permuted index.  Constants and repeated variables become levels of their own, held by
+a bound.  What no trie holds (values, computed variables, other comparisons) is done on the batches.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import ConstructError
+from ivm.join import Sensors, Shape
+from ivm.kernels.leapfrog import EQ, GE, LE, NE
+from ivm.lang.rule import Atom, Binary, Compare, Const, Disjunct, Negation, Predicate, Rule, Term, Var, atoms, variables
+
+ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
+
+
+class Index(NamedTuple):
+    """A relation with its columns in another order; the identity is the relation itself."""
+
+    predicate: str
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Trie:
+    """An atom of the body as the join sees it: an index, and the level of each argument that counts.
+
+    Columns of the index behind them are arguments that occur nowhere else (the trie is cut there) or
+    values.  `text` is the atom as written.
+    """
+
+    index: Index
+    levels: tuple[int, ...]
+    negated: bool
+    text: str
+
+
+class Bound(NamedTuple):
+    """level `kind` (EQ, GE, LE, NE) the value at level `other` (-1: none) plus `constant`."""
+
+    level: int
+    kind: int
+    other: int
+    constant: int
+
+
+class Sensor(NamedTuple):
+    """A sensitivity index: of which trie and depth, and the level of each of its columns but a and b."""
+
+    trie: int
+    depth: int
+    level: int
+    columns: tuple[int, ...]  # levels; -1 for a, -2 for b
+
+
+class Read(NamedTuple):
+    """A value read off a trie's record at a binding."""
+
+    trie: int
+    column: int
+    variable: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One conjunction, ready to run.
+
+    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are
+    done on batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders
+    were compared.
+    """
+
+    variables: tuple[str, ...]
+    tries: tuple[Trie, ...]
+    bounds: tuple[Bound, ...]
+    reads: tuple[Read, ...]
+    computed: tuple[tuple[str, Term], ...]
+    filters: tuple[Compare, ...]
+    cost: float = 0.0
+    considered: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of a batch of bindings."""
+        return self.variables + tuple(read.variable for read in self.reads)
+
+    @cached_property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """One for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
+        found = []
+        for t, trie in enumerate(self.tries):
+            depths = range(len(trie.levels))
+            for depth in depths[-1:] if trie.negated else depths:
+                level = trie.levels[depth]
+                alphas = trie.levels[:depth]
+                if trie.levels[: depth + 1] != tuple(range(depth + 1)):
+                    gammas = tuple(g for g in range(level) if g not in alphas)
+                    found.append(Sensor(t, depth, level, (*alphas, -1, -2, *gammas)))
+        return tuple(found)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The plan as the kernel takes it."""
+        levels = len(self.variables)
+        depth_max = max((len(t.levels) for t in self.tries), default=1)
+        arguments = np.full((len(self.tries), depth_max), -1, np.int64)
+        for t, trie in enumerate(self.tries):
+            arguments[t, : len(trie.levels)] = trie.levels
+        parts = [
+            [(t, trie.levels.index(v)) for t, trie in enumerate(self.tries) if v in trie.levels and not trie.negated]
+            for v in range(levels)
+        ]
+        absent = [
+            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v] for v in range(levels)
+        ]
+        bounds = [[b[1:] for b in self.bounds if b.level == v] for v in range(levels)]
+        reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]
+        return Shape(
+            arguments, _starts(parts), _table(parts, 2), _starts(absent), _table(absent, 1).ravel(),
+            _starts(bounds), _table(bounds, 3), np.array(reads, np.int64).reshape(-1, 3),
+        )  # fmt: skip
+
+    @cached_property
+    def sensor_arrays(self) -> Sensors:
+        """All sensors of the plan as the kernel takes them."""
+        return sensors_of(self, self.sensors)
+
+    @cached_property
+    def trace_sensors(self) -> tuple[Sensor, ...]:
+        """A sensor for every trie and depth, dropped ones too: the whole trace (*Aspiration*)."""
+        return tuple(
+            Sensor(t, depth, trie.levels[depth], (-1, -2, *range(trie.levels[depth])))
+            for t, trie in enumerate(self.tries)
+            for depth in range(len(trie.levels))
+        )
+
+
+def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
+    """Lay sensors out as arrays."""
+    sensor = np.full(plan.shape.argument_level.shape, -1, np.int64)
+    width = max((len(s.columns) for s in sensors), default=1)
+    sources = np.full((len(sensors), width), -3, np.int64)
+    for i, s in enumerate(sensors):
+        sensor[s.trie, s.depth] = i
+        sources[i, : len(s.columns)] = s.columns
+    return Sensors(sensor, sources)
+
+
+def _starts(groups: list[list]) -> np.ndarray:
+    return np.cumsum([0, *map(len, groups)], dtype=np.int64)
+
+
+def _table(groups: list[list], width: int) -> np.ndarray:
+    return np.array([row for group in groups for row in group], np.int64).reshape(-1, width)
+
+
+Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
+Encode = Callable[[Const], int]
+
+
+def make_plans(
+    rule: Rule,
+    predicates: Mapping[str, Predicate],
+    stored_keys: Mapping[str, int],
+    distinct: Distinct,
+    encode: Encode,
+    orders: Sequence[Sequence[str]] = (),
+) -> tuple[Plan, ...]:
+    """A plan for each disjunct of a rule; `orders` fixes the key orders chosen earlier.
+
+    `stored_keys` says how many key words each predicate has in the store.  Raises ConstructError, with the place, for what is not evaluated yet.
+    """
+    fixed: Sequence[Sequence[str] | None] = orders or [None] * len(rule.body)
+    return tuple(
+        Conjunction(rule, disjunct, predicates, stored_keys, encode).plan(distinct, order)
+        for disjunct, order in zip(rule.body, fixed, strict=True)
+    )
+
+
+@dataclass
+class Arguments:
+    """An atom while it is planned: which variable each of its columns holds; None where it is cut."""
+
+    atom: Atom
+    names: list[str | None]
+    negated: bool
+
+
+class Conjunction:
+    """The literals of one disjunct, sorted by who handles them: tries, bounds, or batches."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        disjunct: Disjunct,
+        predicates: Mapping[str, Predicate],
+        stored_keys: Mapping[str, int],
+        encode: Encode,
+    ) -> None:
+        self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
+        self.atoms: list[Arguments] = []
+        self.reads: list[tuple[int, int, str]] = []  # atom, column, variable
+        self.equal: dict[str, tuple[str | None, int]] = {}  # variable held at another's value, or a constant
+        self.filters: list[Compare] = []
+        self.computed: list[tuple[str, Term]] = []
+        self.bounds: list[tuple[str, int, str | None, int]] = []
+        self._fresh = 0
+        positive = [x for x in disjunct if isinstance(x, Atom)]
+        negative = [x for x in disjunct if isinstance(x, Negation)]
+        self.keys = {a.name for x in positive for a in x.args if isinstance(a, Var)}
+        self.keys |= {a.name for n in negative for x in n.body if isinstance(x, Atom) for a in x.args if isinstance(a, Var)}
+        self.used_once = self._used_once(disjunct)
+        self.keys |= {
+            x.value.name
+            for x in atoms(disjunct)
+            if isinstance(x.value, Var) and self._stored_as_key(x) and x.value.name not in self.used_once
+        }
+        for atom in positive:
+            self._add_atom(atom, negated=False)
+        for negation in negative:
+            self._add_negation(negation)
+        self.keys |= {n for a in self.atoms for n in a.names if n is not None}
+        self.enumerated = {n for a in self.atoms if not a.negated for n in a.names}
+        self._add_comparisons([x for x in disjunct if isinstance(x, Compare)])
+        self._check_negated()
+
+    def _used_once(self, disjunct: Disjunct) -> set[str]:
+        """Variables that occur once and matter to nobody: the atom's trie can be cut before them.
+
+        Not in an aggregate, which counts every binding.
+        """
+        if self.rule.aggregate:
+            return set()
+        counts: dict[str, int] = {}
+        nodes: list = [t for literal in disjunct for t in _occurrences(literal)]
+        nodes += [t for head in self.rule.heads for t in head.terms]
+        for node in nodes:
+            for v in variables(node):
+                counts[v.name] = counts.get(v.name, 0) + 1
+        return {name for name, n in counts.items() if n == 1}
+
+    def _name(self) -> str:
+        self._fresh += 1
+        return f"${self._fresh}"
+
+    def _add_atom(self, atom: Atom, negated: bool) -> None:
+        names: list[str | None] = []
+        for term in atom.args:
+            names.append(self._argument(term, names, negated))
+        value = atom.value
+        if value is not None:
+            as_key = isinstance(value, Const) or value.name in self.keys or self._stored_as_key(atom)
+            if as_key:
+                names.append(self._argument(value, names, negated))
+            elif negated:
+                raise ConstructError(
+                    atom.where, f"a negated function needs its value bound as a key; `{value.name}` is a value: "
+                    "negate a view that has it as an argument"
+                )  # fmt: skip
+            elif value.name not in self.used_once:
+                self.reads.append((len(self.atoms), len(names), self._read_as(value.name)))
+        self.atoms.append(Arguments(atom, names, negated))
+
+    def _stored_as_key(self, atom: Atom) -> bool:
+        """A derived function keeps its value behind its keys as one more key (see heads.py)."""
+        return self.stored_keys[atom.predicate] > len(atom.args)
+
+    def _argument(self, term: Var | Const, before: list[str | None], negated: bool) -> str | None:
+        if isinstance(term, Const):
+            name = self._name()
+            self.equal[name] = (None, self.encode(term))
+            return name
+        if term.name in self.used_once and not negated:
+            return None
+        if term.name in before:
+            name = self._name()
+            self.equal[name] = (term.name, 0)
+            return name
+        return term.name
+
+    def _read_as(self, variable: str) -> str:
+        """The name a read value gets: a second reading of one variable must equal the first."""
+        if all(variable != name for _, _, name in self.reads):
+            return variable
+        name = self._name()
+        self.filters.append(Compare("=", Var(variable), Var(name)))
+        return name
+
+    def _add_negation(self, negation: Negation) -> None:
+        if len(negation.body) != 1 or negation.exists or not isinstance(negation.body[0], Atom):
+            raise ConstructError(
+                negation.where,
+                "a negation is evaluated of one atom whose variables are bound outside; derive the rest as a view "
+                "of its own and negate that",
+            )
+        self._add_atom(negation.body[0], negated=True)
+
+    def _add_comparisons(self, comparisons: list[Compare]) -> None:
+        """Bounds between keys go into the join; a new variable is computed; the rest filters."""
+        known = self.keys | {name for _, _, name in self.reads}
+        waiting = list(comparisons)
+        while waiting:
+            rest = []
+            for literal in waiting:
+                target = self._defines(literal, known)
+                if target is not None:
+                    self.computed.append((target.name, literal.right if literal.left == target else literal.left))
+                    known.add(target.name)
+                elif {v.name for v in variables(literal)} <= known:
+                    self._compare(literal)
+                else:
+                    rest.append(literal)
+            if len(rest) == len(waiting):
+                raise ConstructError(rest[0].where, "the variables of this comparison are defined by each other only")
+            waiting = rest
+
+    @staticmethod
+    def _defines(literal: Compare, known: set[str]) -> Var | None:
+        if literal.op != "=":
+            return None
+        for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(side, Var) and side.name not in known and {v.name for v in variables(other)} <= known:
+                return side
+        return None
+
+    def _check_negated(self) -> None:
+        for a in self.atoms:
+            for name in a.names:
+                if a.negated and name not in self.enumerated and name not in self.equal:
+                    raise ConstructError(
+                        a.atom.where,
+                        f"`{name}` is computed and then negated, which is evaluated for sums with a constant only; "
+                        "derive the computed values as a view of their own and negate against that",
+                    )
+
+    def _compare(self, literal: Compare) -> None:
+        left, right = self._offset(literal.left), self._offset(literal.right)
+        if left is None or right is None or (left[0] is None and right[0] is None):
+            self.filters.append(literal)
+            return
+        op = literal.op
+        (a, plus_a), (b, plus_b) = left, right
+        if a is None or (op == "=" and b is not None and self._held_by(b)):
+            a, plus_a, b, plus_b, op = b, plus_b, a, plus_a, _flip(op)
+        assert a is not None
+        constant = plus_b - plus_a
+        if abs(constant) >= 1 << 62:
+            self.filters.append(literal)  # too far to be added up within 64 bits
+        elif op == "=" and self._held_by(a):
+            self.equal[a] = (b, constant)
+        else:
+            self.bounds.append((a, *_kind(op, b, constant)))
+
+    def _held_by(self, name: str) -> bool:
+        """Does nothing but an equality give this variable its value?"""
+        return name not in self.enumerated and name not in self.equal
+
+    def _offset(self, term: Term) -> tuple[str | None, int] | None:
+        """A term as (key variable or None, constant), or None if it is something else."""
+        if isinstance(term, Const):
+            return None, self.encode(term)
+        if isinstance(term, Var):
+            return (term.name, 0) if term.name in self.keys else None
+        if isinstance(term, Binary) and term.op in "+-" and isinstance(term.right, Const) and isinstance(term.left, Var):
+            exact = self.rule.types.get(term.left.name) == "int64" and term.left.name in self.keys
+            if exact:
+                return term.left.name, self.encode(term.right) * (1 if term.op == "+" else -1)
+        return None
+
+    # -- key order
+
+    def plan(self, distinct: Distinct, order: Sequence[str] | None = None) -> Plan:
+        """Choose the key order (or take the one given) and lay everything out by it."""
+        cost, considered = 0.0, 0
+        if order is None:
+            cost, order, considered = self._choose(distinct)
+        level = {name: i for i, name in enumerate(order)}
+        tries = tuple(self._trie(a, level) for a in self.atoms)
+        bounds = [Bound(level[n], EQ, -1 if o is None else level[o], c) for n, (o, c) in self.equal.items()]
+        bounds += [_oriented(level, *b) for b in self.bounds]
+        reads = tuple(
+            Read(a, _column(tries[a].index, self.stored_keys[self.atoms[a].atom.predicate], column), name)
+            for a, column, name in self.reads
+        )
+        return Plan(
+            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
+        )
+
+    def _trie(self, arguments: Arguments, level: dict[str, int]) -> Trie:
+        used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
+        columns = [c for _, c in used]
+        columns += [c for c in range(len(arguments.names)) if c not in columns]
+        predicate = self.predicates[arguments.atom.predicate]
+        columns += [c for c in range(self.stored_keys[predicate.name]) if c not in columns]
+        return Trie(
+            Index(predicate.name, tuple(columns)), tuple(v for v, _ in used), arguments.negated, str(arguments.atom)
+        )
+
+    def _choose(self, distinct: Distinct) -> tuple[float, tuple[str, ...], int]:
+        """The cheapest order; held variables (constants, repeated ones) stand as soon as they can."""
+        names = sorted({n for a in self.atoms for n in a.names if n is not None and n not in self.equal})
+        names.sort(key=self._first_appearance)
+        if len(names) > ORDERS_MAX:
+            orders: Iterable[tuple[str, ...]] = [self._greedy(names, distinct)]
+        else:
+            orders = permutations(names)
+        best: tuple[float, tuple[str, ...]] | None = None
+        considered = 0
+        for names_in_order in orders:
+            order = self._with_held(names_in_order)
+            cost = self._cost(order, distinct)
+            considered += 1
+            if best is None or cost < best[0]:
+                best = cost, order
+        assert best is not None
+        return *best, considered
+
+    def _first_appearance(self, name: str) -> int:
+        return [n for a in self.atoms for n in a.names].index(name)
+
+    def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
+        order: list[str] = []
+
+        def place(name: str | None) -> None:
+            if name is not None:
+                order.append(name)
+            for held, (other, _) in self.equal.items():
+                if other == name:
+                    place(held)
+
+        for name in (None, *names):
+            place(name)
+        return tuple(order)
+
+    def _greedy(self, names: list[str], distinct: Distinct) -> tuple[str, ...]:
+        chosen: list[str] = []
+        while len(chosen) < len(names):
+            rest = [n for n in names if n not in chosen]
+            chosen.append(min(rest, key=lambda n: self._cost(self._with_held([*chosen, n]), distinct)))
+        return tuple(chosen)
+
+    def _cost(self, order: Sequence[str], distinct: Distinct) -> float:
+        """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
+
+        An index in another order than the relation's costs about a pass over the relation.
+        """
+        bindings, cost = 1.0, 0.0
+        bound: set[str] = set()
+        for name in order:
+            fans, domains = [], []
+            for a in self.atoms:
+                if name in a.names and not a.negated:
+                    before = tuple(c for c, n in enumerate(a.names) if n in bound)
+                    here = (*before, a.names.index(name))
+                    below = distinct(a.atom.predicate, before) if before else 1.0
+                    fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
+                    domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
+            bound.add(name)
+            if name in self.equal:
+                fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
+            if not fans:
+                continue
+            smallest = min(fans)
+            cost += bindings * smallest * len(fans)
+            bindings *= smallest
+            for fan in sorted(fans)[1:]:
+                bindings *= min(1.0, fan / max(max(domains), 1.0))
+        level = {name: i for i, name in enumerate(order)}
+        if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
+            indices = {self._trie(a, level).index for a in self.atoms}
+            cost += sum(distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
+        return cost
+
+
+def _occurrences(literal: Atom | Compare | Negation) -> list:
+    """Every term of a literal, negated ones twice so that no variable of them counts as used once."""
+    if isinstance(literal, Atom):
+        return list(literal.terms)
+    if isinstance(literal, Compare):
+        return [literal.left, literal.right] * 2
+    return [t for inner in literal.body for t in _occurrences(inner)] * 2
+
+
+def _kind(op: str, other: str | None, constant: int) -> tuple[int, str | None, int]:
+    kinds = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
+    kind, shift = kinds[op]
+    return kind, other, constant + shift
+
+
+def _flip(op: str) -> str:
+    return {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+
+
+def _oriented(level: dict[str, int], name: str, kind: int, other: str | None, constant: int) -> Bound:
+    """A bound stands at the later of its two levels."""
+    if other is None:
+        return Bound(level[name], kind, -1, constant)
+    if level[other] <= level[name]:
+        return Bound(level[name], kind, level[other], constant)
+    return Bound(level[other], {GE: LE, LE: GE}.get(kind, kind), level[name], -constant)
+
+
+def _column(index: Index, stored_keys: int, column: int) -> int:
+    """Where a predicate's column stands in an index: keys in the index's order, then the values."""
+    if column in index.order:
+        return index.order.index(column)
+    return len(index.order) + column - stored_keys
+
+

@@ -1,0 +1,155 @@
+"""What is installed: blocks of rules by name, each rule with its plans and its trees in the store.
+
+    block (a name, a text)  ──▶  Rule  ──▶  Plan per conjunction  ──▶  "$sense:rule.plan.sensor" per sensor
+                                                                 ──▶  "$index:edge:1.0" per permuted index
+
+The texts and the key orders chosen are properties of the store, so that opening it plans nothing anew.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ivm import lang
+from ivm.heads import Layout, view_layout
+from ivm.lang.rule import Predicate, Rule, reads, writes
+from ivm.plan import Distinct, Encode, Index, Plan, make_plans
+
+PROPERTY = "ivm"
+LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
+
+
+class Views(NamedTuple):
+    """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity."""
+
+    number: int
+    rule: Rule
+    plans: tuple[Plan, ...]
+    granularity: int
+
+    def sense_name(self, plan: int, sensor: int) -> str:
+        """The name of a sensitivity index in the store."""
+        return f"$sense:{self.number}.{plan}.{sensor}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return reads(self.rule)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return writes(self.rule)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A text installed under a name, and what it added."""
+
+    name: str
+    text: str
+    part: lang.Program
+    rules: tuple[Views, ...]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """All blocks.  A value: installing or uninstalling makes another."""
+
+    blocks: tuple[Block, ...] = ()
+    program: lang.Program = field(default_factory=lambda: lang.NOTHING)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Iterator[Views]:
+        """Every rule, behind those it reads from."""
+        by_rule = {id(views.rule): views for block in self.blocks for views in block.rules}
+        return (by_rule[id(rule)] for rule in self.program.rules)
+
+    def indices(self) -> dict[str, list[Index]]:
+        """The permuted indices that plans use, by predicate."""
+        found: dict[str, list[Index]] = {}
+        for views in self.rules:
+            for plan in views.plans:
+                for trie in plan.tries:
+                    known = found.setdefault(trie.index.predicate, [])
+                    if trie.index not in known and permuted(trie.index):
+                        known.append(trie.index)
+        return found
+
+    def block(self, name: str) -> Block | None:
+        return next((b for b in self.blocks if b.name == name), None)
+
+    def including(
+        self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
+        orders: list | None = None, number: int | None = None, granularity: int = 1,
+    ) -> "Installed":  # fmt: skip
+        """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
+        part = lang.compile(text, self.program, source=name)
+        program = self.program.including(part)
+        predicates = dict(program.predicates)
+        layouts = dict(self.layouts)
+        layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        first = self.next_number if number is None else number
+        rules: list[Views] = []
+        for i, rule in enumerate(part.rules):
+            stored = {n: layout.keys for n, layout in layouts.items()}
+            plans = make_plans(rule, predicates, stored, distinct, encode, orders[i] if orders else ())
+            rules.append(Views(first + i, rule, plans, granularity))
+            for view in writes(rule):
+                writers = [(v.rule, v.plans) for v in rules if view in v.writes]
+                layouts[view] = view_layout(predicates[view], writers)
+        return Installed((*self.blocks, Block(name, text, part, tuple(rules))), program, layouts)
+
+    def excluding(self, name: str) -> "Installed":
+        """Without a block.  Raises UninstallError while other blocks read its views."""
+        block = self.block(name)
+        assert block is not None
+        program = self.program.excluding(block.part)
+        layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
+        return Installed(tuple(b for b in self.blocks if b is not block), program, layouts)
+
+    @property
+    def next_number(self) -> int:
+        return 1 + max((v.number for b in self.blocks for v in b.rules), default=-1)
+
+    def save(self) -> str:
+        """All that opening needs, as JSON."""
+        return json.dumps(
+            [
+                {
+                    "name": b.name,
+                    "text": b.text,
+                    "number": b.rules[0].number if b.rules else self.next_number,
+                    "granularity": b.rules[0].granularity if b.rules else 1,
+                    "orders": [[list(plan.variables) for plan in v.plans] for v in b.rules],
+                }
+                for b in self.blocks
+            ]
+        )
+
+    @classmethod
+    def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
+        """What `save` wrote."""
+        installed = cls()
+        for block in json.loads(saved):
+            installed = installed.including(
+                block["name"], block["text"], _no_estimates, encode, layout_of,
+                block["orders"], block["number"], block["granularity"],
+            )  # fmt: skip
+        return installed
+
+
+def permuted(index: Index) -> bool:
+    """Whether an index is a tree of its own, and not the relation itself."""
+    return list(index.order) != sorted(index.order)
+
+
+def tree_name(index: Index) -> str:
+    """The name of an index's tree in the store."""
+    if not permuted(index):
+        return index.predicate
+    return f"$index:{index.predicate}:{'.'.join(map(str, index.order))}"
+
+
+def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
+    raise AssertionError("a saved plan needs no estimates")

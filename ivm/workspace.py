@@ -1,0 +1,471 @@
+"""A workspace: rules and data in one store file; every transaction leaves all views up to date.
+
+    with ivm.open("graph.pages") as ws:
+        ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="triangles")
+        with ws.transaction() as txn:
+            txn.insert("edge", [(1, 2), (2, 3), (1, 3)])
+        ws["tri"].to_arrow()
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import pagestore
+from ivm import lang
+from ivm.answer import Answer
+from ivm.engine import Account, Engine, recompute
+from ivm.errors import (
+    DivergenceError,
+    EditError,
+    FunctionConflictError,
+    RedefinitionError,
+    UninstallError,
+    UnknownViewError,
+)
+from ivm.estimates import Estimates
+from ivm.heads import PLAIN, Layout, extensional_layout
+from ivm.join import Join
+from ivm.lang.rule import Const, Edit, Predicate
+from ivm.maintain import difference
+from ivm.plan import Plan, sensors_of
+from ivm.program import PROPERTY, Installed, tree_name
+from pagestore.relation import Relation
+from pagestore.snapshot import Snapshot
+from pagestore.store import Store
+from pagestore.tree import ERASE, INSERT, SET, get, net
+
+OnChange = Callable[[pa.Table], None]
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> "Workspace":
+    """Open the workspace in a store file, or make one; options as for `pagestore.open`.
+
+    Raises pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
+    """
+    return Workspace(pagestore.open(path, **options))
+
+
+class Workspace:
+    """Rules and data in one store.  Close it, or use it in `with`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._accounts: dict[str, Account] = {}
+        self._subscribers: dict[str, list[OnChange]] = {}
+        with store.snapshot() as snap:
+            self._installed = self._load(snap)
+
+    # -- rules
+
+    def install(self, text: str, name: str = "main", granularity: int = 1) -> None:
+        """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
+
+        `granularity` lets up to so many consecutive operations share one sensitivity interval: less
+        memory, more re-evaluation.  Raises RuleError with file, line and column; nothing is installed then.
+        """
+        if self._installed.block(name):
+            raise RedefinitionError(
+                lang.Where(name, 1, 1), f"a block `{name}` is installed; uninstall it first, or choose another name"
+            )
+        with self.store.transaction(f"install {name}") as txn:
+            estimates = Estimates(txn)
+            installed = self._installed.including(
+                name, text, estimates.distinct, _encoder(txn), _layouts(txn), granularity=granularity
+            )  # fmt: skip
+            block = installed.blocks[-1]
+            self._refuse_foreign_writers(block.part, name)
+            for predicate in block.part.predicates.values():
+                self._provide(txn, predicate, installed)
+            engine = Engine(txn, installed, _encoder(txn))
+            engine.fill([v for v in installed.rules if v in block.rules])
+            txn.properties[PROPERTY] = installed.save()
+            if block.part.edits:
+                engine.carry(_words_of_edits(txn, block.part.edits, installed))
+        self._installed = installed
+        self._accounts |= engine.accounts
+
+    def uninstall(self, name: str) -> None:
+        """Remove a block: its views, indices and relations.  Raises UninstallError while others read them."""
+        block = self._installed.block(name)
+        if block is None:
+            known = ", ".join(b.name for b in self._installed.blocks) or "none"
+            raise UninstallError(f"no block `{name}` is installed; there is {known}")
+        left = self._installed.excluding(name)
+        gone = {v.sense_name(p, s) for v in block.rules for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))}
+        gone |= {n for n in block.part.predicates if n not in left.program.predicates}
+        kept = {tree_name(i) for indices in left.indices().values() for i in indices}
+        gone |= {tree_name(i) for indices in self._installed.indices().values() for i in indices} - kept
+        with self.store.transaction(f"uninstall {name}") as txn:
+            for tree in gone:
+                txn.drop(tree)
+            txn.properties[PROPERTY] = left.save()
+        self._installed = left
+
+    @property
+    def blocks(self) -> dict[str, str]:
+        """Installed texts by name."""
+        return {b.name: b.text for b in self._installed.blocks}
+
+    @property
+    def predicates(self) -> Mapping[str, Predicate]:
+        """Everything declared or derived, by name."""
+        return self._installed.program.predicates
+
+    # -- data
+
+    def transaction(self, message: str | None = None) -> "Transaction":
+        """Begin a transaction over extensional predicates; its commit maintains every view."""
+        return Transaction(self, self.store.transaction(message))
+
+    def exec(self, text: str) -> int:
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version."""
+        part = lang.compile(text, self._installed.program, source="exec")
+        if part.rules or part.predicates:
+            raise EditError("exec runs edits only; install declarations and rules, query questions")
+        with self.transaction() as txn:
+            txn.edit(part.edits)
+        return self.store.version
+
+    def __getitem__(self, name: str) -> Relation:
+        """A relation or view as of now.  Raises UnknownViewError."""
+        return self._relation(self.store.snapshot(), name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._installed.program.predicates
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._installed.program.predicates)
+
+    def at(self, version: int | str) -> "Past":
+        """All relations and views as they were at a version or tag."""
+        return Past(self, self.store.at(version))
+
+    def query(self, text: str) -> Answer:
+        """Evaluate a rule once and store nothing: the answer is the head of the text's last rule."""
+        part = lang.query(text, self._installed.program)
+        txn = self.store.transaction("query")
+        try:
+            return self._answer(txn, text, part.rules[-1].heads[0].predicate)
+        finally:
+            txn.rollback()
+
+    def _answer(self, txn: Any, text: str, head: str) -> Answer:
+        installed = self._installed.including("query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn))
+        block = installed.blocks[-1]
+        for predicate in block.part.predicates.values():
+            self._provide(txn, predicate, installed)
+        Engine(txn, installed, _encoder(txn)).fill([v for v in installed.rules if v in block.rules])
+        return Answer(txn[head].to_arrow())
+
+    # -- what happened, and why
+
+    def stats(self, name: str) -> dict[str, Any]:
+        """Numbers of a view: rows, sensitivity rows, and what the newest transaction that touched it did."""
+        self._known(name)
+        with self.store.snapshot() as snap:
+            sense = [
+                snap.tree(v.sense_name(p, s)).count
+                for v in self._installed.rules if name in v.writes
+                for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
+            ]  # fmt: skip
+            rows = snap.tree(name).count
+        return {"rows": rows, "sensitivity_rows": sum(sense), **asdict(self._accounts.get(name, Account()))}
+
+    def evaluate(self, name: str) -> Answer:
+        """A view computed from scratch from what it reads, stored nowhere; `seconds` says how long it took."""
+        predicate = self._known(name)
+        with self.store.snapshot() as snap:
+            started = time.perf_counter()
+            words = recompute(snap, self._installed, _encoder(snap), name)
+            seconds = time.perf_counter() - started
+            arrays = [snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, words, strict=True)]
+        return Answer(pa.table(arrays, names=list(predicate.columns)), seconds)
+
+    def verify(self, name: str) -> None:
+        """Compare a view with its rules evaluated from scratch.  Raises DivergenceError with a row that differs."""
+        fresh = self.evaluate(name).to_arrow()
+        kept = self[name].to_arrow().cast(fresh.schema)
+        if not kept.equals(fresh):
+            odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(zip(*fresh.to_pydict().values(), strict=True))
+            raise DivergenceError(
+                f"{name} has {len(kept)} rows and {len(fresh)} from scratch; {next(iter(odd), 'their order')} differs"
+            )
+
+    def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
+        """The whole trace of a view's rules at a version: for each plan int64[n, columns], sorted.
+
+        A row is the number of the (trie, depth), the interval an operation was sensitive to, and the
+        binding it was done under (*Aspiration*).
+        """
+        with self.store.snapshot() if version is None else self.store.at(version) as snap:
+            plans = [plan for v in self._installed.rules if name in v.writes for plan in v.plans]
+            return [_trace(snap, plan) for plan in plans]
+
+    def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
+        """How many trace rows have to go or come to turn the trace at one version into that at another."""
+        pairs = zip(self.trace(name, old), self.trace(name, new), strict=True)
+        return sum(len(difference(a, b).actions) for a, b in pairs)
+
+    def explain(self, name: str) -> str:
+        """How a view is evaluated and maintained, and why."""
+        from ivm.explain import explain
+
+        self._known(name)
+        return explain(self._installed, name, self.stats(name))
+
+    def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
+        """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
+        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription.
+        """
+        self._known(name)
+        self._subscribers.setdefault(name, []).append(on_change)
+        return lambda: self._subscribers[name].remove(on_change)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> "Workspace":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside
+
+    def _notify(self, engine: Engine) -> None:
+        """Hand each subscriber the changes of its view."""
+        for name, subscribers in self._subscribers.items():
+            delta = engine.change_of(name)
+            if not delta or not subscribers:
+                continue
+            predicate = self._known(name)
+            with self.store.snapshot() as snap:
+                arrays = [snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, delta.rows, strict=True)]
+            kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
+            table = pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
+            for on_change in list(subscribers):
+                on_change(table)
+
+    def _load(self, snap: Snapshot) -> Installed:
+        saved = snap.properties.get(PROPERTY)
+        return Installed.load(str(saved), _encoder(snap), _layouts(snap)) if saved else Installed()
+
+    def _known(self, name: str) -> Predicate:
+        predicate = self._installed.program.predicates.get(name)
+        if predicate is None:
+            known = ", ".join(sorted(n for n in self._installed.program.predicates if "$" not in n)) or "none"
+            raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
+        return predicate
+
+    def _relation(self, snap: Snapshot, name: str) -> Relation:
+        self._known(name)
+        return snap[name]
+
+    def _refuse_foreign_writers(self, part: lang.Program, name: str) -> None:
+        for rule in part.rules:
+            for head in rule.heads:
+                owner = next((b.name for b in self._installed.blocks if head.predicate in b.part.predicates), None)
+                if owner is not None:
+                    raise RedefinitionError(
+                        head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
+                    )
+
+    def _provide(self, txn: pagestore.Transaction, predicate: Predicate, installed: Installed) -> None:
+        """Create a predicate's relation, unless it was loaded before (see _layouts)."""
+        if predicate.extensional and predicate.name in txn:
+            return
+        layout = installed.layouts[predicate.name]
+        schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
+        txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
+
+
+class Past:
+    """Relations and views as of one version; close it, or use it in `with`."""
+
+    def __init__(self, workspace: Workspace, snap: Snapshot) -> None:
+        self._workspace, self.snapshot = workspace, snap
+
+    def __getitem__(self, name: str) -> Relation:
+        return self.snapshot[name]
+
+    def close(self) -> None:
+        self.snapshot.close()
+
+    def __enter__(self) -> "Past":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Transaction:
+    """Edits of extensional predicates, and the views' maintenance with the commit.
+
+    Leaving `with` commits, an exception rolls back.  Rows are lists of tuples, lists of columns, or
+    anything with `__arrow_c_stream__`.
+    """
+
+    def __init__(self, workspace: Workspace, txn: pagestore.Transaction) -> None:
+        self._workspace, self._txn = workspace, txn
+        self._edits: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def insert(self, name: str, rows: Any) -> None:
+        """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
+        self._add(name, INSERT, self._relation(name).encode(rows))
+
+    def delete(self, name: str, rows: Any) -> None:
+        """Remove rows, or a function's keys; what is not there is no error."""
+        relation = self._relation(name)
+        words = relation.encode(rows, keys_allowed=True)
+        keys, columns = len(relation.schema.key), len(relation.schema.columns)
+        if len(words) == columns > keys:
+            found, values = get(self._txn.pages, self._txn.tree(name), words[:keys])
+            words = words[:, found & (values[: columns - keys] == words[keys:]).all(axis=0)]
+        padding = np.zeros((columns - len(words), words.shape[1]), np.int64)
+        self._add(name, ERASE, np.concatenate([words, padding]))
+
+    def set(self, name: str, rows: Any) -> None:
+        """Add rows, replacing a function's values."""
+        self._add(name, SET, self._relation(name).encode(rows))
+
+    def edit(self, edits: tuple[Edit, ...]) -> None:
+        """Edits as `exec` parses them."""
+        for name, parts in _words_of_edits(self._txn, edits, self._workspace._installed).items():
+            self._edits.setdefault(name, []).append(parts)
+
+    def commit(self) -> int:
+        """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
+        workspace = self._workspace
+        try:
+            engine = Engine(self._txn, workspace._installed, _encoder(self._txn))
+            engine.carry({name: self._composed(name, parts) for name, parts in self._edits.items()})
+            version = self._txn.commit()
+        except BaseException:
+            self._txn.rollback()
+            raise
+        workspace._accounts |= engine.accounts
+        workspace._notify(engine)
+        return version
+
+    def rollback(self) -> None:
+        """Leave nothing behind."""
+        self._txn.rollback()
+
+    def __enter__(self) -> "Transaction":
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+    def _relation(self, name: str) -> pagestore.relation.WritableRelation:
+        predicate = self._workspace._known(name)
+        if not predicate.extensional:
+            raise EditError(f"{name} is a view; change what it reads from, the view follows")
+        return self._txn[name]
+
+    def _add(self, name: str, action: int, words: np.ndarray) -> None:
+        if words.shape[1]:
+            self._edits.setdefault(name, []).append((np.full(words.shape[1], action), words))
+
+    def _composed(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+        """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
+        actions = np.concatenate([p[0] for p in parts])
+        rows = np.concatenate([p[1] for p in parts], axis=1)
+        tree = self._txn.tree(name)
+        keys = tree.spec.keys
+        if not tree.spec.values:
+            return net(actions, rows, tree.spec)
+        composed, edits = net(actions, rows, tree.spec)
+        wanted = actions == INSERT
+        self._refuse_conflict(name, edits[:, composed != ERASE], rows[:, wanted], composed[composed != ERASE])
+        found, values = get(self._txn.pages, tree, edits[:keys])
+        clash = np.flatnonzero(found & (composed == INSERT) & (values != edits[keys:]).any(axis=0))
+        if len(clash):
+            raise self._conflict(name, edits[:, clash[0]], values[:, clash[0]])
+        return composed, edits
+
+    def _refuse_conflict(self, name: str, final: np.ndarray, inserted: np.ndarray, composed: np.ndarray) -> None:
+        """Rows inserted with one key and two values, none of them erased or set in between."""
+        keys = self._txn.tree(name).spec.keys
+        by_key = {tuple(row[:keys]): row for row, a in zip(final.T.tolist(), composed, strict=True) if a == INSERT}
+        if len(by_key) == inserted.shape[1]:
+            return
+        for row in inserted.T.tolist():
+            kept = by_key.get(tuple(row[:keys]))
+            if kept is not None and kept != row:
+                raise self._conflict(name, np.array(row), np.array(kept[keys:]))
+
+    def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
+        predicate = self._workspace._known(name)
+        keys = len(row) - len(other)
+        shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
+        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])]
+        return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+
+
+def _encoder(source: Any) -> Callable[[Const], int]:
+    """How constants become words: texts through the dictionary of a snapshot or transaction."""
+    return lambda const: int(source.encode(const.type, [const.value])[0])
+
+
+def _layouts(source: Any) -> Callable[[Predicate], Layout]:
+    """The layout of an extensional predicate: that of the relation if it is there, loaded before its declaration.
+
+    Raises EditError if the relation's columns do not fit.
+    """
+
+    def layout(predicate: Predicate) -> Layout:
+        if predicate.name not in source:
+            return extensional_layout(predicate)
+        schema = source[predicate.name].schema
+        types = tuple(str(column.type) for column in schema.stored)
+        functional = predicate.value is not None and len(schema.key) != len(predicate.keys)
+        if types != predicate.types or functional:
+            raise EditError(
+                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not fit "
+                f"its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
+            )
+        return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0)
+
+    return layout
+
+
+def _words_of_edits(
+    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Edits as words, by predicate, in order."""
+    encode = _encoder(txn)
+    action = {"+": INSERT, "-": ERASE, "^": SET}
+    found: dict[str, list[tuple[int, list[int]]]] = {}
+    for edit in edits:
+        terms = edit.args if edit.value is None else (*edit.args, edit.value)
+        words = [encode(term) for term in terms]
+        words += [0] * (installed.layouts[edit.predicate].visible - len(words))
+        found.setdefault(edit.predicate, []).append((action[edit.action], words))
+    return {
+        name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
+        for name, rows in found.items()
+    }
+
+
+def _trace(snap: Snapshot, plan: Plan) -> np.ndarray:
+    sensors = plan.trace_sensors
+    trees = [snap.tree(tree_name(trie.index)) for trie in plan.tries]
+    _, recorded = Join(snap.pages, plan.shape, trees, sensors=sensors_of(plan, sensors)).all()
+    width = len(plan.variables) + 2
+    blocks = []
+    for i, rows in enumerate(recorded):
+        block = np.zeros((width, rows.shape[1]), np.int64)
+        block[0] = i
+        block[1 : 1 + len(rows)] = rows
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1)
