@@ -53,6 +53,11 @@ class Relation:
         """The tree of words behind the relation, whole."""
         return self._source.tree(self.name)
 
+    def _view(self) -> tuple[Pages, Tree]:
+        """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
+        tree = self.tree
+        return self._source.pages, tree
+
     def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
@@ -79,7 +84,7 @@ class Relation:
         if len(row) not in (keys, len(self.schema.columns)):
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({self.schema})")
         words = self._row(row)
-        found, values = get(self._source.pages, self.tree, np.array(words[:keys], np.int64)[:, None])
+        found, values = get(*self._view(), np.array(words[:keys], np.int64)[:, None])
         key = tuple(words[:keys])
         inside = bool(found[0]) and key >= self._lo and (not self._hi or key < self._hi)
         return inside and values[:, 0].tolist()[: len(words) - keys] == words[keys:]
@@ -91,7 +96,7 @@ class Relation:
             raise SchemaError(
                 f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})"
             )
-        found, values = get(self._source.pages, self.tree, np.array(self._row(row), np.int64)[:, None])
+        found, values = get(*self._view(), np.array(self._row(row), np.int64)[:, None])
         if not found[0]:
             return default
         columns = self.schema.stored[len(row) :]
@@ -119,7 +124,7 @@ class Relation:
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
-        return scan(self._source.pages, self.tree, self._lo, self._hi, columns, rows)
+        return scan(*self._view(), self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -223,7 +228,7 @@ class WritableRelation(Relation):
         words = self.encode(rows, keys_allowed=True)
         keys = len(self.schema.key)
         if len(words) > keys:
-            found, values = get(self._source.pages, self.tree, words[:keys])
+            found, values = get(*self._view(), words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
             words = np.concatenate(
