@@ -1,0 +1,146 @@
+"""A file in memory that stands in for pagestore.file.File: it records operations, fails on request, and
+replays what a crash could have left behind."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.file import EXCLUSIVE, UNLOCKED
+
+SECTOR = 512
+
+
+class Operation(NamedTuple):
+    """One call that changes the file or makes it durable."""
+
+    kind: str  # "write", "sync", "grow", "cut"
+    offset: int = 0
+    data: bytes = b""
+
+
+class SimulatedFile:
+    """The interface of File over plain memory. `operations` is the log; `fail` maps an operation's number to an error."""
+
+    writable = True
+
+    def __init__(self, content: bytes, fail: dict[int, str] | None = None, limit: int = 1 << 24):
+        self.path = Path("simulated.pages")
+        self._memory = np.zeros(limit, np.uint8)
+        self._memory[: len(content)] = np.frombuffer(content, np.uint8)
+        self._size = len(content)
+        self.operations: list[Operation] = []
+        self.marks: list[tuple[int, int]] = []  # (operations so far, version acknowledged)
+        self.fail = fail or {}
+        self.calls = 0
+
+    def content(self) -> bytes:
+        return self._memory[: self._size].tobytes()
+
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, count: int, offset: int) -> bytes:
+        return self._memory[offset : min(offset + count, self._size)].tobytes()
+
+    def pwrite(self, data, offset: int) -> None:
+        data = memoryview(data).cast("B").tobytes()
+        how = self._failure()
+        if how == "short":
+            data = data[: len(data) // 2]
+        if how in ("short", None):
+            self._memory[offset : offset + len(data)] = np.frombuffer(data, np.uint8)
+            self._size = max(self._size, offset + len(data))
+            self.operations.append(Operation("write", offset, data))
+        if how:
+            raise OSError(errno.ENOSPC if how == "full" else errno.EIO, "simulated")
+
+    def fdatasync(self) -> None:
+        if self._failure():
+            raise OSError(errno.EIO, "simulated")
+        self.operations.append(Operation("sync"))
+
+    def fallocate(self, offset: int, count: int) -> None:
+        if self._failure():
+            raise OSError(errno.ENOSPC, "simulated")
+        self._size = max(self._size, offset + count)
+        self.operations.append(Operation("grow", self._size))
+
+    def truncate(self, size: int) -> None:
+        if self._failure():
+            raise OSError(errno.EIO, "simulated")
+        self._memory[size : self._size] = 0
+        self._size = size
+        self.operations.append(Operation("cut", size))
+
+    def map(self, count: int) -> np.ndarray:
+        words = self._memory[:count].view(np.int64)
+        words.flags.writeable = False
+        return words
+
+    def lock(self, kind: int, at: int, count: int = 1) -> bool:
+        return kind in (EXCLUSIVE, UNLOCKED)
+
+    def locked(self, at: int, count: int) -> int | None:
+        return None
+
+    def close(self, unlock: bool = True) -> None:
+        pass
+
+    def _failure(self) -> str | None:
+        self.calls += 1
+        return self.fail.get(self.calls)
+
+
+def crashes(
+    start: bytes, operations: list[Operation], rng: Random, variants: int = 4
+) -> Iterator[tuple[int, bytes]]:
+    """What the disk may hold after a crash behind each prefix of the operations: (prefix length, content).
+
+    What was written before the last sync is there. Each write since is kept, dropped, or torn at a sector, in
+    any order; the file's length is the old or the new one.
+    """
+    durable = bytearray(start)
+    open_: list[Operation] = []
+    for done in range(len(operations) + 1):
+        for variant in range(variants if open_ else 1):
+            yield done, _crashed(durable, open_, rng, variant)
+        if done < len(operations):
+            operation = operations[done]
+            if operation.kind == "sync":
+                for pending in open_:
+                    _play(durable, pending)
+                open_ = []
+            else:
+                open_.append(operation)
+
+
+def _crashed(durable: bytearray, open_: list[Operation], rng: Random, variant: int) -> bytes:
+    image = bytearray(durable)
+    if variant == 0:
+        chosen = list(open_)
+    elif variant == 1:
+        chosen = open_[-1:]  # the last one overtook all others
+    else:
+        chosen = [operation for operation in open_ if rng.random() < 0.6]
+        rng.shuffle(chosen)
+    for operation in chosen:
+        if variant >= 2 and operation.kind == "write" and len(operation.data) > SECTOR and rng.random() < 0.4:
+            cut = SECTOR * rng.randrange(len(operation.data) // SECTOR)
+            operation = operation._replace(data=operation.data[:cut])
+        _play(image, operation)
+    return bytes(image)
+
+
+def _play(image: bytearray, operation: Operation) -> None:
+    if operation.kind == "write":
+        end = operation.offset + len(operation.data)
+        image.extend(bytes(max(0, end - len(image))))
+        image[operation.offset : end] = operation.data
+    elif operation.kind == "grow":
+        image.extend(bytes(max(0, operation.offset - len(image))))
+    elif operation.kind == "cut":
+        del image[operation.offset :]
