@@ -69,8 +69,8 @@ def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
 
 
 def change(rows: set | dict, row: tuple, inserted: bool) -> None:
-    """Insert or delete a row; inserting into a function sets the value of the key."""
-    delete(rows, row)
+    """Insert or delete a row; inserting into a function sets the value, deleting forgets the key."""
+    delete(rows, row if isinstance(rows, set) else row[:-1])
     if inserted and isinstance(rows, set):
         rows.add(row)
     elif inserted:

@@ -1,0 +1,375 @@
+"""Cases that other implementations got wrong, each against the slow truth after every step."""
+
+import random
+from pathlib import Path
+
+import pytest
+from mirror import Mirror
+
+from ivm import errors
+
+EDGE = "edge(x, y) -> int(x), int(y). "
+
+
+@pytest.fixture
+def views(tmp_path: Path):
+    """`views(text)` is a Mirror of a workspace with that text installed."""
+    opened = []
+
+    def made(text: str, **options: object) -> Mirror:
+        opened.append(Mirror(tmp_path / f"{len(opened)}.pages", text, **options))
+        return opened[-1]
+
+    yield made
+    for mirror in opened:
+        mirror.reopen()
+        mirror.close()
+
+
+class TestSelfJoins:
+    def test_retraction_counts_for_both_sides(self, views):
+        # path(x, z) <- edge(x, y), edge(y, z).
+        m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
+        m.insert("edge", (1, 1), (1, 2), (2, 1))
+        m.delete("edge", (1, 1))
+        m.delete("edge", (1, 2))
+        m.delete("edge", (2, 1))
+        assert len(m.workspace["path"]) == 0
+
+    def test_the_same_row_on_all_three_sides(self, views):
+        # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+        m = views(EDGE + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).")
+        m.insert("edge", (5, 5))
+        assert list(m.workspace["tri"]) == [(5, 5, 5)]
+        m.delete("edge", (5, 5))
+
+    def test_inserts_and_deletes_on_both_sides_in_one_transaction(self, views):
+        # path(x, z) <- edge(x, y), edge(y, z).
+        m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
+        m.insert("edge", (1, 2), (2, 3), (3, 4))
+        m.change(
+            [("edge", (1, 2), False), ("edge", (2, 3), False), ("edge", (0, 2), True), ("edge", (2, 9), True)]
+        )
+        assert list(m.workspace["path"]) == [(0, 9)]
+
+    def test_two_sides_in_two_relations_change_at_once(self, views):
+        # j(x, z) <- a(x, y), b(y, z).
+        m = views("a(x, y) -> int(x), int(y). b(x, y) -> int(x), int(y). j(x, z) <- a(x, y), b(y, z).")
+        m.change([("a", (1, 2), True), ("b", (2, 3), True)])
+        m.change([("a", (1, 2), False), ("b", (2, 3), False), ("a", (1, 4), True), ("b", (4, 3), True)])
+        assert list(m.workspace["j"]) == [(1, 3)]
+        m.change([("a", (1, 4), False), ("b", (4, 3), False)])
+
+
+class TestNetting:
+    TEXT = EDGE + "path(x, z) <- edge(x, y), edge(y, z). n[0] = k <- agg<<k = count()>> path(x, z)."
+
+    def test_a_row_that_comes_and_goes_in_one_transaction(self, views):
+        m = views(self.TEXT)
+        m.insert("edge", (1, 2), (2, 3))
+        m.change([("edge", (3, 4), True), ("edge", (3, 4), False)])
+        m.change([("edge", (1, 2), False), ("edge", (1, 2), True)])
+        m.change([("edge", (1, 2), False), ("edge", (1, 2), True), ("edge", (1, 2), False)])
+        assert len(m.workspace["path"]) == 0
+
+    def test_inserting_what_is_there_and_deleting_what_is_not(self, views):
+        m = views(self.TEXT)
+        m.insert("edge", (1, 2), (2, 3))
+        m.insert("edge", (1, 2), (1, 2))
+        m.delete("edge", (7, 7), (7, 7))
+        m.change([])
+
+    def test_a_value_set_to_what_it_was(self, views):
+        # c[x] = z <- a[x] = u, b[x] = v, z = u + v.
+        m = views(
+            "a[x] = v -> int(x), int(v). b[x] = v -> int(x), int(v)."
+            "c[x] = z <- a[x] = u, b[x] = v, z = u + v."
+        )
+        m.change([("a", (1, 10), True), ("b", (1, 20), True)])
+        m.change([("a", (1, 10), True)])
+        m.change([("a", (1, 11), True), ("a", (1, 10), True)])
+        m.change([("a", (1, 11), True), ("b", (1, 19), True)])
+        assert list(m.workspace["c"]) == [(1, 30)]
+
+
+class TestSupport:
+    def test_the_next_witness_lies_elsewhere(self, views):
+        # s(x) <- edge(x, y), mark(y).
+        m = views(EDGE + "mark(x) -> int(x). s(x) <- edge(x, y), mark(y).")
+        m.insert("mark", (2,), (900,))
+        m.insert("edge", (1, 2), (1, 900))
+        m.delete("edge", (1, 2))
+        assert list(m.workspace["s"]) == [(1,)]
+        m.delete("mark", (900,))
+        assert list(m.workspace["s"]) == []
+
+    def test_two_paths_between_the_same_pair(self, views):
+        # path(x, z) <- edge(x, y), edge(y, z).
+        m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
+        m.insert("edge", (1, 2), (2, 9), (1, 3), (3, 9))
+        m.delete("edge", (1, 2))
+        assert list(m.workspace["path"]) == [(1, 9)]
+        m.delete("edge", (3, 9))
+
+    def test_a_row_derived_by_both_sides_of_a_disjunction(self, views):
+        # p(x) <- a(x) ; b(x).
+        m = views("a(x) -> int(x). b(x) -> int(x). p(x) <- a(x) ; b(x).")
+        m.change([("a", (1,), True), ("b", (1,), True)])
+        assert list(m.workspace["p"]) == [(1,)]
+        m.delete("a", (1,))
+        assert list(m.workspace["p"]) == [(1,)]
+        m.change([("a", (1,), True), ("b", (1,), False)])
+        assert list(m.workspace["p"]) == [(1,)]
+        m.delete("a", (1,))
+        assert list(m.workspace["p"]) == []
+
+    def test_a_row_derived_by_two_rules_of_one_view(self, views):
+        # p(x) <- a(x). p(x) <- edge(x, _).
+        m = views(EDGE + "a(x) -> int(x). p(x) <- a(x). p(x) <- edge(x, _).")
+        m.change([("a", (1,), True), ("edge", (1, 2), True), ("edge", (1, 3), True)])
+        m.change([("a", (1,), False), ("edge", (1, 2), False)])
+        assert list(m.workspace["p"]) == [(1,)]
+        m.delete("edge", (1, 3))
+
+    def test_a_swap_of_witnesses_leaves_the_view_alone(self, views):
+        # s(x) <- edge(x, y).                                    t(x) <- s(x).
+        m = views(EDGE + "s(x) <- edge(x, y). t(x) <- s(x).")
+        m.insert("edge", (1, 2))
+        told = []
+        m.workspace.subscribe("t", told.append)
+        m.change([("edge", (1, 2), False), ("edge", (1, 3), True)])
+        assert told == []
+
+
+class TestAggregates:
+    def test_a_group_emptied_and_refilled(self, views):
+        # d[x] = n <- agg<<n = count()>> edge(x, y).           s[x] = n <- agg<<n = sum(y)>> edge(x, y).
+        m = views(
+            EDGE + "d[x] = n <- agg<<n = count()>> edge(x, y). s[x] = n <- agg<<n = sum(y)>> edge(x, y)."
+        )
+        m.insert("edge", (1, 5), (1, -5))
+        assert list(m.workspace["s"]) == [(1, 0)]
+        m.delete("edge", (1, 5), (1, -5))
+        assert list(m.workspace["s"]) == []
+        m.insert("edge", (1, 7))
+        assert (list(m.workspace["d"]), list(m.workspace["s"])) == ([(1, 1)], [(1, 7)])
+        m.change([("edge", (1, 7), False), ("edge", (1, 8), True)])
+        assert list(m.workspace["s"]) == [(1, 8)]
+
+    def test_anonymous_variables_are_counted(self, views):
+        # d[x] = n <- agg<<n = count()>> edge(x, _).            n[0] = k <- agg<<k = count()>> edge(_, _).
+        m = views(
+            EDGE + "d[x] = n <- agg<<n = count()>> edge(x, _). all[0] = k <- agg<<k = count()>> edge(_, _)."
+        )
+        m.insert("edge", (1, 2), (1, 3), (2, 3))
+        assert list(m.workspace["d"]) == [(1, 2), (2, 1)]
+        m.delete("edge", (1, 2))
+
+    def test_the_same_value_from_two_keys_adds_twice(self, views):
+        # t[0] = s <- agg<<s = sum(v)>> a[x] = v.
+        m = views("a[x] = v -> int(x), int(v). t[0] = s <- agg<<s = sum(v)>> a[_] = v.")
+        m.insert("a", (1, 10), (2, 10))
+        assert list(m.workspace["t"]) == [(0, 20)]
+        m.change([("a", (1, 11), True)])
+        m.delete("a", (2, 10))
+
+    def test_a_sum_over_a_function_whose_value_alone_changes(self, views):
+        # total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.
+        m = views("""ate(p, m) -> string(p), string(m). calories[m] = c -> string(m), int(c).
+                     total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.""")
+        m.change(
+            [("ate", ("ada", "tea"), True), ("ate", ("bob", "tea"), True), ("calories", ("tea", 5), True)]
+        )
+        m.change([("calories", ("tea", 8), True)])
+        assert sorted(m.workspace["total"]) == [("ada", 8), ("bob", 8)]
+
+    def test_a_sum_beyond_64_bits_rolls_back(self, views):
+        # t[0] = s <- agg<<s = sum(v)>> a[x] = v.
+        m = views("a[x] = v -> int(x), int(v). t[0] = s <- agg<<s = sum(v)>> a[_] = v.")
+        m.insert("a", (1, 2**62), (2, 2**62 - 1))
+        version = m.workspace.store.version
+        m.insert("a", (3, 1), (4, 1))
+        assert m.workspace.store.version == version
+        m.insert("a", (3, -5))
+
+    def test_an_aggregate_over_a_disjunction(self, views):
+        # d[x] = n <- agg<<n = count()>> (edge(x, y) ; edge(y, x)).
+        m = views(EDGE + "d[x] = n <- agg<<n = count()>> (edge(x, y) ; edge(y, x)).")
+        m.insert("edge", (1, 2), (2, 1), (1, 3))
+        m.delete("edge", (2, 1))
+        m.delete("edge", (1, 2))
+
+
+class TestFunctions:
+    def test_erase_comes_before_insert(self, views):
+        # f[x] = y <- edge(x, y).
+        m = views(EDGE + "f[x] = y <- edge(x, y).")
+        m.insert("edge", (1, 2))
+        m.change([("edge", (1, 3), True), ("edge", (1, 2), False)])
+        assert list(m.workspace["f"]) == [(1, 3)]
+
+    def test_a_conflict_rolls_everything_back(self, views):
+        # f[x] = y <- edge(x, y).                   g(y) <- f[x] = y.
+        m = views(EDGE + "f[x] = y <- edge(x, y). g(y) <- f[x] = y.")
+        m.insert("edge", (1, 2))
+        version = m.workspace.store.version
+        with pytest.raises(errors.FunctionConflictError) as caught, m.workspace.transaction() as txn:
+            txn.insert("edge", [(1, 3), (5, 6)])
+        assert (caught.value.predicate, caught.value.key) == ("f", (1,))
+        assert set(caught.value.values) == {2, 3}
+        assert m.workspace.store.version == version
+        m.compare()
+        m.insert("edge", (5, 6))
+
+    def test_a_conflict_between_two_rules(self, views):
+        # f[x] = 1 <- a(x). f[x] = 2 <- b(x).
+        m = views("a(x) -> int(x). b(x) -> int(x). f[x] = 1 <- a(x). f[x] = 2 <- b(x).")
+        m.insert("a", (1,))
+        m.insert("b", (1,))
+        m.change([("a", (1,), False), ("b", (1,), True)])
+        assert list(m.workspace["f"]) == [(1, 2)]
+
+
+class TestNegation:
+    def test_what_is_refuted_comes_and_goes(self, views):
+        # s(x) <- a(x), !b(x).
+        m = views("a(x) -> int(x). b(x) -> int(x). s(x) <- a(x), !b(x).")
+        m.insert("a", (1,), (2,))
+        m.insert("b", (1,), (3,))
+        m.delete("b", (1,))
+        m.change([("a", (3,), True), ("b", (3,), False)])
+        m.change([("a", (3,), False), ("b", (3,), True)])
+
+    def test_a_refuted_projection(self, views):
+        # sink(y) <- edge(_, y), !edge(y, _).
+        m = views(EDGE + "sink(y) <- edge(_, y), !edge(y, _).")
+        m.insert("edge", (1, 2), (2, 3), (2, 4))
+        m.delete("edge", (2, 3))
+        m.delete("edge", (2, 4))
+        m.insert("edge", (2, 2))
+
+    def test_a_refuted_conjunction_has_its_next_witness_elsewhere(self, views):
+        # p(x) <- a(x), !(edge(x, y), b(y)).
+        m = views(EDGE + "a(x) -> int(x). b(x) -> int(x). p(x) <- a(x), !(edge(x, y), b(y)).")
+        m.change([("a", (1,), True), ("edge", (1, 2), True), ("edge", (1, 90), True)])
+        m.change([("b", (2,), True), ("b", (90,), True)])
+        m.delete("b", (2,))
+        assert list(m.workspace["p"]) == []
+        m.delete("edge", (1, 90))
+        assert list(m.workspace["p"]) == [(1,)]
+
+
+class TestViewsOnViews:
+    def test_a_diamond_changes_on_both_sides_at_once(self, views):
+        # l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x). n[0] = k <- agg<<k = count()>> b(x).
+        m = views(
+            EDGE + "l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x)."
+            "n[0] = k <- agg<<k = count()>> b(x)."
+        )
+        m.insert("edge", (1, 2), (2, 1))
+        m.change([("edge", (1, 2), False), ("edge", (1, 3), True), ("edge", (3, 1), True)])
+        m.delete("edge", (1, 3), (2, 1), (3, 1))
+
+    def test_a_chain_of_twenty(self, views):
+        # v0(x, y) <- edge(x, y).      v1(x, y) <- v0(y, x).      v2(x, y) <- v1(y, x).     ...
+        chain = " ".join(f"v{i}(x, y) <- v{i - 1}(y, x)." for i in range(1, 20))
+        m = views(EDGE + "v0(x, y) <- edge(x, y). " + chain)
+        m.insert("edge", (1, 2))
+        m.change([("edge", (1, 2), False), ("edge", (3, 4), True)])
+        assert list(m.workspace["v19"]) == [(4, 3)]
+
+    def test_rules_installed_over_data_that_is_there(self, views):
+        # far(x, z) <- path(x, y), edge(y, z).
+        m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
+        m.insert("edge", (1, 2), (2, 3), (3, 4))
+        m.workspace.install("far(x, z) <- path(x, y), edge(y, z).", name="far")
+        assert list(m.workspace["far"]) == [(1, 4)]
+        m.insert("edge", (4, 5))
+        assert sorted(m.workspace["far"]) == [(1, 4), (2, 5)]
+        with pytest.raises(errors.UninstallError, match=r"path is read by far: uninstall the readers first"):
+            m.workspace.uninstall("main")
+        m.workspace.uninstall("far")
+        with pytest.raises(errors.UnknownViewError):
+            m.workspace["far"]
+
+
+class TestDegenerateBodies:
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            "p(x) <- edge(x, x).",  # a repeated variable
+            "p(x) <- edge(3, x).",  # a constant first
+            "p(x) <- edge(x, 3).",  # a constant last
+            "p(x) <- a(x), edge(1, 2).",  # an atom of constants only
+            "p(x, y) <- a(x), a(y).",  # a product
+            "p(x, x) <- a(x).",  # a column twice
+            "p(x, 7) <- a(x).",  # a constant in the head
+            "p(x) <- a(x), edge(x, y), edge(x, z).",  # an existential twice
+            "p(x, y) <- edge(x, y), x = y.",
+            "p(x) <- edge(x, y), y = 3, x != 2.",
+            "p(x, z) <- a(x), z = x * 2, a(z).",  # a computed key
+            "p(x) <- f[x] = y, a(y).",  # a function's value as a key
+            "p(x) <- f[x] = f[1].",
+            "p(x) <- f[f[x]] = 2.",
+        ],
+    )
+    def test_follows(self, views, rule):
+        m = views(EDGE + "a(x) -> int(x). f[x] = v -> int(x), int(v). " + rule)
+        m.change([("a", (n,), True) for n in range(5)] + [("edge", (x, x * x % 5), True) for x in range(5)])
+        m.change([("f", (x, (x + 1) % 4), True) for x in range(5)])
+        m.change([("edge", (1, 2), True), ("edge", (3, 3), True), ("edge", (2, 3), True)])
+        m.change([("edge", (1, 2), False), ("edge", (1, 1), False), ("a", (2,), False), ("f", (3, 2), True)])
+        m.change([("f", (1, 0), False), ("edge", (3, 3), False), ("edge", (4, 3), True), ("a", (8,), True)])
+        m.change([(name, row, False) for name in ("a", "edge") for row in list(m.workspace[name])])
+
+
+class TestExtremes:
+    def test_the_least_and_the_greatest_word(self, views):
+        # path(x, z) <- edge(x, y), edge(y, z).               up(x, y) <- edge(x, y), x < y.
+        low, high = -(2**63), 2**63 - 1
+        m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z). up(x, y) <- edge(x, y), x < y.")
+        m.insert("edge", (low, high), (high, low), (low, low), (high, high), (0, low), (0, high))
+        m.delete("edge", (low, low), (0, high))
+        m.delete("edge", (high, high), (low, high))
+
+    def test_every_type_joins(self, views):
+        from datetime import date, datetime
+        from decimal import Decimal
+
+        # j(a, b, c, d, e, f, g) <- l(a, b, c, d, e, f, g), r(g, f, e, d, c, b, a).
+        types = "int(a), float(b), bool(c), date(d), datetime(e), decimal(8, 2)(f), string(g)"
+        m = views(
+            f"l(a, b, c, d, e, f, g) -> {types}. r(g, f, e, d, c, b, a) -> {types}."
+            "j(a, b, c, d, e, f, g) <- l(a, b, c, d, e, f, g), r(g, f, e, d, c, b, a)."
+        )
+        rows = [
+            (1, 2.5, True, date(2013, 1, 31), datetime(2013, 1, 31, 17, 5), Decimal("-3.50"), "tea"),
+            (-1, -1e300, False, date(1900, 1, 1), datetime(1900, 1, 1), Decimal("0.00"), "åß"),
+        ]
+        m.insert("l", *rows)
+        m.insert("r", *(row[::-1] for row in rows))
+        assert len(m.workspace["j"]) == 2
+        m.delete("r", rows[0][::-1])
+
+    def test_a_hub_is_maintained_in_steps_of_its_changes_not_of_its_degree(self, views):
+        # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+        m = views(EDGE)
+        m.workspace.install("tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="tri")
+        with m.workspace.transaction() as txn:
+            txn.insert("edge", [(0, n) for n in range(1, 5000)])
+        with m.workspace.transaction() as txn:
+            txn.insert("edge", [(4000, 4001)])
+        assert list(m.workspace["tri"]) == [(0, 4000, 4001)]
+        assert m.workspace.stats("tri")["operations"] < 500
+        m.insert("edge", *((0, n) for n in range(1, 5000)), (4000, 4001))
+
+
+def test_a_long_churn_over_few_rows(views):
+    # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        deg[x] = n <- agg<<n = count()>> edge(x, y).
+    m = views(
+        EDGE
+        + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z). deg[x] = n <- agg<<n = count()>> edge(x, y)."
+    )
+    draw = random.Random(7)
+    for _ in range(150):
+        m.change([("edge", (draw.randrange(5), draw.randrange(5)), draw.random() < 0.6) for _ in range(3)])

@@ -1,0 +1,63 @@
+"""Random programs under random edits: what is maintained equals what the slow truth derives, each time."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+from mirror import Mirror
+from strategies import BASIC, FULL, Features, cases
+
+from ivm.errors import ConstructError
+
+RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
+EXAMPLES = 60
+relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+
+
+def follow(case: tuple[str, list], granularity: int = 1) -> None:
+    """Install, then edit, comparing each time; reopen halfway and at the end."""
+    text, transactions = case
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            mirror = Mirror(Path(folder) / "store.pages", text, granularity=granularity)
+        except ConstructError:
+            reject()
+        for number, edits in enumerate(transactions):
+            mirror.change(edits)
+            if number == len(transactions) // 2:
+                mirror.reopen()
+        mirror.reopen()
+        mirror.close()
+
+
+@relaxed
+@given(cases(RELATIONS))
+def test_joins_comparisons_and_projections(case):
+    follow(case)
+
+
+@relaxed
+@given(cases(BASIC))
+def test_functions_arithmetic_and_aggregates(case):
+    follow(case)
+
+
+@relaxed
+@given(cases(FULL))
+def test_negation_disjunction_and_several_heads(case):
+    follow(case)
+
+
+@relaxed
+@given(cases(BASIC), st.sampled_from([2, 8, 100]))
+def test_coarse_intervals(case, granularity):
+    follow(case, granularity)
+
+
+@pytest.mark.campaign
+@settings(max_examples=5000, suppress_health_check=list(HealthCheck))
+@given(cases(FULL, count_max=12, size_max=12), st.sampled_from([1, 1, 3]))
+def test_campaign(case, granularity):
+    follow(case, granularity)
