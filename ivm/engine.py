@@ -13,14 +13,15 @@ from typing import Protocol
 import numpy as np
 
 from ivm import sensitivity
-from ivm.errors import FunctionConflictError
+from ivm.errors import FunctionConflictError, RangeError
 from ivm.expression import Encode
-from ivm.heads import Head, Layout
+from ivm.heads import PLAIN, Head, Layout
 from ivm.join import Join
 from ivm.maintain import maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, permuted, tree_name
 from ivm.surgery import Delta
+from pagestore.errors import EditError
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
 
@@ -80,7 +81,10 @@ class Engine:
         index = Index(name, tuple(range(layout.keys)))
         self.before.setdefault(index, self.txn.tree(name))
         actions, rows = parts[0] if len(parts) == 1 else _joined(parts)
-        actions, rows = self.txn.apply(name, actions, rows, layout.visible)
+        if adds_up_apart(layout):
+            actions, rows = self._apply(total_name(name), actions, rows, 2)
+            rows = rows[1:2]
+        actions, rows = self._apply(name, actions, rows, layout.visible)
         delta = Delta(actions, rows[: layout.visible])
         if not delta:
             return
@@ -92,6 +96,12 @@ class Engine:
         account = self.accounts.setdefault(name, Account())
         account.inserted, account.erased = inserted, len(actions) - inserted
         account.maintain_seconds += time.perf_counter() - started
+
+    def _apply(self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            return self.txn.apply(name, actions, rows, visible)
+        except EditError as error:
+            raise RangeError(f"{name.removeprefix('$total:')}: {error}") from error
 
     def _publish(self, name: str, layout: Layout, delta: Delta) -> None:
         """The delta under every unpermuted index of the predicate, however many columns it takes."""
@@ -204,9 +214,14 @@ class Engine:
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         actions, rows = _joined(parts)
+        layout = self.installed.layouts[name]
+        if adds_up_apart(layout):
+            total = self._bulk(self.txn.create_words(total_name(name), 1, len(rows) - 1).spec, rows, actions)
+            self.txn.replace(total_name(name), total)
+            rows = np.concatenate([b[1:2] for b in scan(self.txn.pages, total)] or [rows[1:2, :0]], axis=1)
+            actions = np.full(rows.shape[1], INSERT)
         tree = self._bulk(self.txn.tree(name).spec, rows, actions)
         self.txn.replace(name, tree)
-        layout = self.installed.layouts[name]
         for batch in scan(self.txn.pages, tree):
             self._check_function(name, layout, Delta(np.full(batch.shape[1], INSERT), batch))
 
@@ -237,8 +252,18 @@ def recompute(source: Source, installed: Installed, encode: Encode, name: str) -
                 everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
                 parts.append(Head(views.rule, plan, installed.layouts, encode).edits(everything)[name])
     actions, rows = _joined(parts)
-    _, rows = net(actions, rows, Spec(0, layout.keys, layout.shown + layout.hidden))
-    return rows[: layout.visible]
+    _, rows = net(actions, rows, Spec(0, layout.keys, len(rows) - layout.keys))
+    return rows[1:2] if adds_up_apart(layout) else rows[: layout.visible]
+
+
+def adds_up_apart(layout: Layout) -> bool:
+    """Is this an aggregate without keys, which adds up in a tree of its own?"""
+    return layout.bare and layout.kind != PLAIN
+
+
+def total_name(name: str) -> str:
+    """The name of that tree in the store."""
+    return f"$total:{name}"
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

@@ -27,12 +27,17 @@ PLAIN, SUPPORT, COUNT, SUM = "plain", "support", "count", "sum"
 
 
 class Layout(NamedTuple):
-    """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them."""
+    """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
+
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate is added
+    up in a tree of its own, under the key 0, and what changes there is edited here.
+    """
 
     kind: str
     keys: int
     shown: int
     hidden: int
+    bare: bool = False
 
     @property
     def visible(self) -> int:
@@ -40,6 +45,8 @@ class Layout(NamedTuple):
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
+    if not predicate.keys:
+        return Layout(PLAIN, 1, 0, 0, bare=True)
     return Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0)
 
 
@@ -54,10 +61,9 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
                 writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
                 "derive the union as a view of its own and aggregate that"
             )  # fmt: skip
-        if aggregate.op == "count":
-            return Layout(COUNT, keys, 1, 0)
-        if aggregate.op == "sum" and predicate.value != "float64":
-            return Layout(SUM, keys, 1, 1)
+        kind = {"count": COUNT, "sum": SUM}.get(aggregate.op)
+        if kind and (kind == COUNT or predicate.value != "float64"):
+            return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
         raise ConstructError(
             aggregate.where, f"{aggregate.op} over {predicate.value} is not evaluated yet; there are count(), and "
             "sum over int and decimal"
@@ -122,6 +128,8 @@ class Head:
         n = len(actions)
         terms = head.args if self._rule.aggregate else head.terms
         words = [self._evaluator.words(term, columns, n) for term in terms]
+        if not words:
+            words = [np.zeros(n, np.int64)]  # a bare aggregate adds up under the key 0
         if layout.kind == PLAIN:
             return actions, np.stack(words)
         if layout.kind == SUM:

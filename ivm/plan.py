@@ -257,33 +257,35 @@ class Conjunction:
         return f"${self._fresh}"
 
     def _add_atom(self, atom: Atom, negated: bool) -> None:
+        value = atom.value
+        as_key = value is not None and self._is_key(atom, value)
+        read = value is not None and not as_key and value.name not in self.used_once  # type: ignore[union-attr]
         names: list[str | None] = []
         for term in atom.args:
-            names.append(self._argument(term, names, negated))
-        value = atom.value
-        if value is not None:
-            as_key = isinstance(value, Const) or value.name in self.keys or self._stored_as_key(atom)
-            if as_key:
-                names.append(self._argument(value, names, negated))
-            elif negated:
-                raise ConstructError(
-                    atom.where, f"a negated function needs its value bound as a key; `{value.name}` is a value: "
-                    "negate a view that has it as an argument"
-                )  # fmt: skip
-            elif value.name not in self.used_once:
-                self.reads.append((len(self.atoms), len(names), self._read_as(value.name)))
+            names.append(self._argument(term, names, whole=negated or read))
+        if as_key:
+            assert value is not None
+            names.append(self._argument(value, names, whole=negated))
+        if all(name is None for name in names):  # it has to hold something: enumerate its first argument
+            names[0] = self._name()
+        if read:
+            assert isinstance(value, Var)
+            self.reads.append((len(self.atoms), len(atom.args), self._read_as(value.name)))
         self.atoms.append(Arguments(atom, names, negated))
+
+    def _is_key(self, atom: Atom, value: Var | Const) -> bool:
+        return isinstance(value, Const) or value.name in self.keys or self._stored_as_key(atom)
 
     def _stored_as_key(self, atom: Atom) -> bool:
         """A derived function keeps its value behind its keys as one more key (see heads.py)."""
         return self.stored_keys[atom.predicate] > len(atom.args)
 
-    def _argument(self, term: Var | Const, before: list[str | None], negated: bool) -> str | None:
+    def _argument(self, term: Var | Const, before: list[str | None], whole: bool) -> str | None:
         if isinstance(term, Const):
             name = self._name()
             self.equal[name] = (None, self.encode(term))
             return name
-        if term.name in self.used_once and not negated:
+        if term.name in self.used_once and not whole:
             return None
         if term.name in before:
             name = self._name()
@@ -348,7 +350,7 @@ class Conjunction:
 
     def _compare(self, literal: Compare) -> None:
         left, right = self._offset(literal.left), self._offset(literal.right)
-        if left is None or right is None or (left[0] is None and right[0] is None):
+        if left is None or right is None or left[0] == right[0]:  # a variable and itself, or two constants
             self.filters.append(literal)
             return
         op = literal.op

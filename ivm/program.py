@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ivm import lang
 from ivm.heads import Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
+from ivm.negation import lift_negations
 from ivm.plan import Distinct, Encode, Index, Plan, make_plans
 
 PROPERTY = "ivm"
@@ -84,7 +85,7 @@ class Installed:
         orders: list | None = None, number: int | None = None, granularity: int = 1,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
-        part = lang.compile(text, self.program, source=name)
+        part = lift_negations(lang.compile(text, self.program, source=name))
         program = self.program.including(part)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)

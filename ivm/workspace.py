@@ -19,7 +19,7 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.engine import Account, Engine, recompute
+from ivm.engine import Account, Engine, adds_up_apart, recompute, total_name
 from ivm.errors import (
     DivergenceError,
     EditError,
@@ -38,7 +38,7 @@ from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.relation import Relation
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
-from pagestore.tree import ERASE, INSERT, SET, get, net
+from pagestore.tree import ERASE, INSERT, SET, get, net, scan
 
 OnChange = Callable[[pa.Table], None]
 
@@ -98,7 +98,8 @@ class Workspace:
             raise UninstallError(f"no block `{name}` is installed; there is {known}")
         left = self._installed.excluding(name)
         gone = {v.sense_name(p, s) for v in block.rules for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))}
-        gone |= {n for n in block.part.predicates if n not in left.program.predicates}
+        views = {n for n in block.part.predicates if n not in left.program.predicates}
+        gone |= views | {total_name(n) for n in views if adds_up_apart(self._installed.layouts[n])}
         kept = {tree_name(i) for indices in left.indices().values() for i in indices}
         gone |= {tree_name(i) for indices in self._installed.indices().values() for i in indices} - kept
         with self.store.transaction(f"uninstall {name}") as txn:
@@ -382,6 +383,8 @@ class Transaction:
         rows = np.concatenate([p[1] for p in parts], axis=1)
         tree = self._txn.tree(name)
         keys = tree.spec.keys
+        if self._workspace._installed.layouts[name].bare:
+            return self._only(name, actions, rows)
         if not tree.spec.values:
             return net(actions, rows, tree.spec)
         composed, edits = net(actions, rows, tree.spec)
@@ -392,6 +395,18 @@ class Transaction:
         if len(clash):
             raise self._conflict(name, edits[:, clash[0]], values[:, clash[0]])
         return composed, edits
+
+    def _only(self, name: str, actions: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Edits of a function without keys, f[] = t, one by one: it has one value or none."""
+        stored = [int(w) for batch in scan(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
+        values = list(stored)
+        for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
+            if action == INSERT and values and values != [word]:
+                raise self._conflict(name, np.array([word]), np.array(values))
+            values = [] if action == ERASE else [word]
+        edits = [(ERASE, w) for w in stored if w not in values] + [(INSERT, w) for w in values]
+        table = np.array(edits, np.int64).reshape(-1, 2).T.copy()
+        return table[0], table[1:]
 
     def _refuse_conflict(self, name: str, final: np.ndarray, inserted: np.ndarray, composed: np.ndarray) -> None:
         """Rows inserted with one key and two values, none of them erased or set in between."""

@@ -1,0 +1,76 @@
+"""Negated conjunctions as views of their own, so that the join only ever negates one atom.
+
+    p(x) <- a(x), !(edge(x, y), b(y)).
+
+    p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
+
+The helper is maintained like any view, with a support count for what it projects away; the next witness
+of a refuted binding is then never looked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ivm.lang.program import Program
+from ivm.lang.rule import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, variables
+
+NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
+
+
+def lift_negations(part: Program) -> Program:
+    """The program with every negation of one atom over keys; helpers stand before the rules that use them."""
+    predicates = dict(part.predicates)
+    rules = tuple(lifted for rule in part.rules for lifted in _Lift(predicates).rules(rule))
+    return Program(predicates, rules, part.edits)
+
+
+class _Lift:
+    def __init__(self, predicates: dict[str, Predicate]) -> None:
+        self._predicates = predicates
+        self._helpers: list[Rule] = []
+
+    def rules(self, rule: Rule) -> Iterator[Rule]:
+        body = tuple(tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body)
+        for helper in self._helpers:
+            yield from _Lift(self._predicates).rules(helper)
+        yield replace(rule, body=body)
+
+    def _literal(self, rule: Rule, disjunct: Disjunct, literal: Literal) -> Literal:
+        if not isinstance(literal, Negation) or _simple(literal):
+            return literal
+        free = variables(literal)
+        name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
+        while name in self._predicates:
+            name += "_"
+        body = _bound(literal.body, free, disjunct)
+        head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
+        types = {**rule.types, NOTHING.name: "int64"}
+        if not free:  # the helper holds one row, or none
+            head, probe = replace(head, args=(NOTHING,)), replace(probe, args=(ZERO,))
+            body += (Compare("=", NOTHING, ZERO),)
+        columns = tuple(v.name for v in variables(head))
+        self._predicates[name] = Predicate(
+            name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
+        )
+        self._helpers.append(_rule(head, body, types, rule))
+        return Negation((probe,), where=literal.where)
+
+
+def _simple(negation: Negation) -> bool:
+    """One atom, nothing local, and no value to compare: the join probes for it."""
+    if len(negation.body) != 1 or negation.exists:
+        return False
+    atom = negation.body[0]
+    return isinstance(atom, Atom) and not isinstance(atom.value, Var)
+
+
+def _bound(body: Disjunct, free: tuple[Var, ...], around: Disjunct) -> Disjunct:
+    """The negated body; with the positive literals around it if it does not bind its free variables itself."""
+    here = {v for atom in body if isinstance(atom, Atom) for v in variables(atom)}
+    if here.issuperset(free):
+        return body
+    return tuple(x for x in around if isinstance(x, Atom | Compare)) + body
+
+
+def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:
+    return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)
