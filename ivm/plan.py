@@ -253,6 +253,7 @@ class Conjunction:
         return {name for name, n in counts.items() if n == 1}
 
     def _name(self) -> str:
+        """A fresh variable, held by an equality."""
         self._fresh += 1
         return f"${self._fresh}"
 
@@ -267,7 +268,7 @@ class Conjunction:
             assert value is not None
             names.append(self._argument(value, names, whole=negated))
         if all(name is None for name in names):  # it has to hold something: enumerate its first argument
-            names[0] = self._name()
+            names[0] = self._argument(atom.args[0], [], whole=True)
         if read:
             assert isinstance(value, Var)
             self.reads.append((len(self.atoms), len(atom.args), self._read_as(value.name)))
