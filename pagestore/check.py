@@ -158,8 +158,8 @@ class Check:
             page = stack.pop()
             if self._done.get((page, tree.spec.tree_id)) is None:
                 continue
-            columns = self._columns(page)
-            if page_type_fields(self._word(page, TYPE))[0] == LEAF:
+            columns = self.columns(page)
+            if page_type_fields(self.word(page, TYPE))[0] == LEAF:
                 yield from map(tuple, columns.T.tolist())
             else:
                 stack += columns[tree.spec.keys].tolist()[::-1]
@@ -257,7 +257,7 @@ class Check:
         if fault:
             self._add("shape", page, f"{name}: {fault}", path)
             return None
-        columns = self._columns(page)
+        columns = self.columns(page)
         self._key_order(name, page, columns[: spec.keys], path)
         if level == 0:
             return self._leaf(page, spec, columns)
@@ -267,13 +267,13 @@ class Check:
         keys = columns[: spec.keys]
         n = columns.shape[1]
         folds = tuple(n if op == FOLD_COUNT else _fold(op, columns[c]) for op, c in spec.scans)
-        return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self._word(page, BIRTH))
+        return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self.word(page, BIRTH))
 
     def _index(
         self, name: str, page: int, spec: Spec, level: int, columns: np.ndarray, path: tuple[int, ...]
     ) -> Subtree | None:
         """Compare each entry with what is below it."""
-        keys, birth = columns[: spec.keys], self._word(page, BIRTH)
+        keys, birth = columns[: spec.keys], self.word(page, BIRTH)
         before: tuple[int, ...] | None = None
         count, whole = 0, True
         for slot, child in enumerate(columns[spec.keys].tolist()):
@@ -311,7 +311,7 @@ class Check:
         return Subtree(_key(keys, 0), before, count, folds, birth)
 
     def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
-        kind, its_level, columns, folds, tree_id = page_type_fields(self._word(page, TYPE))
+        kind, its_level, columns, folds, tree_id = page_type_fields(self.word(page, TYPE))
         wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
         facts = {
             "kind": (kind, INDEX if level else LEAF), "level": (its_level, level), "columns": (columns, wanted),
@@ -320,11 +320,11 @@ class Check:
         for fact, (is_, should) in facts.items():
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"
-        n = self._word(page, COUNT)
+        n = self.word(page, COUNT)
         if n < 1:
             return f"it has {n} entries"
         for c in range(columns):
-            descriptor = self._word(page, HEADER + 2 * c + 1)
+            descriptor = self.word(page, HEADER + 2 * c + 1)
             offset, width = descriptor >> 8, descriptor & 255
             if (
                 width > 64
@@ -343,10 +343,15 @@ class Check:
             fact = f"{name}: key {_key(keys, slot + 1)} at slot {slot + 1} is not above {_key(keys, slot)}"
             self._add("key order", page, fact, path)
 
-    def _columns(self, page: int) -> np.ndarray:
+    def sound(self, page: int, spec: Spec, level: int) -> bool:
+        """Whether the bytes of a page can be read as that part of a tree."""
+        inside = FIRST_PAGE <= page < len(self.pages.seen)
+        return inside and not page_fault(self._slice(page), page) and not self._shape_fault(page, spec, level)
+
+    def columns(self, page: int) -> np.ndarray:
         """All columns of a page decoded: int64[C, n]."""
-        n = self._word(page, COUNT)
-        columns = page_type_fields(self._word(page, TYPE))[2]
+        n = self.word(page, COUNT)
+        columns = page_type_fields(self.word(page, TYPE))[2]
         out = np.empty((columns, n), np.int64)
         for c in range(columns):
             unpack(self.pages.words, page * self.pages.page_words, c, 0, n, out[c], 0)
@@ -355,7 +360,7 @@ class Check:
     def _slice(self, page: int) -> np.ndarray:
         return self.pages.words[page * self.pages.page_words : (page + 1) * self.pages.page_words]
 
-    def _word(self, page: int, at: int) -> int:
+    def word(self, page: int, at: int) -> int:
         return int(self.pages.words[page * self.pages.page_words + at])
 
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:

@@ -9,16 +9,16 @@ A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 t
 words of a TEXT run (see record.py), offset and length in what the run's zstandard frame unpacks to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import zstandard
 
-from .pager import Pager, Run
+from .pager import STORE_LINEAGE, Pager, Run
 from .record import TEXT, Reader, Writer
-from .tree import INSERT, Pages, Spec, Tree, apply, get, net
+from .tree import INSERT, SET, Pages, Spec, Tree, apply, get, net, scan
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
@@ -53,6 +53,19 @@ class Dictionary:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
         return parts.take(pa.array(places))
+
+    def long_texts(self) -> Iterator[tuple[int, int, int]]:
+        """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
+        heads: dict[int, list[int]] = {}
+        tree = self._tree(TEXTS)
+        for batch in scan(self._pages(), tree) if tree.count else ():
+            long = (batch[1] == 0) & (batch[2] & 0xFFFF == LONG_MARK)
+            heads.update((id_, []) for id_ in batch[0, long].tolist())
+            for id_, part, word in batch[:, (batch[1] == 1) | (batch[1] == 2)].T.tolist():
+                if id_ in heads:
+                    heads[id_].append(word)
+                    if part == 2:
+                        yield id_, *heads.pop(id_)
 
     def _tree(self, spec: Spec) -> Tree:
         return self._trees.get(spec.tree_id) or Tree.empty(spec)
@@ -146,6 +159,20 @@ class DictionaryWriter(Dictionary):
             self._cache.clear()
         self._cache.update(self.added)
 
+    def move_long(self) -> None:
+        """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
+        moved: dict[int, int] = {}
+        edits = []
+        for id_, page, words in self.long_texts():
+            if page not in moved:
+                run = Run(page, words)
+                moved[page] = self._pager.write_run(self._read_run(run), TEXT).page
+                with self._pager.of(STORE_LINEAGE):
+                    self._pager.retire_run(run)
+            edits.append((id_, 1, moved[page]))
+        if edits:
+            self._apply(TEXTS, np.array(edits, np.int64).T, SET)
+
     def _resolve(self, texts: list[bytes]) -> list[int]:
         """Ids of distinct texts that no cache knows."""
         ids, places = self._probe(texts)
@@ -210,9 +237,9 @@ class DictionaryWriter(Dictionary):
             offset += len(text)
         self._apply(TEXTS, np.array(rows, np.int64).T)
 
-    def _apply(self, spec: Spec, rows: np.ndarray) -> None:
-        actions, edits = net(np.full(rows.shape[1], INSERT), rows, spec)
-        with self._pager.of(0):
+    def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
+        actions, edits = net(np.full(rows.shape[1], action), rows, spec)
+        with self._pager.of(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self._pager, self._tree(spec), actions, edits)[0]
 
 

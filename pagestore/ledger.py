@@ -47,6 +47,7 @@ class Draft(NamedTuple):
     next_tree: int
     next_text: int
     message: str
+    rewrite_catalog: bool = False
 
 
 class Ledger:
@@ -83,7 +84,7 @@ class Ledger:
         state, branch = self.state, draft.branch
         head = state.heads[branch]
         version = state.last_version + 1
-        catalog = self._write_catalog(draft.catalog, draft.before)
+        catalog = self._write_catalog(draft)
         history = state.history.copy()
         system = {**state.system, **{i: draft.trees[i] for i in (1, 2)}}
         timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
@@ -111,6 +112,9 @@ class Ledger:
         self.check()
         state = self.state
         self.pager.begin(state.last_version, STORE_LINEAGE, -1, owns=False)
+        if shrink:  # written anew, further to the front
+            settings = (settings or state.settings)._replace()
+            self.pager.give_back()
         settings_ = settings or state.settings
         record = Commit(
             state.sequence + 1, state.last_version, 1, timestamp=state.commit.timestamp,
@@ -195,7 +199,7 @@ class Ledger:
             record.dead = list(chain.from_iterable(dead))
             kept = pager.settle()
             space.free(freed)
-            self._checkpoint(record)
+            self._checkpoint(record, shrink)
             run = self._write_record(record, history, heads, kept, shrink)
             self._write_meta(record, run)
         except BaseException as error:
@@ -266,11 +270,13 @@ class Ledger:
                     dead.append((lineage, page, birth))
         return dead, unneeded
 
-    def _write_catalog(self, catalog: Catalog, before: Catalog) -> Catalog:
+    def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""
-        if catalog is before or catalog.same_as(before):
+        catalog, before = draft.catalog, draft.before
+        if not draft.rewrite_catalog and (catalog is before or catalog.same_as(before)):
             return before
         self.pager.retire_run(before.run)
+        catalog = catalog.copy()
         catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
         return catalog
 
@@ -282,12 +288,12 @@ class Ledger:
             before.ids(self.mapping.pages.page_words)
         )
 
-    def _checkpoint(self, record: Commit) -> None:
+    def _checkpoint(self, record: Commit, shrink: bool) -> None:
         """Write all free pages anew if the difference has grown too long."""
         pager, space = self.pager, self.pager.space
         before = self.state.commit.checkpoint
         record.checkpoint = before
-        if not space.checkpoint_due():
+        if not (space.checkpoint_due() or (shrink and before.page)):
             return
         space.free(before.ids(self.mapping.pages.page_words))
         extents = len(_extents(space.all_free(pager.lent()))) // 2

@@ -265,8 +265,9 @@ class Pager:
         n = run_pages(words, self.pages.page_words)
         if n == 1:
             return Run(int(self.reserve(1)[0]), words)
-        first = self.space.lend_run(n)
         self._close_segment()
+        self.give_back()
+        first = self.space.lend_run(n)
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 

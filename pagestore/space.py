@@ -21,12 +21,13 @@ class Space:
         self.top = top
         self.added, self.removed = set(added), set(removed)
         self.heap = sorted((set(free) | self.added) - self.removed)
+        self.appending = False  # whether to lend from `top` on only, so that the front empties
         self.pending: list[int] = []  # free as soon as the commit under way is durable
 
     def lend(self, n: int) -> list[int]:
         """n pages, ascending, still counted as free until `use` says otherwise. O(n log free)."""
         heap = self.heap
-        pages = [heappop(heap) for _ in range(min(n, len(heap)))]
+        pages = [] if self.appending else [heappop(heap) for _ in range(min(n, len(heap)))]
         if len(pages) < n:
             fresh = range(self.top, self.top + n - len(pages))
             self.top = fresh.stop
@@ -41,7 +42,7 @@ class Space:
         self.heap.sort()
         pages = np.array(self.heap, np.int64)
         fits = np.flatnonzero(pages[n - 1 :] - pages[: max(len(pages) - n + 1, 0)] == n - 1)
-        if not len(fits):
+        if not len(fits) or self.appending:
             fresh = range(self.top, self.top + n)
             self.top = fresh.stop
             self.added.update(fresh)

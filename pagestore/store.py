@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from . import branches, diff, stat, vacuum
+from . import branches, compact, diff, stat, vacuum
 from . import meta as slots
 from .catalog import Catalog
 from .check import Check, Violation
+from .compact import Compact
 from .errors import (
     ClosedError,
     CorruptionError,
@@ -374,6 +375,13 @@ class Store:
         """
         with self._administering():
             return vacuum.run(self, keep_versions, drop, dry_run)
+
+    def compact(self) -> Compact:
+        """Write everything anew into full pages at the front of the file, and cut the rest off.
+
+        Versions but the newest of each branch and what is tagged or read are dropped. O(store).
+        """
+        return compact.run(self)
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
         """What changed from version a to version b, in key order, streaming: an Arrow stream of the relation's

@@ -54,6 +54,7 @@ class Transaction:
         self.dictionary = DictionaryWriter(self.pager, self._trees, state.next_text, store._texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, WritableRelation] = {}
+        self._rewrite_catalog = False
         self._open = True
 
     # --- relations ------------------------------------------------------------------------------
@@ -149,10 +150,8 @@ class Transaction:
             return
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
-        if (
-            len(actions) >= BUFFER_ROWS
-            or (len(buffer) % 64 == 0
-            and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS)
+        if len(actions) >= BUFFER_ROWS or (
+            len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS
         ):
             self._flush(info.name)
 
@@ -208,6 +207,7 @@ class Transaction:
                     self._next_tree,
                     self.dictionary.next_id,
                     self._message,
+                    self._rewrite_catalog,
                 )  # fmt: skip
             )
         except BaseException:

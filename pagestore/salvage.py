@@ -1,0 +1,95 @@
+"""Saving what still reads of a damaged store into a new one."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .catalog import Info
+from .check import Check
+from .errors import CorruptionError
+from .layout import COUNT, LEAF, TYPE, page_type_fields
+from .tree import Tree
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Lost(NamedTuple):
+    """A part of a relation that does not read: the page, and the keys around it, None at an end."""
+
+    relation: str
+    page: int
+    after: tuple | None
+    before: tuple | None
+
+    def __str__(self) -> str:
+        return f"{self.relation}: page {self.page} is lost, with the records between {self.after} and {self.before}"
+
+
+def salvage(store: "Store", target: "Store") -> list[Lost]:
+    """Copy every readable record of every relation of the newest readable version into an empty store.
+
+    Hidden trees of words are left out: their host builds them anew. Returns what was lost. O(pages).
+    """
+    check = Check(store)
+    check.run()
+    lost: list[Lost] = []
+    snapshot = store.snapshot()
+    with target.transaction("salvaged") as txn:
+        for name in snapshot:
+            relation = snapshot[name]
+            copy = txn.create(name, relation.schema, scans=(), intervals=relation.info.intervals)
+            for words in _readable(check, relation.info, relation.tree, lost):
+                batch = _decodable(relation, words, lost)
+                if batch is not None:
+                    copy.insert(batch)
+        txn.properties.update(snapshot.properties)
+    return lost
+
+
+def _decodable(relation, words: np.ndarray, lost: list[Lost]):
+    """The batch, or what of it has texts that still read."""
+    try:
+        return relation.record_batch(words)
+    except (CorruptionError, KeyError):
+        if words.shape[1] == 1:
+            lost.append(Lost(relation.name, 0, tuple(words[:, 0].tolist()), None))
+            return None
+    import pyarrow as pa
+
+    parts = [_decodable(relation, words[:, i : i + 1], lost) for i in range(words.shape[1])]
+    good = [part for part in parts if part is not None]
+    return pa.Table.from_batches(good) if good else None
+
+
+def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterator[np.ndarray]:
+    """The leaves that read, in key order; a bad page is noted with its neighbours' keys."""
+    after: tuple | None = None
+    broken: list[int] = []
+    for page, words in _leaves(check, tree.root, tree.height - 1, info):
+        if words is None:
+            broken.append(page)
+            continue
+        keys = words[: info.spec.keys]
+        before = tuple(keys[:, 0].tolist())
+        lost += [Lost(info.name, page, after, before) for page in broken]
+        broken = []
+        after = tuple(keys[:, -1].tolist())
+        yield words
+    lost += [Lost(info.name, page, after, None) for page in broken]
+
+
+def _leaves(check: Check, page: int, level: int, info: Info) -> Iterator[tuple[int, np.ndarray | None]]:
+    if not page:
+        return
+    if not check.sound(page, info.spec, level):
+        yield page, None
+        return
+    columns = check.columns(page)
+    kind = page_type_fields(int(check.word(page, TYPE)))[0]
+    if kind == LEAF and check.word(page, COUNT):
+        yield page, columns
+        return
+    for child in columns[info.spec.keys].tolist():
+        yield from _leaves(check, child, level - 1, info)
