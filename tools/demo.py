@@ -20,7 +20,18 @@ from .narrator import Narrator
 
 RULES = Path(__file__).with_name("flights.logiql")
 VIEWS = ("serves", "link", "triangle", "brings", "departures", "mileage", "gales")
-COMPARISON = ("view", "rows", "new", "gone", "maintained", "scratch", "operations", "trace distance", "")
+COMPARISON = (
+    "view",
+    "rows",
+    "new",
+    "gone",
+    "maintained",
+    "from scratch",
+    "faster",
+    "operations",
+    "trace distance",
+    "",
+)
 CLOSED = "DEN"
 
 
@@ -115,6 +126,7 @@ class Story:
         self.store = workspace.store
         self.tell = tell
         self.sound = True
+        self.changes: list[dict] = []  # of the view `brings`, in the newest transaction
 
     def install(self) -> None:
         """Step 3: rules to views."""
@@ -125,6 +137,7 @@ class Story:
         began = time.perf_counter()
         self.workspace.install(text, name="flights")
         seconds = time.perf_counter() - began
+        self.workspace.subscribe("brings", lambda change: self.changes.extend(change.to_pylist()))
         self.tell("evaluating each view once more, now that its kernels are compiled")
         rows = []
         for view in VIEWS:
@@ -146,6 +159,8 @@ class Story:
             to maintain it beside the time to evaluate it from scratch; the operations (steps of iterators)
             that maintenance did, beside the trace distance, which is how many steps of an evaluation from
             scratch differ between before and after; and whether maintained and recomputed are equal.
+            A batch like this is the hard case: where it moves a good part of a view, as of the triangles,
+            evaluating again can be the faster way. Watch what smaller changes cost.
             """
         )
         self._change("December", lambda txn: txn.insert("flight", rows))
@@ -186,25 +201,31 @@ class Story:
         """One transaction, and what it did to each view beside an evaluation from scratch."""
         self.tell("maintaining every view")
         before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
+        self.changes.clear()
         began = time.perf_counter()
         with self.workspace.transaction(message) as txn:
             edit(txn)
         seconds = time.perf_counter() - began
         self.tell.grid(COMPARISON, [self._compare(view, before, accounts[view]) for view in VIEWS])
+        for row in self.changes[:3]:
+            sign = "+" if row["_change_type"] == "insert" else "-"
+            self.tell.say(f"  {sign} brings({', '.join(list(row.values())[:-1])})")
         self.tell.say(f"The transaction took {_time(seconds)}: facts, views and indices, one commit.")
 
     def _compare(self, view: str, before: int, account: dict[str, float]) -> tuple[str, ...]:
         self.tell(f"evaluating {view} from scratch, to compare")
         stats = self.workspace.stats(view)
         if stats == account:
-            return (view, f"{stats['rows']:,}", *["-"] * 6, "untouched")
+            return (view, f"{stats['rows']:,}", *["-"] * 7, "untouched")
+        scratch = self.workspace.evaluate(view).seconds
         return (
             view,
             f"{stats['rows']:,}",
             f"+{stats['inserted']:,}",
             f"-{stats['erased']:,}",
             _time(stats["maintain_seconds"]),
-            _time(self.workspace.evaluate(view).seconds),
+            _time(scratch),
+            f"{scratch / stats['maintain_seconds']:,.1f} x",
             f"{stats['operations']:,}",
             f"{self.workspace.trace_distance(view, before, self.store.version):,}",
             self._verdict(view),
