@@ -27,11 +27,11 @@ from .history import HISTORY, Entry
 from .kernels.page import unpack
 from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
 from .meta import Meta
-from .pager import Run, page_fault
+from .pager import Mapping, Run, page_fault
 from .reclaim import DEAD
 from .record import Commit
 from .recovery import read_slots
-from .state import load_version, rows
+from .state import Version, load_version, rows
 from .tree import COUNT as FOLD_COUNT
 from .tree import MAX, MIN, SUM, Spec, Tree
 
@@ -63,150 +63,31 @@ class Subtree(NamedTuple):
     birth: int
 
 
-class Check:
-    """One pass over a store. `violations` fills up; `owner` says what reaches each page."""
+class Walk:
+    """A walk over trees and records, each page once. `violations` fills up; `owner` says what reaches each page."""
 
-    def __init__(self, store: "Store"):
-        self.store = store
-        self.mapping = store._mapping
-        self.pages = store._mapping.pages
+    def __init__(self, mapping: Mapping):
+        self.mapping = mapping
+        self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
         self._done: dict[tuple[int, int], Subtree | None] = {}
 
-    def run(self) -> list[Violation]:
-        """All violations, empty when all is well."""
-        self._slots()
-        state = self.store._state
-        self._run("the newest commit", state.run)
-        self._run("settings", state.commit.settings)
-        self._run("free list", state.commit.checkpoint)
-        for tree_id in (HISTORY.tree_id, DEAD.tree_id):
-            self.tree(f"system tree {tree_id}", state.system[tree_id], state.last_version)
-        try:
-            entries = list(state.history.entries(self.pages))
-        except CorruptionError as error:
-            self._add("record", error.page, f"the history does not read: {error}")
-            entries = state.history.recent
-        for entry in entries:
-            self._version(entry)
-        self._text_trees()
-        self._audit()
-        return self.violations
-
-    # --- versions -------------------------------------------------------------------------------
-
-    def _slots(self) -> None:
-        slots = read_slots(self.store._file)
-        for i, slot in enumerate(slots):
-            if isinstance(slot, str):
-                self._add("meta slots", i, f"slot {i} does not read: {slot}")
-        metas = [slot for slot in slots if isinstance(slot, Meta)]
-        if len(metas) == 2 and all(meta.clean for meta in metas) and metas[0] != metas[1]:
-            self._add("meta slots", 0, "the store was closed cleanly, and the slots differ")
-        problems = self.store.recovery.problems if self.store.recovery else ()
-        for problem in problems:
-            if not problem.startswith("meta slot"):
-                self._add("record", None, problem)
-
-    def _version(self, entry: Entry) -> None:
-        """All that one version reaches."""
-        name = f"version {entry.version}"
-        self._run(f"{name}'s commit", entry.run)
-        try:
-            version = load_version(self.mapping, entry.run, {})
-        except (CorruptionError, ValueError) as error:
-            self._add("record", getattr(error, "page", entry.page), f"{name} does not read: {error}")
-            return
-        if (version.version, version.branch) != (entry.version, entry.branch):
-            self._add("record", entry.page, f"{name}'s record says that it is version {version.version}")
-        self._run(f"{name}'s catalog", version.catalog.run)
+    def reach(self, version: Version) -> None:
+        """All that a version reaches."""
+        name = f"version {version.version}"
+        self.run_of(f"{name}'s commit", version.run)
+        self.run_of(f"{name}'s catalog", version.catalog.run)
         names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
         for tree_id, tree in version.trees.items():
-            self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, entry.version)
-        self._dead_list(entry)
+            self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
 
-    def _dead_list(self, entry: Entry) -> None:
-        commit = Commit.decode(self.mapping.read_run(entry.run))
-        roots = set(commit.roots[1::4])
-        for _, page, birth in rows(commit.dead, 3):
-            if birth >= entry.version:
-                self._add(
-                    "dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}"
-                )
-            if page in roots:
-                self._add(
-                    "dead lists", page, f"version {entry.version} lists it as dead and has it as a root"
-                )
-
-    def _text_trees(self) -> None:
-        """Reach the texts that stand in runs of their own, and compare the two trees."""
-        state = self.store._state
-        texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
-        self.tree("the dictionary", texts, state.last_version)
-        self.tree("the dictionary", places, state.last_version)
+    def long_texts(self, texts: Tree) -> None:
+        """The runs of long texts that a dictionary points to."""
         for page, words in long_runs(self._records(texts)):
-            self._run("a long text", Run(page, words))
-        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
-        if ids != sorted(row[1] for row in self._records(places)):
-            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+            self.run_of("a long text", Run(page, words))
 
-    def _records(self, tree: Tree) -> Iterator[tuple[int, ...]]:
-        """The records of a tree whose pages passed; a bad page's are left out."""
-        stack = [tree.root] if tree.root else []
-        while stack:
-            page = stack.pop()
-            if self._done.get((page, tree.spec.tree_id)) is None:
-                continue
-            columns = self.columns(page)
-            if page_type_fields(self.word(page, TYPE))[0] == LEAF:
-                yield from map(tuple, columns.T.tolist())
-            else:
-                stack += columns[tree.spec.keys].tolist()[::-1]
-
-    # --- pages ----------------------------------------------------------------------------------
-
-    def _audit(self) -> None:
-        """Every page below the top is reached or free, and not both."""
-        top = self.store._state.commit.top
-        free = free_pages(self.store)
-        for page in sorted(free & self.owner.keys()):
-            self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
-        for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
-            self._add("page audit", page, f"it is free, and the store has pages {FIRST_PAGE} to {top - 1}")
-        for page in sorted(page for page in self.owner if not FIRST_PAGE <= page < top):
-            self._add("page audit", page, f"{self.owner[page]} reaches it, beyond the store's top {top}")
-        waiting = self._waiting()
-        for page in sorted(free & waiting):
-            self._add("page audit", page, "it is free, and readers of a retained version may still need it")
-        expected = waiting | free | self.owner.keys()
-        for page in range(FIRST_PAGE, top):
-            if page not in expected:
-                self._add("page audit", page, "nothing reaches it, and it is not free")
-
-    def _waiting(self) -> set[int]:
-        """Pages that are dead but wait for a version that still needs them to go."""
-        state = self.store._state
-        waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
-        return waiting | self._needed_by_lineage()
-
-    def _needed_by_lineage(self) -> set[int]:
-        """The store's own pages that a reader of a retained version may still look at."""
-        state = self.store._state
-        needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
-        for entry in state.history.entries(self.pages):
-            try:
-                commit = Commit.decode(self.mapping.read_run(entry.run))
-            except CorruptionError:
-                continue
-            retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
-            newest = max(retained, default=-1)
-            needed |= {
-                page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest
-            }
-        return needed
-
-    def _run(self, name: str, run: Run) -> None:
+    def run_of(self, name: str, run: Run) -> None:
         """Reach the pages of a record."""
         if not run.page:
             return
@@ -365,6 +246,140 @@ class Check:
 
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
         self.violations.append(Violation(invariant, page, path, fact))
+
+    def _records(self, tree: Tree) -> Iterator[tuple[int, ...]]:
+        """The records of a tree whose pages passed; a bad page's are left out."""
+        stack = [tree.root] if tree.root else []
+        while stack:
+            page = stack.pop()
+            if self._done.get((page, tree.spec.tree_id)) is None:
+                continue
+            columns = self.columns(page)
+            if page_type_fields(self.word(page, TYPE))[0] == LEAF:
+                yield from map(tuple, columns.T.tolist())
+            else:
+                stack += columns[tree.spec.keys].tolist()[::-1]
+
+
+class Check(Walk):
+    """One pass over a whole store."""
+
+    def __init__(self, store: "Store"):
+        super().__init__(store._mapping)
+        self.store = store
+
+    def run(self) -> list[Violation]:
+        """All violations, empty when all is well."""
+        self._slots()
+        state = self.store._state
+        self.run_of("the newest commit", state.run)
+        self.run_of("settings", state.commit.settings)
+        self.run_of("free list", state.commit.checkpoint)
+        for tree_id in (HISTORY.tree_id, DEAD.tree_id):
+            self.tree(f"system tree {tree_id}", state.system[tree_id], state.last_version)
+        try:
+            entries = list(state.history.entries(self.pages))
+        except CorruptionError as error:
+            self._add("record", error.page, f"the history does not read: {error}")
+            entries = state.history.recent
+        for entry in entries:
+            self._version(entry)
+        self._text_trees()
+        self._audit()
+        return self.violations
+
+    # --- versions -------------------------------------------------------------------------------
+
+    def _slots(self) -> None:
+        slots = read_slots(self.store._file)
+        for i, slot in enumerate(slots):
+            if isinstance(slot, str):
+                self._add("meta slots", i, f"slot {i} does not read: {slot}")
+        metas = [slot for slot in slots if isinstance(slot, Meta)]
+        if len(metas) == 2 and all(meta.clean for meta in metas) and metas[0] != metas[1]:
+            self._add("meta slots", 0, "the store was closed cleanly, and the slots differ")
+        problems = self.store.recovery.problems if self.store.recovery else ()
+        for problem in problems:
+            if not problem.startswith("meta slot"):
+                self._add("record", None, problem)
+
+    def _version(self, entry: Entry) -> None:
+        """All that one retained version reaches, and whether its record is the one that is meant."""
+        name = f"version {entry.version}"
+        try:
+            version = load_version(self.mapping, entry.run, {})
+        except (CorruptionError, ValueError) as error:
+            self.run_of(f"{name}'s commit", entry.run)
+            self._add("record", getattr(error, "page", entry.page), f"{name} does not read: {error}")
+            return
+        if (version.version, version.branch) != (entry.version, entry.branch):
+            self._add("record", entry.page, f"{name}'s record says that it is version {version.version}")
+        self.reach(version)
+        self._dead_list(entry)
+
+    def _dead_list(self, entry: Entry) -> None:
+        commit = Commit.decode(self.mapping.read_run(entry.run))
+        roots = set(commit.roots[1::4])
+        for _, page, birth in rows(commit.dead, 3):
+            if birth >= entry.version:
+                self._add(
+                    "dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}"
+                )
+            if page in roots:
+                self._add(
+                    "dead lists", page, f"version {entry.version} lists it as dead and has it as a root"
+                )
+
+    def _text_trees(self) -> None:
+        """Reach the texts that stand in runs of their own, and compare the two trees."""
+        state = self.store._state
+        texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
+        self.tree("the dictionary", texts, state.last_version)
+        self.tree("the dictionary", places, state.last_version)
+        self.long_texts(texts)
+        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
+        if ids != sorted(row[1] for row in self._records(places)):
+            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+
+    def _audit(self) -> None:
+        """Every page below the top is reached or free, and not both."""
+        top = self.store._state.commit.top
+        free = free_pages(self.store)
+        for page in sorted(free & self.owner.keys()):
+            self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
+        for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
+            self._add("page audit", page, f"it is free, and the store has pages {FIRST_PAGE} to {top - 1}")
+        for page in sorted(page for page in self.owner if not FIRST_PAGE <= page < top):
+            self._add("page audit", page, f"{self.owner[page]} reaches it, beyond the store's top {top}")
+        waiting = self._waiting()
+        for page in sorted(free & waiting):
+            self._add("page audit", page, "it is free, and readers of a retained version may still need it")
+        expected = waiting | free | self.owner.keys()
+        for page in range(FIRST_PAGE, top):
+            if page not in expected:
+                self._add("page audit", page, "nothing reaches it, and it is not free")
+
+    def _waiting(self) -> set[int]:
+        """Pages that are dead but wait for a version that still needs them to go."""
+        state = self.store._state
+        waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
+        return waiting | self._needed_by_lineage()
+
+    def _needed_by_lineage(self) -> set[int]:
+        """The store's own pages that a reader of a retained version may still look at."""
+        state = self.store._state
+        needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
+        for entry in state.history.entries(self.pages):
+            try:
+                commit = Commit.decode(self.mapping.read_run(entry.run))
+            except CorruptionError:
+                continue
+            retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
+            newest = max(retained, default=-1)
+            needed |= {
+                page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest
+            }
+        return needed
 
 
 def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:

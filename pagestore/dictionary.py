@@ -54,6 +54,12 @@ class Dictionary:
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
         return parts.take(pa.array(places))
 
+    def greatest_id(self) -> int:
+        """The id that was given last; 0 in an empty dictionary. O(texts)."""
+        tree = self._tree(PLACES)
+        ids = (int(batch[0].max()) for batch in scan(self._pages(), tree, columns=(1,)) if tree.count)
+        return max(ids, default=0)
+
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
         """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
         heads: dict[int, list[int]] = {}

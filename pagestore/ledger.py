@@ -296,11 +296,11 @@ class Ledger:
         if not (space.checkpoint_due() or (shrink and before.page)):
             return
         space.free(before.ids(self.mapping.pages.page_words))
-        extents = len(_extents(space.all_free(pager.lent()))) // 2
+        extents = len(extents_of(space.all_free(pager.lent()))) // 2
         run = pager.reserve_run(2 * extents + 512)
         pager.settle()
         out = Writer(FREE)
-        out.put_list(_extents(space.checkpoint(pager.lent())), 2)
+        out.put_list(extents_of(space.checkpoint(pager.lent())), 2)
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
 
@@ -332,7 +332,7 @@ class Ledger:
         ]
         record.added, record.removed = list(space.added), list(space.removed)
         if self.sync == "commit":
-            record.written = _extents(np.sort(kept).tolist())
+            record.written = extents_of(np.sort(kept).tolist())
             record.checksum = checksum_of(self.mapping, kept)
         pager.fill_run(run, record.encode(), COMMIT)
         return run
@@ -374,10 +374,10 @@ def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
     return content[2 : 2 + 2 * int(content[1])].tolist()
 
 
-def _extents(pages: list[int]) -> list[int]:
+def extents_of(pages: list[int]) -> list[int]:
     """Ascending pages as rows (first, count).
 
-    >>> _extents([3, 4, 5, 9])
+    >>> extents_of([3, 4, 5, 9])
     [3, 3, 9, 1]
     """
     if not pages:

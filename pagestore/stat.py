@@ -6,8 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .check import Check, free_pages
+from .check import Walk, free_pages
 from .file import VERSION_LOCK
+from .history import Entry
+from .state import load_version
 
 if TYPE_CHECKING:
     from .store import Store
@@ -46,7 +48,7 @@ def of(store: "Store") -> Stat:
     assert newest is not None
     relations = {}
     for info in newest.catalog.relations.values():
-        walk = Check(store)
+        walk = Walk(store._mapping)
         walk.tree(info.name, newest.trees[info.spec.tree_id], newest.version)
         relations[info.name] = len(walk.owner)
     counts: dict[int, int] = {}
@@ -59,9 +61,9 @@ def of(store: "Store") -> Stat:
     return Stat(store.page_size, state.commit.top, free, relations, own, only, readers(store))
 
 
-def _reached(store: "Store", entry) -> set[int]:
-    walk = Check(store)
-    walk._version(entry)
+def _reached(store: "Store", entry: Entry) -> set[int]:
+    walk = Walk(store._mapping)
+    walk.reach(load_version(store._mapping, entry.run, {}))
     return set(walk.owner)
 
 

@@ -8,18 +8,18 @@ with pagestore.open("graph.pages") as store:
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from . import branches, compact, diff, stat, vacuum
+from . import backup, branches, compact, diff, dump, stat, vacuum
 from . import meta as slots
 from .catalog import Catalog
 from .check import Check, Violation
@@ -412,6 +412,28 @@ class Store:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch needs one."""
         with self._administering():
             branches.delete(self, name)
+
+    # --- copies ---------------------------------------------------------------------------------
+
+    def dump(
+        self,
+        out: IO[bytes],
+        versions: Iterable[int | str] | None = None,
+        relations: Sequence[str] | None = None,
+    ) -> None:
+        """Write versions (the newest by default) and relations (all) to a binary stream; see dump.py."""
+        dump.dump(self, out, versions, relations)
+
+    def restore(self, source: IO[bytes]) -> list[int]:
+        """Read a dump into this store, which must be empty; returns the versions made."""
+        return dump.restore(self, source)
+
+    def backup(self, out: IO[bytes], since: int | None = None) -> int:
+        """Write the newest version's pages to a binary stream while others read and write; see backup.py.
+
+        With `since`, only pages that are younger than that version, which must be retained. Returns the version.
+        """
+        return backup.write(self, out, since)
 
     # --- inspection -----------------------------------------------------------------------------
 

@@ -277,6 +277,19 @@ class Transaction:
         self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
         self._trees[spec.tree_id] = Tree.empty(spec)
 
+    def _adopt(self, info: Info) -> None:
+        """Make a relation as another store has it, unless it is here in that very shape."""
+        here = self._catalog.relations.get(info.name)
+        if here is not None and here == info:
+            return
+        if here is not None:
+            self.drop(info.name)
+        if any(other.spec.tree_id == info.spec.tree_id for other in self._catalog.relations.values()):
+            raise SchemaError(f"{info.name!r}: another relation has its tree's number")
+        self._next_tree = max(self._next_tree, info.spec.tree_id + 1)
+        self._changed_catalog().relations[info.name] = info
+        self._trees[info.spec.tree_id] = Tree.empty(info.spec)
+
     def _changed_catalog(self) -> Catalog:
         self._alive()
         if self._catalog is self.base.catalog:
