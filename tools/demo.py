@@ -92,12 +92,18 @@ def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[tables.Table, Pat
         yield tables.write_sorted
         return
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         from .spark import pipeline, session
     except ImportError as error:
         raise OSError(f"{error}: pip install 'pagestore[demo]', or run ivm demo --no-spark") from None
     tell("starting Spark")
-    with session.local_session("ivm demo") as running:
-        yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
+    try:
+        with session.local_session("ivm demo") as running:
+            yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
+    except (Py4JError, PySparkException) as error:
+        raise OSError(f"Spark failed: {error}\nivm demo --no-spark goes without it") from None
 
 
 def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
