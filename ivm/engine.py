@@ -19,7 +19,7 @@ from ivm.heads import PLAIN, Head, Layout
 from ivm.join import Join
 from ivm.maintain import maintain
 from ivm.plan import Index, Plan
-from ivm.program import Installed, Views, permuted, tree_name
+from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
 from pagestore.errors import EditError
 from pagestore.transaction import Transaction
@@ -144,7 +144,7 @@ class Engine:
             if not any(trie.index in self.deltas for trie in plan.tries):
                 continue
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
-            new = {trie.index: self.tree(trie.index) for trie in plan.tries}
+            new = {index: self.tree(index) for index in indices_of(plan)}
             old = {index: self.before.get(index, tree) for index, tree in new.items()}
             change = maintain(
                 self.txn.pages, plan, old, new, self.deltas, [self.txn.tree(n) for n in names], views.granularity
@@ -187,7 +187,7 @@ class Engine:
                 if name in waiting:
                     self._fill_view(name, waiting.pop(name))
             for p, plan in enumerate(views.plans):
-                for index in {trie.index for trie in plan.tries if permuted(trie.index)}:
+                for index in indices_of(plan):
                     if tree_name(index) not in self.txn:
                         self.build_index(index)
                 for name, edit in self._evaluate(views, p, plan):

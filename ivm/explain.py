@@ -34,6 +34,8 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
         lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
+    if plan.choice:
+        lines.append(f"  deltas    {plan.choice}")
     for t, trie in enumerate(plan.tries):
         how = "in its own order"
         if permuted(trie.index):
@@ -41,6 +43,8 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
+        elif plan.probes:
+            sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:
             sense = "follows the key order, so it needs no sensitivity index"
         lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {how}; {sense}")

@@ -52,6 +52,11 @@ def extensional_layout(predicate: Predicate) -> Layout:
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     """The layout of a view from all rules that write it."""
+    if not predicate.types:
+        raise ConstructError(
+            predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "
+            f"{predicate.name}(x) <- ..., x = 0"
+        )  # fmt: skip
     keys = len(predicate.keys)
     aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
     if aggregates:

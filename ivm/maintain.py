@@ -14,9 +14,11 @@ import numpy as np
 
 from ivm import sensitivity
 from ivm.join import Join
+from ivm.kernels.leapfrog import EQ
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.surgery import Delta, surgeries
+from pagestore.interval import distinct
 from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, net
 
 
@@ -44,9 +46,13 @@ def maintain(
 ) -> Change | None:
     """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
+    Matching is described above; a plan with probes is probed instead.
+
     `deltas` holds the changes of every index that changed, `indices` the sensitivity index of each of
     plan.sensors.  O(trace distance * granularity * log n).
     """
+    if plan.probes:
+        return probe(pages, plan, old, new, deltas)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
@@ -70,6 +76,58 @@ def maintain(
     )
 
 
+def probe(
+    pages: Pages,
+    plan: Plan,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    deltas: Mapping[Index, Delta],
+) -> Change | None:
+    """Join the delta of each trie first in the order, against the other tries' permuted indices.
+
+    A binding of the old body that holds an erased branch is gone, one of the new body that holds an
+    inserted branch is new; for a negated trie it is the other way round.  Needs no sensitivity index.
+    """
+    erased, inserted, operations = [], [], 0
+    for t, probing in enumerate(plan.probes):
+        trie = probing.tries[t]
+        delta = deltas.get(trie.index)
+        if not delta:
+            continue
+        changed = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels))
+        gone, came = (changed.inserted, changed.erased) if trie.negated else changed
+        back = [probing.columns.index(name) for name in plan.columns]
+        for branches, trees, found in ((gone, old, erased), (came, new, inserted)):
+            if branches.shape[1]:
+                oracle = change_oracle(probing.shape.levels, [_pinned(probing, t, branches)])
+                join = Join(pages, probing.shape, [trees[x.index] for x in probing.tries], regions=oracle, batch=SMALL)
+                found.append(join.bindings()[back])
+                operations += join.operations
+    if not erased and not inserted:
+        return None
+    none = [np.empty((len(plan.columns), 0), np.int64)]
+    delta = difference(*(distinct(np.concatenate(none + found, axis=1)) for found in (erased, inserted)))
+    return Change(delta, [], operations, 0)
+
+
+def _pinned(plan: Plan, t: int, branches: np.ndarray) -> tuple[int, np.ndarray]:
+    """Branches of the trie that a probe starts from, as regions: single values at its last level.
+
+    Levels before it that are not its own are held by an equality.
+    """
+    trie = plan.tries[t]
+    held = {b.level: b for b in plan.bounds if b.kind == EQ}
+    rows: list[np.ndarray] = []
+    for level in range(trie.levels[-1] + 1):
+        if level in trie.levels:
+            rows.append(branches[trie.levels.index(level)])
+        else:
+            bound = held[level]
+            base = rows[bound.other] if bound.other >= 0 else np.zeros(branches.shape[1], np.int64)
+            rows.append(base + bound.constant)
+    return trie.levels[-1], np.stack([*rows, rows[-1]])
+
+
 SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
 
 
@@ -91,7 +149,7 @@ def _match(
             continue
         depths = range(len(trie.levels))
         for depth in depths[-1:] if trie.negated else depths:
-            branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1)
+            branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).all
             i = sensors.get((t, depth))
             if i is None:
                 rows = np.concatenate([branches, branches[-1:]])  # the trie follows the order: level == depth

@@ -11,8 +11,8 @@ follow it reads a permuted index.  Constants and repeated variables become level
 a bound.  What no trie holds (values, computed variables, other comparisons) is done on the batches.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from ivm.join import Sensors, Shape
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import Atom, Binary, Compare, Const, Disjunct, Negation, Predicate, Rule, Term, Var, atoms, variables
 
+AUTO, MATCH, PROBE = "auto", "match", "probe"
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
 
@@ -80,7 +81,8 @@ class Plan:
 
     A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are
     done on batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders
-    were compared.
+    were compared.  With `probes`, one plan for each trie that starts with the trie's variables, deltas are
+    probed; without, they are matched with sensitivity indices.  `choice` says why.
     """
 
     variables: tuple[str, ...]
@@ -91,6 +93,8 @@ class Plan:
     filters: tuple[Compare, ...]
     cost: float = 0.0
     considered: int = 0
+    probes: tuple["Plan", ...] = ()
+    choice: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,6 +104,8 @@ class Plan:
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
         """One for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
+        if self.probes:
+            return ()
         found = []
         for t, trie in enumerate(self.tries):
             depths = range(len(trie.levels))
@@ -171,23 +177,64 @@ Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples 
 Encode = Callable[[Const], int]
 
 
+class Orders(NamedTuple):
+    """The key orders chosen for a conjunction: of its plan, and of each probe if it is probed."""
+
+    plan: Sequence[str]
+    probes: Sequence[Sequence[str]] = ()
+
+
+def orders_of(plan: Plan) -> Orders:
+    return Orders(plan.variables, [probe.variables for probe in plan.probes])
+
+
 def make_plans(
     rule: Rule,
     predicates: Mapping[str, Predicate],
     stored_keys: Mapping[str, int],
     distinct: Distinct,
     encode: Encode,
-    orders: Sequence[Sequence[str]] = (),
+    saved: Sequence[Orders] = (),
+    maintenance: str = AUTO,
 ) -> tuple[Plan, ...]:
-    """A plan for each disjunct of a rule; `orders` fixes the key orders chosen earlier.
+    """A plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
-    `stored_keys` says how many key words each predicate has in the store.  Raises ConstructError, with the place, for what is not evaluated yet.
+    `stored_keys` says how many key words each predicate has in the store, `maintenance` whether deltas are
+    matched, probed, or the cheaper of the two.  Raises ConstructError, with the place, for what is not
+    evaluated yet.
     """
-    fixed: Sequence[Sequence[str] | None] = orders or [None] * len(rule.body)
-    return tuple(
-        Conjunction(rule, disjunct, predicates, stored_keys, encode).plan(distinct, order)
-        for disjunct, order in zip(rule.body, fixed, strict=True)
-    )
+    plans = []
+    for i, disjunct in enumerate(rule.body):
+        conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
+        if saved:
+            probes = tuple(conjunction.plan(distinct, order) for order in saved[i].probes)
+            plans.append(replace(conjunction.plan(distinct, saved[i].plan), probes=probes))
+        else:
+            plans.append(_maintained(conjunction, conjunction.plan(distinct), distinct, maintenance))
+    return tuple(plans)
+
+
+def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, maintenance: str) -> Plan:
+    """The plan with its way of maintenance chosen.
+
+    A changed row matches about (trace rows / rows) intervals of each trie, and each match descends all
+    levels on both versions; probing it costs about the bindings below it, in one version.
+    """
+    if maintenance == MATCH:
+        return replace(plan, choice="matched, as asked for")
+    if maintenance == AUTO and not plan.sensors:
+        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
+    probes, costs = zip(*(conjunction.probe(t, distinct) for t in range(len(plan.tries))), strict=True)
+    if maintenance == PROBE:
+        return replace(plan, probes=probes, choice="probed, as asked for")
+    rows = [max(1.0, distinct(t.index.predicate, t.index.order)) for t in plan.tries]
+    sensed = {s.trie for s in plan.sensors}
+    matching = sum(2 * len(plan.variables) * plan.cost / len(plan.tries) / rows[t] for t in sensed)
+    probing = sum(costs)
+    figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
+    if probing <= matching:
+        return replace(plan, probes=probes, choice=f"probed: {figures}")
+    return replace(plan, choice=f"matched: {figures}")
 
 
 @dataclass
@@ -402,6 +449,20 @@ class Conjunction:
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
         )
 
+    def probe(self, t: int, distinct: Distinct) -> tuple[Plan, float]:
+        """The cheapest plan that starts with the variables of a trie, and its cost below one binding of them."""
+        own = [n for n in self._free_names() if n in self.atoms[t].names]
+        rest = [n for n in self._free_names() if n not in own]
+        tails = permutations(rest) if len(rest) <= ORDERS_MAX else [tuple(rest)]
+        fixed = self._cost(self._with_held(own), distinct)
+        best = min((self._with_held([*own, *tail]) for tail in tails), key=lambda o: self._cost(o, distinct))
+        below = (self._cost(best, distinct) - fixed) / max(1.0, self._bindings(self._with_held(own), distinct))
+        return self.plan(distinct, best), max(1.0, below)
+
+    def _free_names(self) -> list[str]:
+        names = {n for a in self.atoms for n in a.names if n is not None and n not in self.equal}
+        return sorted(names, key=self._first_appearance)
+
     def _trie(self, arguments: Arguments, level: dict[str, int]) -> Trie:
         used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
         columns = [c for _, c in used]
@@ -414,8 +475,7 @@ class Conjunction:
 
     def _choose(self, distinct: Distinct) -> tuple[float, tuple[str, ...], int]:
         """The cheapest order; held variables (constants, repeated ones) stand as soon as they can."""
-        names = sorted({n for a in self.atoms for n in a.names if n is not None and n not in self.equal})
-        names.sort(key=self._first_appearance)
+        names = self._free_names()
         if len(names) > ORDERS_MAX:
             orders: Iterable[tuple[str, ...]] = [self._greedy(names, distinct)]
         else:
@@ -460,7 +520,20 @@ class Conjunction:
 
         An index in another order than the relation's costs about a pass over the relation.
         """
-        bindings, cost = 1.0, 0.0
+        cost = sum(operations for operations, _ in self._levels(order, distinct))
+        level = {name: i for i, name in enumerate(order)}
+        if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
+            indices = {self._trie(a, level).index for a in self.atoms}
+            cost += sum(distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
+        return cost
+
+    def _bindings(self, order: Sequence[str], distinct: Distinct) -> float:
+        """Estimated bindings of the variables of an order."""
+        return [bindings for _, bindings in self._levels(order, distinct)][-1]
+
+    def _levels(self, order: Sequence[str], distinct: Distinct) -> Iterator[tuple[float, float]]:
+        """(operations, bindings) at each level of an order."""
+        bindings = 1.0
         bound: set[str] = set()
         for name in order:
             fans, domains = [], []
@@ -474,18 +547,12 @@ class Conjunction:
             bound.add(name)
             if name in self.equal:
                 fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
-            if not fans:
-                continue
-            smallest = min(fans)
-            cost += bindings * smallest * len(fans)
+            smallest = min(fans, default=1.0)
+            operations = bindings * smallest * len(fans)
             bindings *= smallest
             for fan in sorted(fans)[1:]:
                 bindings *= min(1.0, fan / max(max(domains), 1.0))
-        level = {name: i for i, name in enumerate(order)}
-        if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
-            indices = {self._trie(a, level).index for a in self.atoms}
-            cost += sum(distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
-        return cost
+            yield operations, bindings
 
 
 def _occurrences(literal: Atom | Compare | Negation) -> list:

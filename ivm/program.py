@@ -15,7 +15,7 @@ from ivm import lang
 from ivm.heads import Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
-from ivm.plan import Distinct, Encode, Index, Plan, make_plans
+from ivm.plan import AUTO, Distinct, Encode, Index, Orders, Plan, make_plans, orders_of
 
 PROPERTY = "ivm"
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
@@ -71,10 +71,10 @@ class Installed:
         found: dict[str, list[Index]] = {}
         for views in self.rules:
             for plan in views.plans:
-                for trie in plan.tries:
-                    known = found.setdefault(trie.index.predicate, [])
-                    if trie.index not in known and permuted(trie.index):
-                        known.append(trie.index)
+                for index in indices_of(plan):
+                    known = found.setdefault(index.predicate, [])
+                    if index not in known and permuted(index):
+                        known.append(index)
         return found
 
     def block(self, name: str) -> Block | None:
@@ -82,7 +82,7 @@ class Installed:
 
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
-        orders: list | None = None, number: int | None = None, granularity: int = 1,
+        orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
         part = lift_negations(lang.compile(text, self.program, source=name))
@@ -94,7 +94,9 @@ class Installed:
         rules: list[Views] = []
         for i, rule in enumerate(part.rules):
             stored = {n: layout.keys for n, layout in layouts.items()}
-            plans = make_plans(rule, predicates, stored, distinct, encode, orders[i] if orders else ())
+            plans = make_plans(
+                rule, predicates, stored, distinct, encode, orders[i] if orders else (), maintenance
+            )  # fmt: skip
             rules.append(Views(first + i, rule, plans, granularity))
             for view in writes(rule):
                 writers = [(v.rule, v.plans) for v in rules if view in v.writes]
@@ -122,7 +124,7 @@ class Installed:
                     "text": b.text,
                     "number": b.rules[0].number if b.rules else self.next_number,
                     "granularity": b.rules[0].granularity if b.rules else 1,
-                    "orders": [[list(plan.variables) for plan in v.plans] for v in b.rules],
+                    "orders": [[orders_of(plan) for plan in v.plans] for v in b.rules],
                 }
                 for b in self.blocks
             ]
@@ -135,9 +137,14 @@ class Installed:
         for block in json.loads(saved):
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
-                block["orders"], block["number"], block["granularity"],
+                [[Orders(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
             )  # fmt: skip
         return installed
+
+
+def indices_of(plan: Plan) -> list[Index]:
+    """Every index that a plan or its probes read, each once."""
+    return list(dict.fromkeys(trie.index for p in (plan, *plan.probes) for trie in p.tries))
 
 
 def permuted(index: Index) -> bool:

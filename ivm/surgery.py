@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.interval import distinct
-from pagestore.tree import Pages, Tree, count_prefixes
+from pagestore.tree import ERASE, Pages, Tree, count_prefixes
 
 
 class Delta(NamedTuple):
@@ -24,15 +24,27 @@ class Delta(NamedTuple):
         return len(self.actions) > 0
 
 
-def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> np.ndarray:
-    """The branches int64[depth, n] that were inserted or removed at a depth (1 is the first), in order.
+class Surgeries(NamedTuple):
+    """Branches of one depth: int64[depth, n] that were removed, and that were inserted, each in order."""
 
-    At the depth of a whole key that is every key of the delta, with a function's changed values among
-    them: such a change is a surgery at its last key depth.  O(delta * log n).
+    erased: np.ndarray
+    inserted: np.ndarray
+
+    @property
+    def all(self) -> np.ndarray:
+        """Both, in order, each branch once."""
+        return distinct(np.concatenate(self, axis=1))
+
+
+def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Surgeries:
+    """The branches that a delta removes and inserts at a depth (1 is the first).
+
+    At the depth of a whole key these are the keys of the delta; a function's changed value is then both, a
+    surgery at its last key depth.  O(delta * log n).
     """
-    branches = distinct(delta.rows[:depth])
     if depth >= new.spec.keys:
-        return branches
+        erased = delta.actions == ERASE
+        return Surgeries(delta.rows[:depth, erased], delta.rows[:depth, ~erased])
+    branches = distinct(delta.rows[:depth])
     before, after = count_prefixes(pages, old, branches), count_prefixes(pages, new, branches)
-    changed = before != after
-    return branches if changed.all() else branches[:, changed]
+    return Surgeries(branches[:, before > after], branches[:, after > before])

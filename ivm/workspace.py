@@ -33,7 +33,7 @@ from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.join import Join
 from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
-from ivm.plan import Plan, sensors_of
+from ivm.plan import AUTO, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.relation import Relation
 from pagestore.snapshot import Snapshot
@@ -63,11 +63,12 @@ class Workspace:
 
     # -- rules
 
-    def install(self, text: str, name: str = "main", granularity: int = 1) -> None:
+    def install(self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO) -> None:
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
         `granularity` lets up to so many consecutive operations share one sensitivity interval: less
-        memory, more re-evaluation.  Raises RuleError with file, line and column; nothing is installed then.
+        memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe" (permuted indices
+        instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and column; nothing is installed then.
         """
         if self._installed.block(name):
             raise RedefinitionError(
@@ -76,7 +77,8 @@ class Workspace:
         with self.store.transaction(f"install {name}") as txn:
             estimates = Estimates(txn)
             installed = self._installed.including(
-                name, text, estimates.distinct, _encoder(txn), _layouts(txn), granularity=granularity
+                name, text, estimates.distinct, _encoder(txn), _layouts(txn),
+                granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
             self._refuse_foreign_writers(block.part, name)

@@ -8,7 +8,7 @@ from ivm import lang
 from ivm.join import INT_MAX, INT_MIN, Join
 from ivm.maintain import maintain
 from ivm.oracle import change_oracle
-from ivm.plan import Index, make_plans
+from ivm.plan import Index, Orders, make_plans, sensors_of
 from ivm.sensitivity import index_spec
 from ivm.surgery import Delta, surgeries
 from pagestore.delta import delta
@@ -28,7 +28,7 @@ def plan_of(text, order=None):
     program = lang.compile(text)
     stored = {name: len(p.types) for name, p in program.predicates.items()}
     return make_plans(
-        program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, [order] if order else ()
+        program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, [Orders(order)] if order else ()
     )[0]
 
 
@@ -54,8 +54,6 @@ class TestUnaryJoin:
 
     def record(self, pager, trees):
         """The join with every operation recorded; the plan itself drops both indices, which follow the order."""
-        from ivm.plan import sensors_of
-
         return Join(pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)).all()
 
     def test_sensitivities(self, trees):
@@ -78,8 +76,6 @@ class TestUnaryJoin:
         assert [c.T.tolist() for _, c in contributions] == [[[6, END]], [[2, 2]]]
         oracle = change_oracle(1, contributions)
         assert oracle.rows.tolist() == [[2, 6], [2, END]]
-        from ivm.plan import sensors_of
-
         sensors = sensors_of(self.PLAN, self.PLAN.trace_sensors)
         bindings, fresh = Join(pager.pages, self.PLAN.shape, new, sensors=sensors, regions=oracle).all()
         assert bindings.tolist() == [[6]]
@@ -110,8 +106,9 @@ class TestTreeSurgery:
         actions, rows = delta(pager.pages, old, new)
         assert actions.tolist() == [ERASE, ERASE, ERASE, INSERT]
         assert rows.T.tolist() == [[0, 30, 81], [3, 40, 90], [3, 50, 92], [4, 60, 71]]
-        by_depth = [surgeries(pager.pages, Delta(actions, rows), old, new, d).T.tolist() for d in (1, 2, 3)]
-        assert by_depth == [[[4]], [[3, 40], [4, 60]], rows.T.tolist()]
+        by_depth = [surgeries(pager.pages, Delta(actions, rows), old, new, d) for d in (1, 2, 3)]
+        assert [s.erased.T.tolist() for s in by_depth] == [[], [[3, 40]], [[0, 30, 81], [3, 40, 90], [3, 50, 92]]]
+        assert [s.inserted.T.tolist() for s in by_depth] == [[[4]], [[4, 60]], [[4, 60, 71]]]
 
 
 class TestIntervalTree:
