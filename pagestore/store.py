@@ -7,7 +7,6 @@ with pagestore.open("graph.pages") as store:
 
 import os
 import threading
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+from uuid import UUID, uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +93,7 @@ def open(
             File.create(path, empty_store(page_size or PAGE_SIZE_DEFAULT))
     store = Store(File(path, mode == "rw"), mode, sync, page_size)
     if number is not None and number != store._state.settings.retain:
-        store.retain = number
+        store.retain = retain
     return store
 
 
@@ -105,7 +105,7 @@ def empty_store(page_size: int) -> bytes:
     run = Run(2, words)
     record = replace(FIRST_COMMIT, top=3, recent=[0, *run, 0, MAIN_ID], branches=[MAIN_ID, 0, *run, -1])
     arena = run_arena(run, record.encode(), 0, COMMIT, page_size // WORD)
-    meta = Meta(page_size, uuid.uuid4().bytes, 0, 0, *run, 3, True)
+    meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     out = bytearray(2 * page_size) + arena.tobytes()
     for slot in range(2):
         out[slots.SLOT_SIZE * slot : slots.SLOT_SIZE * slot + slots.SIZE] = meta.pack()
@@ -156,6 +156,11 @@ class Store:
     @property
     def page_size(self) -> int:
         return self._meta.page_size
+
+    @property
+    def uuid(self) -> str:
+        """What this store is, whatever its file is called."""
+        return str(UUID(bytes=self._meta.uuid))
 
     @property
     def version(self) -> int:

@@ -10,6 +10,18 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 PAGESTORE = {
+    "info": "what a store's file is, and what is in it",
+    "stat": "what holds space: relations, versions, readers",
+    "fsck": "check every invariant; save what reads of a damaged store",
+    "history": "the versions that are kept",
+    "diff": "what changed in a relation from one version to another",
+    "tag": "list, give and take back names of versions",
+    "vacuum": "drop old versions and cut the file",
+    "compact": "make the file as small as its content",
+    "backup": "copy a version's pages, whole or since an earlier backup, while others read and write",
+    "dump": "write the content as one stream",
+    "restore": "make a store from a dump, or from backups",
+    "page": "draw one page for a human",
     "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
 }
 IVM = {

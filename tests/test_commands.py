@@ -1,0 +1,154 @@
+"""The `pagestore` commands: what they print, what they change, and their exit codes."""
+
+import json
+
+import pytest
+
+import pagestore
+from pagestore.tree import pages_of
+from pagestore_tools.command import pagestore as command
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "graph.pages"
+    with pagestore.open(path, sync="off") as store:
+        for n in range(1, 6):
+            with store.transaction(message=f"commit {n}") as txn:
+                if n == 1:
+                    txn.create("edge", "x: int64, y: int64")
+                    txn.create("price", "item: string, price: decimal(9,2)", key="item")
+                txn["edge"].insert([(n, i) for i in range(100)])
+        store.tag("three", 3)
+    return path
+
+
+def answer(capsys, *words):
+    """Run a command with --json; (exit code, its answer)."""
+    code = command([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def damage(file, relation="edge"):
+    """Flip a bit in a leaf of a relation."""
+    with pagestore.open(file, mode="r") as store:
+        at = store.snapshot()[relation].tree.root * store.page_size + 800
+    content = bytearray(file.read_bytes())
+    content[at] ^= 4
+    file.write_bytes(content)
+
+
+def test_info(file, capsys):
+    code, data = answer(capsys, "info", file)
+    assert code == 0
+    assert data["relations"]["edge"] == {"rows": 500, "schema": "x: int64, y: int64", "key": ["x", "y"]}
+    assert (data["version"], data["tags"], data["branches"]) == (5, {"three": 3}, {"main": 5})
+
+
+def test_fsck_says_ok_and_finds_damage(file, capsys):
+    assert command(["fsck", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("ok: version 5")
+    damage(file)
+    code, data = answer(capsys, "fsck", file)
+    assert code == 1
+    assert {violation["invariant"] for violation in data["violations"]} == {"checksum"}
+
+
+def test_salvage_keeps_what_reads(file, tmp_path, capsys):
+    with pagestore.open(file, sync="off") as store, store.transaction() as txn:
+        txn["edge"].insert([(n, 7 * n) for n in range(20_000)])
+        txn["price"].insert([("tea", 3), ("coffee", 4)])
+    with pagestore.open(file, mode="r") as store:
+        snapshot = store.snapshot()
+        rows = len(snapshot["edge"])
+        leaf = pages_of(snapshot.pages, snapshot.tree("edge"))[2]
+        at = int(leaf) * store.page_size + 100
+        snapshot.close()
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    assert code == 1
+    assert [part["page"] for part in data["lost"]] == [leaf]
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        assert 0 < rows - len(saved.snapshot()["edge"]) < 4000
+        assert len(saved.snapshot()["price"]) == 2
+        assert saved.check() == []
+
+
+def test_history_diff_tag_vacuum(file, capsys):
+    assert [v["version"] for v in answer(capsys, "history", file, "--limit", 2)[1]["versions"]] == [5, 4]
+    assert command(["diff", str(file), "three", "4", "edge"]) == 1
+    assert capsys.readouterr().out.splitlines()[0] == "+ 4, 0"
+    assert command(["diff", str(file), "3", "3", "edge"]) == 0
+    assert answer(capsys, "tag", file, "four", 4)[1]["tags"] == {"three": 3, "four": 4}
+    assert answer(capsys, "tag", file, "four", "--delete")[1]["tags"] == {"three": 3}
+    planned = answer(capsys, "vacuum", file, "--keep", 1, "--dry-run")[1]
+    done = answer(capsys, "vacuum", file, "--keep", 1)[1]
+    assert planned["dropped"] == done["dropped"] == [0, 1, 2, 4]
+    assert list(done["kept"]) == ["3"]
+    assert command(["fsck", str(file), "--quiet"]) == 0
+
+
+def test_dump_and_restore(file, tmp_path, capsys):
+    assert (
+        command(["dump", str(file), "-o", str(tmp_path / "d"), "--version", "three", "--version", "5"]) == 0
+    )
+    assert answer(capsys, "restore", tmp_path / "d", tmp_path / "r.pages")[1]["versions"] == [1, 2]
+    with pagestore.open(file) as old, pagestore.open(tmp_path / "r.pages") as new:
+        assert new.at("three")["edge"].to_arrow() == old.at("three")["edge"].to_arrow()
+        assert new.snapshot()["edge"].to_arrow() == old.snapshot()["edge"].to_arrow()
+    assert command(["restore", str(tmp_path / "d"), str(tmp_path / "r.pages")]) == 1
+    assert "is there already" in capsys.readouterr().err
+    (tmp_path / "cut").write_bytes((tmp_path / "d").read_bytes()[:-30])
+    assert command(["restore", str(tmp_path / "cut"), str(tmp_path / "c.pages")]) == 1
+    assert "cut off at byte" in capsys.readouterr().err
+
+
+def test_backups(file, tmp_path, capsys):
+    full, increment = tmp_path / "full", tmp_path / "inc"
+    assert answer(capsys, "backup", file, full)[1] == {"version": 5}
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn["edge"].insert([(99, 99)])
+    assert answer(capsys, "backup", file, increment, "--since", 5)[1] == {"version": 6}
+    assert command(["restore", str(full), str(increment), str(tmp_path / "b.pages")]) == 0
+    assert command(["fsck", str(tmp_path / "b.pages"), "--quiet"]) == 0
+    with pagestore.open(tmp_path / "b.pages") as store:
+        assert store.version == 6
+        assert (99, 99) in store.snapshot()["edge"]
+        with store.transaction() as txn:
+            txn["edge"].insert([(100, 100)])
+        assert store.check() == []
+    assert command(["restore", str(increment), str(tmp_path / "x.pages")]) == 1
+    assert "cannot follow" in capsys.readouterr().err
+
+
+def test_compact_stat_page(file, capsys):
+    with pagestore.open(file, sync="off", retain="all") as store:
+        for n in range(40):
+            with store.transaction() as txn:
+                txn["edge"].insert([(n, -1)])
+    before = file.stat().st_size
+    data = answer(capsys, "compact", file)[1]
+    assert data["after"] == file.stat().st_size < before / 2
+    stat = answer(capsys, "stat", file)[1]
+    assert stat["relations"]["edge"] == 1
+    with pagestore.open(file, mode="r") as store:
+        root = store.snapshot()["edge"].tree.root
+    assert command(["page", str(file), str(root)]) == 0
+    assert f"page {root}: leaf, level 0" in capsys.readouterr().out
+    assert command(["page", str(file), "999999"]) == 1
+
+
+@pytest.mark.parametrize("words", [["info", "none.pages"], ["fsck", "none.pages"], ["vacuum", "none.pages"]])
+def test_no_file(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command(words) == 1
+    assert "none.pages" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_usage_is_exit_2(capsys):
+    with pytest.raises(SystemExit) as caught:
+        command(["diff", "x.pages"])
+    assert caught.value.code == 2

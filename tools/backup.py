@@ -1,0 +1,24 @@
+"""`pagestore backup FILE OUT [--since VERSION]`: the newest version's pages, while others read and write."""
+
+import argparse
+
+from .progress import Progress
+from .report import answer, common, opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("output")
+    parser.add_argument(
+        "--since", type=int, metavar="VERSION", help="only what is younger than an earlier backup's"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options) as store, Progress("backup", options.quiet) as progress:
+        progress(f"to {options.output}")
+        with open(options.output, "wb") as out:
+            version = store.backup(out, options.since)
+        progress.clear()
+        answer(options, {"version": version}, f"{options.output} holds version {version}")
+    return 0

@@ -1,0 +1,27 @@
+"""`pagestore diff FILE A B RELATION`: what changed from one version to another."""
+
+import argparse
+import json
+
+from .report import common, opened, version_or_name
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("old", type=version_or_name, help="a version: number, tag or branch")
+    parser.add_argument("new", type=version_or_name, help="another one")
+    parser.add_argument("relation")
+
+
+def run(options: argparse.Namespace) -> int:
+    changes = 0
+    with opened(options) as store:
+        for batch in store.diff(options.old, options.new, options.relation):
+            changes += batch.num_rows
+            for row in batch.to_pylist() if not options.quiet else ():
+                sign = "+" if row.pop("_change_type") == "insert" else "-"
+                if options.json:
+                    print(json.dumps({"change": sign, **row}, default=str))
+                else:
+                    print(sign, ", ".join(map(str, row.values())))
+    return 1 if changes else 0

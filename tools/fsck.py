@@ -1,0 +1,39 @@
+"""`pagestore fsck FILE [--salvage OUT]`: check every invariant; save what reads into a new store."""
+
+import argparse
+
+import pagestore
+from pagestore.salvage import salvage
+
+from .progress import Progress
+from .report import answer, common, opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options) as store:
+        with Progress("fsck", options.quiet) as progress:
+            progress(f"{store.page_size * store.stat().pages:,} bytes" if not options.quiet else "")
+            violations = store.check()
+        lines = [str(violation) for violation in violations]
+        data = {
+            "ok": not violations,
+            "version": store.version,
+            "violations": [v._asdict() for v in violations],
+        }
+        if options.salvage:
+            with pagestore.open(options.salvage) as target:
+                lost = salvage(store, target)
+                data["lost"] = [part._asdict() for part in lost]
+                lines += [str(part) for part in lost]
+                lines.append(
+                    f"salvaged {sum(map(len, target.snapshot().values())):,} records to {options.salvage}"
+                )
+        if not violations:
+            lines.insert(0, f"ok: version {store.version}, {store._state.commit.top:,} pages")
+        answer(options, data, "\n".join(lines))
+    return 1 if violations else 0

@@ -1,0 +1,66 @@
+"""What every `pagestore` command shares: the store's file, --json, --quiet, and how answers are printed."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pagestore
+
+
+def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
+    """The arguments that every command has."""
+    if file:
+        parser.add_argument("file", help="the store's file")
+    parser.add_argument("--json", action="store_true", help="answer in JSON on stdout")
+    parser.add_argument("--quiet", action="store_true", help="no answer and no progress, only the exit code")
+
+
+def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:
+    """The store, which must be there."""
+    return pagestore.open(options.file, mode=mode, create=False)
+
+
+def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> None:
+    """Print the answer: `text` for people, `data` for programs."""
+    if options.json:
+        print(json.dumps(data, default=str))
+    elif not options.quiet and text:
+        print(text)
+
+
+def version_or_name(text: str) -> int | str:
+    """A version as it is written on the command line: a number, a tag or a branch."""
+    return int(text) if text.isdigit() else text
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(5 << 20)
+    '5.0 MiB'
+    """
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    raise AssertionError
+
+
+def table(rows: list[tuple], head: tuple[str, ...]) -> str:
+    """Rows in columns, numbers to the right.
+
+    >>> print(table([("edge", 12)], ("relation", "pages")))
+    relation  pages
+    edge         12
+    """
+    cells = [head, *[tuple(str(cell) for cell in row) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    right = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
+    lines = [
+        "  ".join(
+            cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join(lines)

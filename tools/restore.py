@@ -1,0 +1,39 @@
+"""`pagestore restore IN... FILE`: a new store from a dump, or from a full backup and its increments."""
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+import pagestore
+from pagestore import backup
+
+from .progress import Progress
+from .report import answer, common
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser, file=False)
+    parser.add_argument(
+        "source", nargs="+", help="a dump; or a full backup and the increments behind it, in order"
+    )
+    parser.add_argument("file", help="the new store's file")
+
+
+def run(options: argparse.Namespace) -> int:
+    if Path(options.file).exists():
+        raise FileExistsError(f"{options.file} is there already; restore to another name")
+    with ExitStack() as stack, Progress("restore", options.quiet) as progress:
+        sources = [stack.enter_context(open(source, "rb")) for source in options.source]
+        progress(f"from {', '.join(options.source)}")
+        if sources[0].read(len(backup.MAGIC)) == backup.MAGIC:
+            sources[0].seek(0)
+            versions = [backup.apply(options.file, sources)]
+        else:
+            sources[0].seek(0)
+            store = stack.enter_context(pagestore.open(options.file))
+            versions = store.restore(sources[0])
+        progress.clear()
+        answer(
+            options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}"
+        )
+    return 0

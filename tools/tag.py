@@ -1,0 +1,25 @@
+"""`pagestore tag FILE [NAME [VERSION]] [--delete]`: list, give and take back names of versions."""
+
+import argparse
+
+from .report import answer, common, opened, version_or_name
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("name", nargs="?", help="without a name, the tags are listed")
+    parser.add_argument("version", nargs="?", type=version_or_name, help="the newest one by default")
+    parser.add_argument("--delete", action="store_true", help="take the name back")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options, "rw" if options.name else "r") as store:
+        if options.delete:
+            store.untag(options.name)
+        elif options.name:
+            store.tag(options.name, options.version)
+        tags = store.tags
+        answer(
+            options, {"tags": tags}, "\n".join(f"{tag} {version}" for tag, version in sorted(tags.items()))
+        )
+    return 0
