@@ -58,6 +58,9 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
             f"{predicate.name}(x) <- ..., x = 0"
         )  # fmt: skip
     keys = len(predicate.keys)
+    if not predicate.types:
+        reason = f"{predicate.name}() has no columns, which is not evaluated yet: give it a constant one"
+        raise ConstructError(predicate.where, f"{reason}, as in {predicate.name}(1)")
     aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
     if aggregates:
         aggregate = aggregates[0]
@@ -135,8 +138,9 @@ class Head:
         words = [self._evaluator.words(term, columns, n) for term in terms]
         if not words:
             words = [np.zeros(n, np.int64)]  # a bare aggregate adds up under the key 0
-        if layout.kind == PLAIN:
-            return actions, np.stack(words)
+        if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
+            order = np.argsort(actions == INSERT, kind="stable")
+            return actions[order], np.stack(words)[:, order]
         if layout.kind == SUM:
             words.append(self._signed(columns, weights))
         return np.full(n, ADD), np.stack([*words, weights])

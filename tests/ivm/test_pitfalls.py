@@ -91,6 +91,16 @@ class TestNetting:
         m.change([("a", (1, 11), True), ("b", (1, 19), True)])
         assert list(m.workspace["c"]) == [(1, 30)]
 
+    @pytest.mark.parametrize(
+        "rule", ["v(x) <- f[x] = y, y != 7.", "v(x), w(y) <- f[x] = y.", "v(x) <- f[x] > 1."]
+    )
+    def test_a_row_that_does_not_show_the_value_that_changes(self, views, rule):
+        m = views("f[x] = v -> int(x), int(v). " + rule)
+        m.insert("f", (3, 5))
+        m.insert("f", (3, 4))
+        m.insert("f", (3, 6))
+        assert list(m.workspace["v"]) == [(3,)]
+
 
 class TestSupport:
     def test_the_next_witness_lies_elsewhere(self, views):
@@ -301,6 +311,16 @@ class TestDegenerateBodies:
             "p(x) <- edge(3, x).",  # a constant first
             "p(x) <- edge(x, 3).",  # a constant last
             "p(x) <- a(x), edge(1, 2).",  # an atom of constants only
+            "p(x) <- a(x), edge(_, _).",  # an atom that only has to hold something
+            "p(x) <- f[_] = x, edge(_, _), a(_).",
+            "p(x) <- a(x), x = x, x + 1 != x.",  # a variable and itself
+            "p[] = n <- agg<<n = count()>> edge(_, y), a(y).",  # no keys
+            "p(x) <- a(x), !(edge(x, y), f[y] = x).",
+            "p(x) <- a(x), !(edge(x, y), x < y, !a(y)).",
+            "p(x) <- a(x), s = x + 1, !edge(x, s).",
+            "p(x, y) <- a(x), a(y), !f[x] = y.",
+            "p(x) <- a(x), (edge(x, _) ; f[x] = 2, !edge(_, x)).",
+            "p[x] = n <- agg<<n = sum(y - z)>> (edge(x, y), f[y] = z ; f[x] = y, z = 0).",
             "p(x, y) <- a(x), a(y).",  # a product
             "p(x, x) <- a(x).",  # a column twice
             "p(x, 7) <- a(x).",  # a constant in the head
@@ -321,6 +341,11 @@ class TestDegenerateBodies:
         m.change([("edge", (1, 2), False), ("edge", (1, 1), False), ("a", (2,), False), ("f", (3, 2), True)])
         m.change([("f", (1, 0), False), ("edge", (3, 3), False), ("edge", (4, 3), True), ("a", (8,), True)])
         m.change([(name, row, False) for name in ("a", "edge") for row in list(m.workspace[name])])
+
+
+    def test_a_view_without_columns_is_refused(self, views):
+        with pytest.raises(errors.ConstructError, match=r"main:1:34: p\(\) has no columns.*as in p\(1\)"):
+            views(EDGE + "    p() <- edge(_, _).")
 
 
 class TestExtremes:
