@@ -58,9 +58,6 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
             f"{predicate.name}(x) <- ..., x = 0"
         )  # fmt: skip
     keys = len(predicate.keys)
-    if not predicate.types:
-        reason = f"{predicate.name}() has no columns, which is not evaluated yet: give it a constant one"
-        raise ConstructError(predicate.where, f"{reason}, as in {predicate.name}(1)")
     aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
     if aggregates:
         aggregate = aggregates[0]
