@@ -70,8 +70,12 @@ class Reclaim:
         if rows:
             actions = np.array([INSERT] * len(added) + [ERASE] * len(self._gone))
             actions, edits = net(actions, np.array(rows, np.int64).T, DEAD)
+            before = len(self._pager.retired)
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
+            replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
+            del self._pager.retired[before:]
+            self.freed += [page for _, ids, _ in replaced for page in ids.tolist()]
         return self._tree
 
     def _free_between(self, span: Span) -> None:
