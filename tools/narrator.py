@@ -23,7 +23,9 @@ class Narrator(Progress):
         self._print(textwrap.fill(" ".join(paragraph.split()), WIDTH))
 
     def quote(self, text: str) -> None:
-        self._print(textwrap.indent(text, "    "))
+        """Indents, line by line; nothing at all for no text."""
+        if text:
+            self._print(textwrap.indent(text.rstrip(), "    "), "")
 
     def grid(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Columns as wide as their widest cell: those of numbers to the right, the others to the left."""
