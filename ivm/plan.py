@@ -25,6 +25,7 @@ from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import Atom, Binary, Compare, Const, Disjunct, Negation, Predicate, Rule, Term, Var, atoms, variables
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
+RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
 
@@ -217,8 +218,8 @@ def make_plans(
 def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, maintenance: str) -> Plan:
     """The plan with its way of maintenance chosen.
 
-    A changed row matches about (trace rows / rows) intervals of each trie, and each match descends all
-    levels on both versions; probing it costs about the bindings below it, in one version.
+    A changed row matches about (trace rows / rows) intervals of each trie; each match descends all levels on
+    both versions and renews its interval.  Probing costs about the bindings below the row, in one version.
     """
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
@@ -229,7 +230,8 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
         return replace(plan, probes=probes, choice="probed, as asked for")
     rows = [max(1.0, distinct(t.index.predicate, t.index.order)) for t in plan.tries]
     sensed = {s.trie for s in plan.sensors}
-    matching = sum(2 * len(plan.variables) * plan.cost / len(plan.tries) / rows[t] for t in sensed)
+    per_match = 2 * len(plan.variables) + RENEWAL_OPERATIONS
+    matching = sum(per_match * plan.cost / len(plan.tries) / rows[t] for t in sensed)
     probing = sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if probing <= matching:
@@ -518,13 +520,13 @@ class Conjunction:
     def _cost(self, order: Sequence[str], distinct: Distinct) -> float:
         """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
 
-        An index in another order than the relation's costs about a pass over the relation.
+        An index in another order than the relation's costs two passes: to build it, and to keep it.
         """
         cost = sum(operations for operations, _ in self._levels(order, distinct))
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
             indices = {self._trie(a, level).index for a in self.atoms}
-            cost += sum(distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
+            cost += sum(2 * distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
         return cost
 
     def _bindings(self, order: Sequence[str], distinct: Distinct) -> float:

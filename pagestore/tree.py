@@ -17,7 +17,7 @@ from pagestore.kernels import bulk as k_bulk
 from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
-from pagestore.kernels.net import compose
+from pagestore.kernels.net import ascends, compose
 from pagestore.layout import HEIGHT_MAX
 
 __all__ = [
@@ -179,6 +179,8 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
     (array([0, 1]), array([[3, 7]]))
     """
+    if ascends(edits[: spec.keys]):
+        return actions, edits
     order = sort_order(edits[: spec.keys])
     actions, edits = actions[order], edits[:, order]
     fresh = np.ones(len(actions), bool)

@@ -1,4 +1,4 @@
-"""Compose the edits of one key, in order, into one edit."""
+"""Batches of edits before they reach a tree: are they sorted, and what do those of one key come to?"""
 
 from numba import njit
 
@@ -35,3 +35,15 @@ def compose(keys, columns, fresh, actions, edits):
             for c in range(keys, columns):
                 edits[c, out] = edits[c, i]
     return out + 1
+
+
+@njit(cache=True, nogil=True)
+def ascends(keys):
+    """Do the tuples keys[K, n] ascend strictly?  Most batches come sorted, and then nothing has to move."""
+    for i in range(1, keys.shape[1]):
+        c = 0
+        while c < keys.shape[0] and keys[c, i] == keys[c, i - 1]:
+            c += 1
+        if c == keys.shape[0] or keys[c, i] < keys[c, i - 1]:
+            return False
+    return True

@@ -1,0 +1,232 @@
+"""Trees against a dict: batches of every action, page accounting, bulk loads, ranges, deltas."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagestore.delta import Delta, delta
+from pagestore.errors import EditError, OrderError
+from pagestore.interval import interval_spec, stab_many
+from pagestore.tree import (
+    ADD,
+    COUNT,
+    ERASE,
+    INSERT,
+    MAX,
+    SET,
+    Spec,
+    Tree,
+    apply,
+    bulk,
+    count_prefixes,
+    get,
+    net,
+    pages_of,
+    scan,
+)
+from tests.pagestore.memory import MemoryPager
+
+SPEC = Spec(1, 2, 1, ((MAX, 2), (COUNT, 0)))
+
+
+def rows_of(pages, tree):
+    return [row for batch in scan(pages, tree) for row in map(tuple, batch.T.tolist())]
+
+
+def edited(model, actions, rows):
+    """What a batch makes of a dict, edit by edit."""
+    model = dict(model)
+    for action, (*key, value) in zip(actions.tolist(), rows.T.tolist(), strict=True):
+        if action == INSERT:
+            model.setdefault(tuple(key), value)
+        elif action == ERASE:
+            model.pop(tuple(key), None)
+        else:
+            model[tuple(key)] = value
+    return model
+
+
+def changes(old, new):
+    """The delta between two dicts, ERASE before INSERT."""
+    gone = [((*k, v), ERASE) for k, v in old.items() if new.get(k) != v]
+    came = [((*k, v), INSERT) for k, v in new.items() if old.get(k) != v]
+    return sorted(gone + came, key=lambda change: (change[0][:2], -change[1]))
+
+
+@st.composite
+def batches(draw):
+    """A few batches over a small or a wide domain, seeded so that they can be large."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        n, domain = draw(st.sampled_from([1, 2, 30, 2500])), draw(st.sampled_from([3, 40, 4000]))
+        keys = rng.integers(-domain, domain, (2, n))
+        values = rng.integers(-(1 << draw(st.sampled_from([1, 20, 62]))), 1 << 20, (1, n))
+        kinds = draw(st.sampled_from([[INSERT], [ERASE], [INSERT, ERASE, SET]]))
+        found.append((rng.choice(kinds, n), np.concatenate([keys, values])))
+    return found
+
+
+@settings(max_examples=60)
+@given(batches())
+def test_batches_against_a_dict(steps):
+    pager, tree, model = MemoryPager(), Tree.empty(SPEC), {}
+    for actions, rows in steps:
+        wanted = edited(model, actions, rows)
+        tree, *reported = apply(pager, tree, *net(actions, rows, SPEC))
+        got = [(tuple(r), a) for a, r in zip(reported[0].tolist(), reported[1].T.tolist(), strict=True)]
+        assert got == changes(model, wanted)
+        model = wanted
+        assert rows_of(pager.pages, tree) == [(*k, v) for k, v in sorted(model.items())]
+        assert tree.count == len(model)
+        assert set(pages_of(pager.pages, tree).tolist()) == pager.live, "pages leaked or lost"
+
+
+@settings(max_examples=30)
+@given(batches(), st.integers(0, 6), st.integers(0, 6))
+def test_deltas_of_any_two_versions(steps, i, j):
+    pager, trees, models = MemoryPager(), [Tree.empty(SPEC)], [{}]
+    for actions, rows in steps:
+        trees.append(apply(pager, trees[-1], *net(actions, rows, SPEC))[0])
+        models.append(edited(models[-1], actions, rows))
+    i, j = i % len(trees), j % len(trees)
+    actions, rows = delta(pager.pages, trees[i], trees[j])
+    got = [(tuple(r), a) for a, r in zip(actions.tolist(), rows.T.tolist(), strict=True)]
+    assert got == changes(models[i], models[j])
+
+
+def big_tree(n=200_000, page_size=4096):
+    pager = MemoryPager(page_size)
+    keys = np.arange(n) * 7
+    return pager, bulk(pager, Spec(1, 1, 0), [keys[None, : n // 3], keys[None, n // 3 :]]), keys
+
+
+def test_a_delta_reads_only_what_differs():
+    pager, tree, keys = big_tree()
+    assert tree.height >= 2
+    shuffled = np.random.default_rng(1).permutation(keys)
+    for lo, hi in ((0, 1), (1, 11), (11, 111)):
+        k = hi - lo
+        new, *_ = apply(pager, tree, np.full(k, ERASE), np.sort(shuffled[lo:hi])[None])
+        walk = Delta(pager.pages, tree, new)
+        assert sum(len(actions) for actions, _ in walk) == k
+        assert 0 < walk.pages_read <= 2 * k * tree.height
+        tree = new
+    same = Delta(pager.pages, tree, tree)
+    assert list(same) == []
+    assert same.pages_read == 0
+
+
+def test_a_batch_rewrites_only_the_pages_it_touches():
+    pager, tree, keys = big_tree()
+    before = set(pager.live)
+    new, *_ = apply(pager, tree, np.full(1, ERASE), keys[None, [50_000]])
+    assert len(set(pages_of(pager.pages, new).tolist()) - before) == tree.height
+    assert len(pager.retired) == tree.height
+    unchanged, actions, _ = apply(pager, new, np.full(2, INSERT), keys[None, [5, 90_000]])
+    assert unchanged == new
+    assert len(actions) == 0
+
+
+def test_bulk_pages_are_full_and_in_order():
+    pager, tree, keys = big_tree()
+    assert np.array_equal(np.concatenate(list(scan(pager.pages, tree)), axis=1)[0], keys)
+    assert len(pager.live) * 4096 / len(keys) < 4.1  # 1,024 records a page are the most there may be
+    found, _ = get(pager.pages, tree, np.stack([keys + 1]))
+    assert not found.any()
+    assert get(pager.pages, tree, keys[None, ::-1])[0].all()
+
+
+def test_bulk_refuses_disorder_with_the_record():
+    pager = MemoryPager()
+    with pytest.raises(OrderError, match=r"record 3: key \(5,\)"):
+        bulk(pager, Spec(1, 1, 0), [np.array([[1, 2]]), np.array([[5, 5]])])
+
+
+def test_ranges_take_prefixes():
+    pager = MemoryPager()
+    rows = np.array([(a, b) for a in range(30) for b in range(40)]).T
+    tree = bulk(pager, Spec(1, 2, 0), [rows])
+    for lo, hi in [((3,), (9,)), ((3, 7), (3, 20)), ((), (1,)), ((29, 5), ()), ((40,), ()), ((5,), (5,))]:
+        got = [tuple(r) for batch in scan(pager.pages, tree, lo, hi, rows=37) for r in batch.T.tolist()]
+        wanted = [t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)]
+        assert got == wanted
+
+
+def test_prefix_counts():
+    pager = MemoryPager()
+    rows = np.array([(a, b) for a in range(0, 30, 3) for b in range(a)]).T
+    tree = bulk(pager, Spec(1, 2, 0), [rows])
+    assert count_prefixes(pager.pages, tree, np.arange(31)[None], most=5).tolist() == [
+        min(5, a) if a % 3 == 0 and a < 30 else 0 for a in range(31)
+    ]
+
+
+class TestSupport:
+    """ADD adds to the value words; the last one is the support."""
+
+    SPEC = Spec(1, 1, 2)
+
+    def run(self, *batches):
+        pager, tree = MemoryPager(), Tree.empty(self.SPEC)
+        for rows in batches:
+            edits = np.array(rows).T
+            tree, *_ = apply(pager, tree, *net(np.full(edits.shape[1], ADD), edits, self.SPEC))
+        return rows_of(pager.pages, tree)
+
+    def test_adds_up_and_goes_at_0(self):
+        assert self.run([(1, 10, 1), (1, 5, 1), (2, 3, 1)], [(1, -10, -1), (2, -3, -1)]) == [(1, 5, 1)]
+
+    def test_below_0_is_refused(self):
+        with pytest.raises(EditError, match=r"key \(1,\): the support would fall below 0"):
+            self.run([(1, 10, 1)], [(1, -10, -2)])
+
+    def test_overflow_is_refused(self):
+        with pytest.raises(EditError, match=r"key \(4,\): the sum does not fit"):
+            self.run([(4, 2**63 - 1, 1)], [(4, 1, 1)])
+        with pytest.raises(EditError, match=r"key \(4,\): what one batch adds does not fit"):
+            self.run([(4, 2**63 - 1, 1), (4, 1, 1)])
+
+    def test_adding_and_setting_do_not_mix(self):
+        edits = np.array([(1, 1, 1), (1, 2, 1)]).T
+        with pytest.raises(EditError, match="both adds to and sets"):
+            net(np.array([ADD, SET]), edits, self.SPEC)
+
+    def test_hidden_changes_are_not_reported(self):
+        pager, spec = MemoryPager(), Spec(1, 1, 1)
+        tree, *_ = apply(pager, Tree.empty(spec), np.array([ADD]), np.array([[7], [1]]), visible=1)
+        tree, actions, _ = apply(pager, tree, np.array([ADD]), np.array([[7], [1]]), visible=1)
+        assert len(actions) == 0
+        assert rows_of(pager.pages, tree) == [(7, 2)]
+
+
+def test_net_composes_in_order():
+    def one(*edits):
+        actions, rows = net(np.array([a for a, _ in edits]), np.array([[5] * len(edits), [v for _, v in edits]]), Spec(1, 1, 1))
+        return [(a, v) for a, v in zip(actions.tolist(), rows[1].tolist(), strict=True)]
+
+    assert one((INSERT, 1), (INSERT, 2)) == [(INSERT, 1)]
+    assert one((INSERT, 1), (ERASE, 0), (INSERT, 3)) == [(SET, 3)]
+    assert one((SET, 1), (ERASE, 0)) == [(ERASE, 0)]
+    assert one((ERASE, 0), (SET, 4)) == [(SET, 4)]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.sampled_from([0, 1, 2]), st.integers(1, 4000))
+def test_stabs_against_a_filter(seed, alphas, n):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 3000, n)
+    rows = np.stack([*rng.integers(0, 4, (alphas, n)), a, a + rng.integers(0, 40, n) ** 2, rng.integers(0, 99, n)])
+    spec = interval_spec(1, alphas, 1)
+    pager = MemoryPager()
+    tree, *_ = apply(pager, Tree.empty(spec), *net(np.zeros(n, np.int64), rows, spec))
+    stored = np.array(rows_of(pager.pages, tree)).T
+    points = np.stack([*rng.integers(0, 5, (alphas, 3)), rng.integers(-5, 5000, 3)])
+    hit = np.zeros(stored.shape[1], bool)
+    for *alpha, x in points.T.tolist():
+        here = (stored[alphas] <= x) & (x <= stored[alphas + 1])
+        for c, value in enumerate(alpha):
+            here &= stored[c] == value
+        hit |= here
+    assert np.array_equal(stab_many(pager.pages, tree, points), stored[:, hit])
