@@ -16,12 +16,12 @@ EXAMPLES = 60
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 
-def follow(case: tuple[str, list], granularity: int = 1) -> None:
+def follow(case: tuple[str, list], **options: object) -> None:
     """Install, then edit, comparing each time; reopen halfway and at the end."""
     text, transactions = case
     with tempfile.TemporaryDirectory() as folder:
         try:
-            mirror = Mirror(Path(folder) / "store.pages", text, granularity=granularity)
+            mirror = Mirror(Path(folder) / "store.pages", text, **options)
         except ConstructError:
             reject()
         for number, edits in enumerate(transactions):
@@ -53,11 +53,19 @@ def test_negation_disjunction_and_several_heads(case):
 @relaxed
 @given(cases(BASIC), st.sampled_from([2, 8, 100]))
 def test_coarse_intervals(case, granularity):
-    follow(case, granularity)
+    follow(case, granularity=granularity, maintenance="match")
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+@relaxed
+@given(case=cases(FULL))
+def test_matching_and_probing(maintenance, case):
+    follow(case, maintenance=maintenance)
 
 
 @pytest.mark.campaign
-@settings(max_examples=5000, suppress_health_check=list(HealthCheck))
-@given(cases(FULL, count_max=12, size_max=12), st.sampled_from([1, 1, 3]))
-def test_campaign(case, granularity):
-    follow(case, granularity)
+@pytest.mark.parametrize("maintenance", ["auto", "match", "probe"])
+@settings(max_examples=3000, suppress_health_check=list(HealthCheck), deadline=None)
+@given(case=cases(FULL, count_max=12, size_max=12), granularity=st.sampled_from([1, 1, 3]))
+def test_campaign(maintenance, case, granularity):
+    follow(case, granularity=granularity, maintenance=maintenance)
