@@ -184,6 +184,7 @@ class Ledger:
     ) -> Run:  # fmt: skip
         """Steps 1 to 6."""
         pager, space, state = self.pager, self.pager.space, self.state
+        pager.retract()
         self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
         try:
             freed = [*freed, *self._drop(doomed, history, system)]
@@ -223,7 +224,7 @@ class Ledger:
         """Pages that a commit may need at most for its own records."""
         space = self.pager.space
         words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
-        return run_pages(words, self.mapping.pages.page_words) * 2 + 64 + 8 * len(doomed)
+        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed)
 
     def _drop(self, doomed: list[Entry], history: History, system: dict[int, Tree]) -> list[int]:
         """Drop versions; returns the pages that are free with this commit."""

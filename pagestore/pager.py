@@ -318,10 +318,14 @@ class Pager:
             self.space.take_back(released.tolist())
         self.space.use(kept.tolist())
         self._forget()
-        left = len(self._pool) - self._position
-        if left > SPARE_PAGES and self._pool[-1] == self.space.top - 1:
-            self._pool = self._pool[: len(self._pool) - self.space.retract(self._pool[self._position :])]
+        self.retract()
         return kept
+
+    def retract(self) -> None:
+        """Return lent pages at the end of the file if they are many. O(lent)."""
+        left = self._pool[self._position :]
+        if len(left) > SPARE_PAGES and left[-1] == self.space.top - 1:
+            self._pool = self._pool[: len(self._pool) - self.space.retract(left)]
 
     def lent(self) -> list[int]:
         """Free pages that wait here to be handed out."""

@@ -1,0 +1,145 @@
+"""Space: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
+
+import numpy as np
+import pytest
+
+import pagestore
+from pagestore.delta import Delta
+
+
+def churn(store, rng, transactions, rows=100, keys=20_000):
+    for _ in range(transactions):
+        with store.transaction() as txn:
+            columns = rng.integers(0, keys, (2, rows))
+            txn["r"].set(list(columns))
+
+
+@pytest.fixture
+def store(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=10) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64", key="k").insert([(k, 0) for k in range(20_000)])
+        yield store
+
+
+@pytest.mark.parametrize("transactions", [1_000, pytest.param(10_000, marks=pytest.mark.campaign)])
+def test_churn_stays_within_one_and_a_half_times_the_steady_size(store, transactions):
+    rng = np.random.default_rng(1)
+    churn(store, rng, 100)
+    steady = store._state.commit.top
+    churn(store, rng, transactions)
+    assert store._state.commit.top <= 1.5 * steady
+    assert store.path.stat().st_size <= 1.5 * steady * store.page_size + (1 << 18)
+    assert len(store.history()) == 10
+    assert store.check() == []
+
+
+def test_churn_beside_a_tag_and_a_reader_stays_bounded_too(store):
+    rng = np.random.default_rng(2)
+    store.tag("start")
+    churn(store, rng, 50)
+    pinned = store.snapshot()
+    content = pinned["r"].to_arrow()
+    churn(store, rng, 100)
+    steady = store._state.commit.top
+    churn(store, rng, 500)
+    assert store._state.commit.top <= 1.5 * steady
+    assert pinned["r"].to_arrow() == content
+    pinned.close()
+    store.untag("start")
+    store.compact()
+    assert store._state.commit.top < steady / 2
+    assert store.check() == []
+
+
+def test_pages_of_a_rolled_back_transaction_are_reused(store):
+    rng = np.random.default_rng(3)
+    churn(store, rng, 20)
+    top = store._state.commit.top
+    for _ in range(50):
+        with pytest.raises(KeyError), store.transaction() as txn:
+            txn["r"].set(list(rng.integers(0, 20_000, (2, 2_000))))
+            len(txn["r"])
+            raise KeyError
+    churn(store, rng, 20)
+    assert store._state.commit.top <= 1.2 * top + 64
+    assert store.check() == []
+
+
+def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
+    counts = {"pwrite": 0, "fdatasync": 0}
+    for sync, syncs in (("full", 2), ("commit", 1), ("off", 0)):
+        with pagestore.open(tmp_path / f"{sync}.pages", sync=sync) as store:
+            with store.transaction() as txn:
+                txn.create("r", "k: int64, v: int64", key="k").insert([(k, 0) for k in range(50_000)])
+            for _ in range(40):  # into the steady state, with versions dropped
+                with store.transaction() as txn:
+                    txn["r"].set([(77, 1)])
+            file = store._file
+            pwrite, fdatasync = file.pwrite, file.fdatasync
+
+            def counted(data, offset, pwrite=pwrite, store=store):
+                counts["pwrite"] += max(1, memoryview(data).nbytes // store.page_size)
+                pwrite(data, offset)
+
+            def counted_sync(fdatasync=fdatasync):
+                counts["fdatasync"] += 1
+                fdatasync()
+
+            file.pwrite, file.fdatasync = counted, counted_sync
+            counts.update(pwrite=0, fdatasync=0)
+            with store.transaction() as txn:
+                txn["r"].set([(77, 2)])
+                height = txn["r"].tree.height
+            assert counts == {"pwrite": height + 2, "fdatasync": syncs}  # the path, the record, the meta slot
+            file.pwrite, file.fdatasync = pwrite, fdatasync
+
+
+def test_a_diff_reads_what_differs(store):
+    rng = np.random.default_rng(4)
+    churn(store, rng, 3, rows=5)
+    version = store.version
+    with store.at(version) as new, store.at(version - 1) as old:
+        changes = Delta(new.pages, old.tree("r"), new.tree("r"))
+        rows = sum(len(actions) for actions, _ in changes)
+        assert 0 < rows <= 10
+        assert changes.pages_read <= 2 * rows * new.tree("r").height
+        same = Delta(new.pages, new.tree("r"), new.tree("r"))
+        assert list(same) == []
+        assert same.pages_read == 0
+
+
+def test_dropping_a_version_reads_no_page_that_stays(store):
+    """The cost of a commit does not depend on how large the store is."""
+    rng = np.random.default_rng(5)
+    churn(store, rng, 20, rows=2)
+    reads = 0
+    pread = store._file.pread
+
+    def counted(count, offset):
+        nonlocal reads
+        reads += 1
+        return pread(count, offset)
+
+    store._file.pread = counted
+    churn(store, rng, 20, rows=2)
+    assert reads == 0  # the dead lists of recent versions are in memory; nothing else is looked at
+
+
+def test_many_versions_move_to_the_history_tree(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain="all") as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64")
+        for k in range(200):
+            with store.transaction() as txn:
+                txn["r"].insert([k])
+        assert len(store.history()) == 202
+        assert store._state.history.tree.count > 100
+        for version in (1, 50, 137, 201):
+            with store.at(version) as snapshot:
+                assert len(snapshot["r"]) == version - 1
+        assert store.vacuum(drop=range(3, 150)).dropped == tuple(range(3, 150))
+        assert store.check() == []
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        assert [info.version for info in store.history()][-4:] == [150, 2, 1, 0]
+        assert len(store.at(2)["r"]) == 1
