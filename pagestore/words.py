@@ -311,6 +311,8 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
             )
             array.cast(wanted).validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+            if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
+                one = one.cast(pa.string())  # nanoseconds have no Python value without pandas
             value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
             return WordError(f"column {column.name!r}, row {row}: {value!r} does not fit {column.type}")
     return WordError(f"column {column.name!r}: {error}")
