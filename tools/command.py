@@ -25,6 +25,14 @@ PAGESTORE = {
     "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
 }
 IVM = {
+    "install": "keep the rules of a file: fill their views and maintain them from then on",
+    "uninstall": "let go what was installed under a name",
+    "exec": "run edits as one transaction, and say what they changed in the views",
+    "query": "evaluate rules once and store nothing",
+    "print": "the rows of a relation or view; or what there is",
+    "explain": "how a view is evaluated and maintained, and why",
+    "trace": "how far a view's evaluation at one version is from that at another",
+    "shell": "edits and questions line by line",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
 

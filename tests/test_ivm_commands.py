@@ -1,0 +1,182 @@
+"""The `ivm` commands: what they print, what they change, and their exit codes."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from pagestore_tools.command import ivm as command
+
+RULES = """\
+edge(x, y) -> int(x), int(y).
+tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+degree[x] = n <- agg<<n = count()>> edge(x, _).
++edge(1, 2). +edge(2, 3). +edge(1, 3).
+"""
+
+
+@pytest.fixture
+def file(tmp_path, capsys):
+    (tmp_path / "graph.logiql").write_text(RULES)
+    path = str(tmp_path / "graph.pages")
+    assert command(["install", path, str(tmp_path / "graph.logiql"), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    return path
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    def given(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    return given
+
+
+def test_print_lists_and_prints(file, capsys):
+    assert command(["print", file]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "installed: graph",
+        "name    kind      rows",
+        "edge    relation     3",
+        "tri     view         1",
+        "degree  view         2",
+    ]
+    assert command(["print", file, "degree"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["x  n", "1  2", "2  1", "2 rows"]
+    assert command(["print", file, "edge", "--limit", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"x": 1, "y": 2}
+
+
+def test_exec_says_what_changed_in_the_views(file, capsys):
+    assert command(["exec", file, "+edge(3, 4). +edge(2, 4). -edge(1, 2).", "--rows"]) == 0
+    version, *lines = capsys.readouterr().out.splitlines()
+    assert version.startswith("version ")
+    assert lines == [
+        "tri: 1 come, 1 gone",
+        "  - 1, 2, 3",
+        "  + 2, 3, 4",
+        "degree: 3 come, 2 gone",
+        "  - 1, 2",
+        "  + 1, 1",
+        "  - 2, 1",
+        "  + 2, 2",
+        "  + 3, 1",
+    ]
+
+
+def test_print_as_of_an_earlier_version(file, capsys):
+    command(["exec", file, "-edge(1, 2).", "--json"])
+    version = json.loads(capsys.readouterr().out)["version"]
+    assert command(["print", file, "tri", "--at", str(version - 1), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"x": 1, "y": 2, "z": 3}
+    assert command(["print", file, "tri", "--json"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_query_from_the_command_line_and_from_stdin(file, capsys, stdin):
+    assert command(["query", file, "q(y, x) <- edge(x, y), x > 1."]) == 0
+    assert capsys.readouterr().out.splitlines() == ["y  x", "3  2", "1 row"]
+    stdin("q(x) <- tri(x, _, _).")
+    assert command(["query", file, "-", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"x": 1}
+
+
+def test_explain_and_trace(file, capsys):
+    assert command(["explain", file, "tri", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["view"], data["rows"]) == ("tri", 1)
+    assert "order" in data["explain"]
+    command(["exec", file, "-edge(1, 2).", "--json"])
+    version = json.loads(capsys.readouterr().out)["version"]
+    assert command(["trace", file, "tri", str(version - 1), str(version), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["distance"] > 0
+
+
+def test_uninstall(file, capsys, tmp_path, stdin):
+    stdin("far(x, z) <- edge(x, y), edge(y, z).")
+    assert command(["install", file, "-", "--name", "far"]) == 0
+    assert "far: 1 rows" in capsys.readouterr().out
+    assert command(["uninstall", file, "graph"]) == 1
+    assert capsys.readouterr().err == "ivm uninstall: edge is read by far: uninstall the readers first\n"
+    assert command(["uninstall", file, "far", "--quiet"]) == 0
+    assert command(["print", file, "far"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["exec", "+edgy(1, 2)."], "exec:1:2: nothing declares or derives edgy: did you mean edge?"),
+        (["exec", "+tri(1, 2, 3)."], "exec:1:2: tri is a view: edit the relations that its rules read"),
+        (["query", "q(x) <- edge(x)."], "query:1:9: edge takes 2 arguments, not 1: edge(x, y)"),
+        (["print", "edgy"], "there is no relation or view 'edgy'"),
+        (["explain", "edgy"], "there is no relation or view 'edgy'"),
+        (["uninstall", "far"], "no block `far` is installed; there is graph"),
+    ],
+)
+def test_errors_are_one_line_on_stderr(file, capsys, words, message):
+    name, *rest = words
+    assert command([name, file, *rest]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"ivm {name}: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_missing_file_is_not_made(tmp_path, capsys):
+    missing = tmp_path / "none.pages"
+    for words in (["print"], ["exec", "+edge(1, 2)."], ["query", "q(x) <- edge(x, _)."]):
+        assert command([words[0], str(missing), *words[1:]]) == 1
+    assert not missing.exists()
+    assert command(["install", str(missing), str(tmp_path / "none.logiql")]) == 1
+    (tmp_path / "bytes.logiql").write_bytes(b"edge(x) -> \xff")
+    assert command(["install", str(missing), str(tmp_path / "bytes.logiql")]) == 1
+    assert "is no UTF-8 text: see its byte 11" in capsys.readouterr().err
+    assert not missing.exists()
+
+
+def test_usage_errors_exit_with_2(file, capsys):
+    for words in ([], ["instal"], ["install", file], ["print"]):
+        with pytest.raises(SystemExit) as exit_:
+            command(words)
+        assert exit_.value.code == 2
+
+
+class TestShell:
+    def test_edits_questions_and_commands(self, file, capsys, stdin):
+        stdin(
+            "+edge(3, 4).\n"
+            "q(x, y) <-\n"
+            "  edge(x, y), x > 2.\n"
+            ":print degree\n"
+            ":list\n"
+            ":help\n"
+            ":quit\n"
+            "+edge(9, 9).\n"
+        )
+        assert command(["shell", file]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("version ")
+        assert "3  4\n1 row\n" in out
+        assert "3  1\n3 rows\n" in out
+        assert "edge    relation     4" in out
+        assert ":explain NAME" in out
+        command(["print", file, "edge", "--json"])
+        assert '{"x": 9' not in capsys.readouterr().out
+
+    def test_goes_on_after_an_error(self, file, capsys, stdin):
+        stdin("+edge(1).\n:nothing\n:print\nq(x) <- edge(x, 3), x < 2.")
+        assert command(["shell", file]) == 1
+        out, err = capsys.readouterr()
+        assert out.splitlines() == ["x", "1", "1 row"]
+        assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", ""]
+
+    def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
+        (tmp_path / "more.logiql").write_text("loop(x) <- edge(x, x).")
+        stdin(
+            f":install {tmp_path / 'more.logiql'} more\n+edge(5, 5).\n:print loop\n:uninstall more\n:list\n"
+        )
+        assert command(["shell", file]) == 0
+        out = capsys.readouterr().out
+        assert "x\n5\n1 row\n" in out
+        assert "loop" not in out.split("1 row\n")[1]

@@ -1,0 +1,31 @@
+"""`ivm install FILE RULES [--name NAME]`: declarations and rules from a file, their views filled and kept."""
+
+import argparse
+from pathlib import Path
+
+from .progress import Progress
+from .report import answer, common
+from .rules import opened, text_of
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
+    parser.add_argument("--name", help="what to call it (the file's name without its ending)")
+    parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
+    parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
+
+
+def run(options: argparse.Namespace) -> int:
+    text = text_of(options.rules)
+    name = options.name or ("main" if options.rules == "-" else Path(options.rules).stem)
+    with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
+        before = set(workspace)
+        progress(f"{name}: filling its views")
+        workspace.install(text, name, granularity=options.granularity, maintenance=options.maintenance)
+        rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
+        progress.clear()
+        lines = [f"{new}: {count:,} rows" for new, count in rows.items()]
+        data = {"name": name, "version": workspace.store.version, "rows": rows}
+        answer(options, data, "\n".join([f"{name} installed, version {data['version']}", *lines]))
+    return 0
