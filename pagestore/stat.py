@@ -74,9 +74,9 @@ def readers(store: "Store") -> list[Reader]:
     others = []
     for version in sorted(versions):
         if store._file.locked(VERSION_LOCK + version, 1) is not None:
-            pids = [pid for pid in holders(store.path, VERSION_LOCK + version) if pid != os.getpid()]
+            pids = holders(store.path, VERSION_LOCK + version)
             others += [Reader(version, pid, _start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
-    return sorted(here + others)
+    return sorted(set(here + others))
 
 
 def holders(path: Path, at: int) -> list[int]:

@@ -53,6 +53,7 @@ from .transaction import Transaction
 from .vacuum import Vacuum
 
 VERSIONS_CACHED = 64
+CHECK_TRIES = 5
 
 
 class VersionInfo(NamedTuple):
@@ -318,11 +319,18 @@ class Store:
         state = self._refresh()
         wanted = None if branch is None else self._branch_id(branch)
         entries = (e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch))
-        return [self._described(entry) for entry in islice(entries, limit)]
+        described = (info for entry in entries if (info := self._described(entry)))
+        return list(islice(described, limit))
 
-    def _described(self, entry: Entry) -> VersionInfo:
+    def _described(self, entry: Entry) -> VersionInfo | None:
+        """A line of the history; None if the writer drops the version at this moment."""
         settings = self._state.settings
-        commit = Commit.decode(self._mapping.read_run(entry.run))
+        try:
+            commit = Commit.decode(self._mapping.read_run(entry.run))
+        except CorruptionError:
+            if self._refresh().history.find(self._mapping.pages, entry.version):
+                raise
+            return None
         tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
         branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
         return VersionInfo(
@@ -444,18 +452,39 @@ class Store:
 
     def check(self) -> list[Violation]:
         """All violations of the store's invariants (see check.py), empty when all is well. O(pages)."""
-        self._refresh()
-        return Check(self).run()
+        for _ in range(CHECK_TRIES):
+            with self._holding_all():
+                sequence = self._state.sequence
+                violations = Check(self).run()
+                if not violations or self._refresh().sequence == sequence:
+                    break  # else a writer may have reused what was looked at last
+        return violations
 
     def stat(self) -> Stat:
         """What holds space: pages by kind, by version, by reader. O(pages)."""
-        self._refresh()
-        return stat.of(self)
+        with self._holding_all():
+            return stat.of(self)
 
     def readers(self) -> list[Reader]:
         """The versions that are being read now, and by which processes where that can be seen."""
         self._refresh()
         return stat.readers(self)
+
+    @contextmanager
+    def _holding_all(self) -> Iterator[None]:
+        """Keep every retained version from being dropped meanwhile."""
+        held: list[int] = []
+        try:
+            while True:
+                state = self._refresh()
+                wanted = [entry.version for entry in state.history.entries(self._mapping.pages)]
+                held += [version for version in wanted if version not in held and self._pin(version)]
+                if self._refresh().sequence == state.sequence or set(wanted) <= set(held):
+                    break
+            yield
+        finally:
+            for version in held:
+                self._unpin(version)
 
     @contextmanager
     def _administering(self) -> Iterator[None]:

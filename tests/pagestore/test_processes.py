@@ -1,0 +1,184 @@
+"""Readers and writers in processes of their own, killed at random: no wrong read, no lost acknowledged commit.
+
+Every version holds rows (k, version) for k in a range that depends on the version alone, so any process can tell
+a right read from a wrong one. The writer appends a version to a file of its own before the next commit: that is
+what it was promised.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import pagestore
+from pagestore.errors import ForkError, LockedError, VersionError
+
+KEYS = 500
+
+
+def keys_of(version: int) -> list[int]:
+    """The keys that a version holds."""
+    return random.Random(version).sample(range(5 * KEYS), KEYS)
+
+
+def write(path: str, promises: str) -> None:
+    """Commit for ever; note each acknowledged version."""
+    with pagestore.open(path) as store, open(promises, "a") as notes:
+        while True:
+            with store.transaction() as txn:
+                if "r" in txn:
+                    txn["r"].delete(list(dict(txn["r"])))
+                else:
+                    txn.create("r", "k: int64, v: int64", key="k")
+                txn["r"].insert([(k, txn.version) for k in keys_of(txn.version)])
+            notes.write(f"{store.version}\n")
+            notes.flush()
+
+
+def read(path: str, wrong: str) -> None:
+    """Read the newest and some older version for ever; note what is wrong."""
+    store = pagestore.open(path, mode="r")
+    while True:
+        try:
+            with store.snapshot() as newest:
+                agree(newest, wrong)
+                time.sleep(random.random() / 50)  # the writer goes on meanwhile
+                agree(newest, wrong)
+            with store.at(random.choice(store.history()).version) as older:
+                agree(older, wrong)
+        except VersionError:
+            continue
+        except Exception as error:  # anything else is a finding
+            Path(wrong).write_text(f"{type(error).__name__}: {error}\n")
+            raise
+
+
+def agree(snapshot: pagestore.Snapshot, wrong: str) -> None:
+    if snapshot.version == 0:
+        return
+    rows = sorted(snapshot["r"])
+    if rows != [(k, snapshot.version) for k in sorted(keys_of(snapshot.version))]:
+        Path(wrong).write_text(f"version {snapshot.version} reads {rows[:5]}...\n")
+        raise SystemExit(1)
+
+
+def start(action: str, *arguments: object) -> subprocess.Popen:
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_processes as t; t.{action}(*sys.argv[1:])"
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
+
+
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.campaign)])
+def test_kills_lose_nothing(tmp_path, seconds):
+    path, promises = tmp_path / "s.pages", tmp_path / "promises"
+    pagestore.open(path, page_size=4096).close()
+    promises.touch()
+    rng = random.Random(seconds)
+    wrongs = [tmp_path / f"wrong{i}" for i in range(4)]
+    readers = [start("read", path, wrong) for wrong in wrongs]
+    writer = start("write", path, promises)
+    end = time.monotonic() + seconds
+    kills = 0
+    try:
+        while time.monotonic() < end:
+            time.sleep(rng.uniform(0.2, 1.5))
+            if rng.random() < 0.6:
+                writer.send_signal(signal.SIGKILL)
+                writer.wait()
+                kills += 1
+                promised = [int(line) for line in promises.read_text().split()]
+                writer = start("write", path, promises)
+                with pagestore.open(path, mode="r") as store:
+                    assert store.version >= max(promised, default=0)
+            else:
+                i = rng.randrange(4)
+                readers[i].send_signal(signal.SIGKILL)
+                readers[i].wait()
+                readers[i] = start("read", path, wrongs[i])
+    finally:
+        for process in [writer, *readers]:
+            process.kill()
+            process.wait()
+    assert not [wrong.read_text() for wrong in wrongs if wrong.exists()]
+    promised = [int(line) for line in promises.read_text().split()]
+    with pagestore.open(path) as store:  # the dead hold no locks
+        assert store.version in (promised[-1], promised[-1] + 1)
+        assert store.check() == []
+        assert store.readers() == []
+        with store.transaction() as txn:
+            txn["r"].insert([(-1, -1)])
+    assert kills
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path):
+        with pytest.raises(LockedError, match="being written"):
+            pagestore.open(path)
+        assert subprocess.run(
+            [sys.executable, "-c", f"import pagestore; pagestore.open({str(path)!r})"],
+            capture_output=True,
+            check=False,
+        ).returncode
+    pagestore.open(path).close()
+
+
+def test_a_reader_in_another_process_keeps_its_version(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off", retain=2) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64").insert([1])
+        reader = pagestore.open(path, mode="r")
+        snapshot = reader.at(1)
+        for k in range(20):
+            with store.transaction() as txn:
+                txn["r"].insert([k])
+        assert [entry.version for entry in store.history()][-1] == 1
+        assert [(r.version, r.pid) for r in store.readers()] == [(1, os.getpid())]
+        assert list(snapshot["r"]) == [(1,)]
+        assert store.vacuum(keep_versions=1).kept[1] == "another process reads it"
+        snapshot.close()
+        assert store.vacuum(keep_versions=1).dropped == (1,)
+        with pytest.raises(VersionError):
+            reader.at(1)
+        assert reader.version == 21
+        reader.close()
+
+
+def forked(store: pagestore.Store, queue) -> None:
+    try:
+        store.snapshot()
+    except ForkError as error:
+        queue.put(str(error))
+    store.close()
+
+
+def test_a_fork_is_noticed_and_does_no_harm(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store:
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        child = context.Process(target=forked, args=(store, queue))
+        child.start()
+        assert "came through a fork" in queue.get(timeout=20)
+        child.join()
+        with pytest.raises(LockedError):  # the child's close did not drop the parent's lock
+            pagestore.open(tmp_path / "s.pages")
+        with store.transaction() as txn:
+            txn.create("r", "k: int64")
+
+
+def in_a_worker(store: pagestore.Store, snapshot: pagestore.Snapshot) -> tuple[int, list]:
+    return store.version, list(snapshot["r"])
+
+
+def test_handles_travel_to_other_processes(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64").insert([1, 2])
+        with multiprocessing.get_context("spawn").Pool(1) as pool, store.snapshot() as snapshot:
+            assert pool.apply(in_a_worker, (store, snapshot)) == (1, [(1,), (2,)])
