@@ -172,10 +172,9 @@ class TestShell:
         assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", ""]
 
     def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
-        (tmp_path / "more.logiql").write_text("loop(x) <- edge(x, x).")
-        stdin(
-            f":install {tmp_path / 'more.logiql'} more\n+edge(5, 5).\n:print loop\n:uninstall more\n:list\n"
-        )
+        more = tmp_path / "more.logiql"
+        more.write_text("loop(x) <- edge(x, x).")
+        stdin(f":install {more} more\n+edge(5, 5).\n:print loop\n:uninstall more\n:list\n")
         assert command(["shell", file]) == 0
         out = capsys.readouterr().out
         assert "x\n5\n1 row\n" in out

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,9 +45,7 @@ def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterabl
     """Rows: a JSON object a line, or a table with how many there are."""
     if options.quiet and not options.json:
         return
-    shown = [
-        row for row, _ in zip(rows, range(count if options.limit is None else options.limit), strict=False)
-    ]
+    shown = list(islice(rows, options.limit))
     if options.json:
         for row in shown:
             print(json.dumps(dict(zip(names, row, strict=True)), default=str))
