@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 
 PAGESTORE = {
     "info": "what a store's file is, and what is in it",
@@ -22,6 +23,7 @@ PAGESTORE = {
     "dump": "write the content as one stream",
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
+    "bench": "our store beside others, if installed: loads, reads, commits",
     "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
 }
 IVM = {
@@ -33,8 +35,13 @@ IVM = {
     "explain": "how a view is evaluated and maintained, and why",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",
+    "bench": "our joins and views beside others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
+MODULES = {
+    ("pagestore", "bench"): "bench.storage",
+    ("ivm", "bench"): "bench.views",
+}  # else the command's name
 
 
 def pagestore(arguments: Sequence[str] | None = None) -> int:
@@ -52,9 +59,9 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
     for name, summary in commands.items():
         command = choices.add_parser(name, help=summary, description=summary)
         if words[:1] == [name]:
-            import_module(f".{name}", __package__).arguments(command)
+            _module(program, name).arguments(command)
     options = parser.parse_args(words)
-    module = import_module(f".{options.command}", __package__)
+    module = _module(program, options.command)
     from ivm.errors import IvmError  # late: a --help needs no kernels
     from pagestore.errors import PagestoreError
 
@@ -65,3 +72,7 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _module(program: str, command: str) -> ModuleType:
+    return import_module(f".{MODULES.get((program, command), command)}", __package__)

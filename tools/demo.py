@@ -170,13 +170,17 @@ class Story:
         self.tell("evaluating each view once more, alone")
         rows = []
         for view in VIEWS:
-            answer = self.workspace.evaluate(view)
-            rows.append((view, f"{len(answer):,}", _time(answer.seconds)))
-        self.tell.grid(("view", "rows", "evaluated in"), rows)
+            answer, intervals = self.workspace.evaluate(view), self.workspace.stats(view)["sensitivity_rows"]
+            rows.append(
+                (view, f"{len(answer):,}", _time(answer.seconds), f"{intervals:,}" if intervals else "-")
+            )
+        self.tell.grid(("view", "rows", "evaluated in", "intervals"), rows)
         self.tell.say(
-            f"""Installed in {seconds:.1f} s. While a view is evaluated, the workspace notes which intervals
-            of which relations the answer depends on: its sensitivity. A later change looks up the intervals
-            that it hits, and only what depends on them is evaluated again.
+            f"""Installed in {_time(seconds)}. Each rule is ready for changes in one of two ways. Matching:
+            while it is evaluated, the intervals of keys that its answer depends on are recorded, and a change
+            looks up those that it hits. Probing: a change is joined first, through indices in the orders that
+            this takes. Either way only what it can affect is evaluated, on the old and on the new state, and
+            the difference goes into the view. `ivm explain` says what was chosen for a view, and why.
             """
         )
 

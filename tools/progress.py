@@ -2,6 +2,7 @@
 
 import sys
 from types import TracebackType
+from typing import Self
 
 ERASE_LINE = "\r\x1b[K"
 
@@ -13,7 +14,7 @@ class Progress:
         self.what = what
         self.shown = sys.stderr.isatty() and not quiet
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
     def __call__(self, text: str) -> None:

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import pagestore
+from pagestore import tree
+
 MAP_BYTES = 8 << 30
 
 
@@ -46,6 +49,43 @@ def installed() -> list[type[Engine]]:
     found += [Lmdb] * (importlib.util.find_spec("lmdb") is not None)
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     return found
+
+
+class Pagestore:
+    """Ours; two retained versions."""
+
+    name = "pagestore"
+
+    def __init__(self, folder: Path, sync: bool) -> None:
+        self.store = pagestore.open(folder / "pagestore", sync="full" if sync else "off", retain=2)
+
+    def load(self, rows: np.ndarray) -> None:
+        with self.store.transaction() as txn:
+            txn.bulk(txn.create("t", "x: int64, y: int64").info, [rows])
+
+    def put(self, rows: np.ndarray) -> None:
+        with self.store.transaction() as txn:
+            txn["t"].insert(list(rows))
+
+    def get(self, rows: np.ndarray) -> int:
+        with self.store.snapshot() as snapshot:
+            found, _ = tree.get(snapshot.pages, snapshot.tree("t"), rows)
+        return int(found.sum())
+
+    def each(self, rows: list[tuple]) -> int:
+        with self.store.snapshot() as snapshot:
+            relation = snapshot["t"]
+            return sum(row in relation for row in rows)
+
+    def scan(self, count: int) -> int:
+        with self.store.snapshot() as snapshot:
+            return int(snapshot["t"].to_numpy()["y"][:count].sum())
+
+    def size(self) -> int:
+        return self.store.path.stat().st_blocks * 512
+
+    def close(self) -> None:
+        self.store.close()
 
 
 class Lmdb:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+import ivm
+
 from . import merge
 
 
@@ -52,6 +54,7 @@ class Evaluator(Protocol):
     tasks: tuple[Task, ...]
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
+
     def ask(self, task: Task) -> int:
         """Evaluates the task, keeps the rows it gives in memory, and says how many they are."""
 
@@ -64,6 +67,7 @@ class Maintainer(Protocol):
     name: str
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
+
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         """One transaction."""
 
@@ -72,11 +76,59 @@ class Maintainer(Protocol):
 
 
 def evaluators() -> list[type[Evaluator]]:
-    """The systems of others that this environment has, for evaluation."""
-    found: list[type[Evaluator]] = [Merge]
+    """Ours, the limit, and the systems of others that this environment has."""
+    found: list[type[Evaluator]] = [Ours, Merge]
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     found += [Polars] * (importlib.util.find_spec("polars") is not None)
     return found
+
+
+def maintainers() -> list[type[Maintainer]]:
+    """Ours, and what a careful user of SQL would write."""
+    return [OursMaintained, SqliteTriggers]
+
+
+class Ours:
+    """The edges in a store, unsynced; a question is planned, evaluated, and its answer is an Arrow table."""
+
+    name = "ivm"
+    tasks = TASKS
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        self.workspace = ivm.open(folder / "evaluated.pages", sync="off")
+        self.workspace.install("edge(x, y) -> int(x), int(y).")
+        with self.workspace.transaction() as txn:
+            txn.insert("edge", list(edges))
+
+    def ask(self, task: Task) -> int:
+        return len(self.workspace.query(task.rule))
+
+    def close(self) -> None:
+        self.workspace.close()
+
+
+class OursMaintained:
+    """Edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
+
+    name = "ivm"
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        self.workspace = ivm.open(folder / "maintained.pages", sync="off")
+        self.workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
+        with self.workspace.transaction() as txn:
+            txn.insert("edge", list(edges))
+        self.workspace.install(TRIANGLES.rule, name="view")
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        with self.workspace.transaction() as txn:
+            txn.delete("edge", list(gone))
+            txn.insert("edge", list(new))
+
+    def triangles(self) -> int:
+        return len(self.workspace["q"])
+
+    def close(self) -> None:
+        self.workspace.close()
 
 
 class Merge:

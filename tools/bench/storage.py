@@ -102,11 +102,14 @@ def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int) -> It
     batches = [
         np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(40)
     ]
-    sides = []
-    for store in stores:
-        rest = iter(batches)
-        sides.append(Side(store.name, lambda put=store.put, rest=rest: put(next(rest))))
+    sides = [Side(store.name, _each_call(store.put, batches)) for store in stores]
     yield Row(f"put {edits:,} new rows in a commit, {sync}", sides, rounds=30)
+
+
+def _each_call(method: Callable, batches: list) -> Callable[[], object]:
+    """Every call takes the next batch."""
+    rest = iter(batches)
+    return lambda: method(next(rest))
 
 
 def _call(method: Callable, *arguments: object) -> Callable[[], object]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from . import joins
 from . import run as shared
 from .joins import CLIQUES, PATHS, TRIANGLES, Evaluator, Maintainer, Task
-from .measure import Row, Side
+from .measure import Disagreement, Row, Side
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one thread for everybody, before Polars is imported
 
@@ -63,6 +63,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     yield _maintaining(
         "triangles maintained, 1,000 edges a transaction", keepers, edges, 1000, 4 if quick else 10
     )
+    _compare(keepers)
     for keeper in keepers:
         keeper.close()
 
@@ -79,12 +80,16 @@ def _maintaining(name: str, keepers: list[Maintainer], edges: np.ndarray, batch:
     for _ in range(rounds // 2 + 1):
         chosen = edges[:, random.choice(edges.shape[1], batch, replace=False)]
         changes += [(chosen, none), (none, chosen)]
-    sides = []
-    for keeper in keepers:
-        rest = iter(changes)
-
-        def change(keeper: Maintainer = keeper, rest: Iterator = rest) -> int | None:
-            keeper.change(*next(rest))
-
-        sides.append(Side(keeper.name, change, counts=keeper.counts))
+    sides = [Side(keeper.name, _changing(keeper, iter(changes))) for keeper in keepers]
     return Row(name, sides, rounds=rounds + 1)
+
+
+def _changing(keeper: Maintainer, changes: Iterator[tuple[np.ndarray, np.ndarray]]) -> Callable[[], None]:
+    """Each call makes the next change."""
+    return lambda: keeper.change(*next(changes))
+
+
+def _compare(keepers: list[Maintainer]) -> None:
+    found = {keeper.name: keeper.triangles() for keeper in keepers}
+    if len(set(found.values())) > 1:
+        raise Disagreement(f"triangles after the same changes: {found}")
