@@ -7,6 +7,7 @@ with pagestore.open("graph.pages") as store:
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -104,7 +105,14 @@ def empty_store(page_size: int) -> bytes:
         raise FormatError(f"page_size={page_size}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
-    record = replace(FIRST_COMMIT, top=3, recent=[0, *run, 0, MAIN_ID], branches=[MAIN_ID, 0, *run, -1])
+    now = time.time_ns() // 1000
+    record = replace(
+        FIRST_COMMIT,
+        timestamp=now,
+        top=3,
+        recent=[0, *run, now, MAIN_ID],
+        branches=[MAIN_ID, 0, *run, NO_ORIGIN],
+    )
     arena = run_arena(run, record.encode(), 0, COMMIT, page_size // WORD)
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     out = bytearray(2 * page_size) + arena.tobytes()

@@ -1,0 +1,532 @@
+"""The public surface: transactions, relations, versions; and what bad input is told."""
+
+import datetime as dt
+import os
+import pickle
+import threading
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import pagestore
+from pagestore.errors import (
+    ClosedError,
+    CorruptionError,
+    EditError,
+    ExistsError,
+    FormatError,
+    LockedError,
+    MissingError,
+    OrderError,
+    ReadOnlyError,
+    RetainedError,
+    SchemaError,
+    TransactionError,
+    VersionError,
+    WordError,
+)
+from pagestore.meta import Meta
+from pagestore.store import empty_store
+
+
+@pytest.fixture
+def store(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3), (3, 1)])
+            txn.create("price", "item: string, price: decimal(9,2)", key="item").insert(
+                [("tea", Decimal("3.50"))]
+            )
+        yield store
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+def test_a_transaction_reads_its_own_writes_and_others_do_not(store):
+    before = store.snapshot()
+    with store.transaction() as txn:
+        txn["edge"].insert([(9, 9)])
+        assert (9, 9) in txn["edge"]
+        assert (9, 9) not in before["edge"]
+        assert (9, 9) not in store.snapshot()["edge"]
+    assert (9, 9) in store.snapshot()["edge"]
+    assert (9, 9) not in before["edge"]
+
+
+def test_rollback_leaves_nothing(store):
+    with pytest.raises(ZeroDivisionError), store.transaction() as txn:
+        txn.create("new", "s: string").insert([("a new text",)])
+        txn["edge"].delete([(1, 2)])
+        txn.properties["p"] = "q"
+        _ = 1 / 0
+    snapshot = store.snapshot()
+    assert snapshot.version == 1
+    assert "new" not in snapshot
+    assert snapshot.properties == {}
+    assert (1, 2) in snapshot["edge"]
+    assert snapshot.encode("string", ["a new text"]).tolist() == [0]
+
+
+def test_savepoints_nest(store):
+    with store.transaction() as txn:
+        txn["edge"].insert([(10, 10)])
+        with txn.savepoint():
+            txn["edge"].insert([(11, 11)])
+            with pytest.raises(KeyError), txn.savepoint():
+                txn["edge"].delete([(10, 10), (11, 11)])
+                txn.drop("price")
+                raise KeyError
+            assert (11, 11) in txn["edge"]
+    assert list(store.snapshot()["edge"])[-2:] == [(10, 10), (11, 11)]
+    assert "price" in store.snapshot()
+    assert store.check() == []
+
+
+def test_edits_of_one_transaction_apply_in_order(store):
+    with store.transaction() as txn:
+        price = txn["price"]
+        price.insert([("tea", Decimal("9.99"))])  # there already
+        price.set([("coffee", Decimal("4"))])
+        price["coffee"] = Decimal("5")
+        price.insert([("cake", Decimal("1"))])
+        del price["cake"]
+    assert dict(store.snapshot()["price"]) == {"tea": Decimal("3.50"), "coffee": Decimal("5.00")}
+
+
+def test_add_counts_up_and_down(store):
+    with store.transaction() as txn:
+        count = txn.create("count", "k: int64, n: int64", key="k")
+        count.add([(1, 2), (2, 1), (1, 3)])
+        count.add([(2, -1)])
+        assert list(count) == [(1, 5)]
+        count.add([(1, -6)])
+        with pytest.raises(EditError):
+            len(count)
+        assert list(count) == [(1, 5)]
+
+
+def test_deleting_whole_records_spares_other_values(store):
+    with store.transaction() as txn:
+        txn["price"].delete([("tea", Decimal("9.00"))])
+        assert len(txn["price"]) == 1
+        txn["price"].delete([("tea", Decimal("3.50"))])
+        assert len(txn["price"]) == 0
+
+
+def test_threads_take_turns(store):
+    def add(k):
+        for i in range(20):
+            with store.transaction() as txn:
+                txn["edge"].insert([(100 + k, i)])
+
+    threads = [threading.Thread(target=add, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.snapshot()["edge"]) == 83
+    assert store.version == 81
+    assert store.check() == []
+
+
+def test_bulk_streams_ascending_batches(store):
+    with store.transaction() as txn:
+        big = txn.create("big", "k: int64, v: float64", key="k")
+        assert (
+            big.bulk([{"k": np.arange(i, i + 1000), "v": np.arange(1000.0)} for i in range(0, 50_000, 1000)])
+            == 50_000
+        )
+        with pytest.raises(OrderError, match="record 2"):
+            txn.create("bad", "k: int64").bulk([[1, 2], [2]])
+        assert len(txn["bad"]) == 0
+    assert store.snapshot()["big"][49_999] == 999.0
+    assert store.check() == []
+
+
+# --- relations ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(7, 8), (8, 9)],
+        [np.array([7, 8]), np.array([8, 9])],
+        np.array([[7, 8], [8, 9]]),
+        {"y": [8, 9], "x": [7, 8]},
+        pa.table({"y": [8, 9], "x": [7, 8]}),
+        pa.table({"x": pa.chunked_array([[7], [8]], pa.int32()), "y": [8, 9]}),
+    ],
+)
+def test_rows_in_every_form(store, rows):
+    with store.transaction() as txn:
+        txn["edge"].insert(rows)
+        assert list(txn["edge"].range((7,))) == [(7, 8), (8, 9)]
+        txn["edge"].delete(rows)
+        assert len(txn["edge"]) == 3
+
+
+def test_ranges(store):
+    edge = store.snapshot()["edge"]
+    assert list(edge.range((2,))) == [(2, 3), (3, 1)]
+    assert list(edge.range((), (2,))) == [(1, 2)]
+    assert list(edge.range((1,), (3,)).range((2,), (9,))) == [(2, 3)]
+    assert len(edge.range((1, 3), (3, 1))) == 1
+    assert list(edge[2:3]) == [(2, 3)]
+    assert (2, 3) in edge.range((2,), (3,))
+    assert (3, 1) not in edge.range((2,), (3,))
+    assert not edge.range((5,), (9,))
+    assert not edge.range((3,), (1,))
+
+
+def test_every_type_comes_back(store):
+    row = (
+        1,
+        2.5,
+        True,
+        dt.date(2020, 2, 29),
+        dt.datetime(1969, 7, 20, 20, 17),
+        Decimal("-12.340"),
+        "héllo",
+        b"\0\xff",
+    )
+    schema = "i: int64, f: float64, b: bool, d: date, t: timestamp, n: decimal(7,3), s: string, y: bytes"
+    with store.transaction() as txn:
+        txn.create("all", schema).insert([row])
+    relation = store.snapshot()["all"]
+    assert list(relation) == [row]
+    assert row in relation
+    assert relation.to_arrow().schema == relation.schema.arrow
+    columns = relation.to_numpy()
+    assert [columns[c].dtype.kind for c in "ifbdtnsy"] == list("ifbMMOOO")
+
+
+def test_a_key_of_sixteen_columns(store):
+    schema = ", ".join(f"c{i}: int64" for i in range(16))
+    rows = [tuple((i >> b) & 1 for b in range(16)) for i in range(0, 65536, 97)]
+    with store.transaction() as txn:
+        txn.create("wide", schema).insert(rows)
+    assert list(store.snapshot()["wide"]) == sorted(rows)
+    assert list(store.snapshot()["wide"].range((1, 0, 1))) == [
+        row for row in sorted(rows) if row >= (1, 0, 1)
+    ]
+    assert store.check() == []
+
+
+def test_long_texts_and_empty_ones(store):
+    texts = ["", "x", "y" * 6, "z" * 7, "a" * 1023, "b" * 1024, "ü" * 5000, "\0", "c" * 2_000_000]
+    with store.transaction() as txn:
+        txn.create("texts", "t: string, n: int64", key="t").insert([(t, i) for i, t in enumerate(texts)])
+    relation = store.snapshot()["texts"]
+    assert {t: n for t, n in relation} == {t: i for i, t in enumerate(texts)}
+    assert [relation[t] for t in texts] == list(range(len(texts)))
+    assert store.check() == []
+    assert store.path.stat().st_size < 1_500_000  # long ones are compressed
+
+
+def test_other_libraries_read_and_write_through_arrow(store):
+    duckdb, pandas, polars = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
+    edge = store.snapshot()["edge"]
+    wanted = [(1, 2), (2, 3), (3, 1)]
+    assert [tuple(row.values()) for row in pa.table(edge).to_pylist()] == wanted
+    assert polars.DataFrame(edge).rows() == wanted
+    stream = pa.RecordBatchReader.from_stream(edge)
+    assert duckdb.sql("select sum(x), sum(y) from stream").fetchall() == [(6, 6)]
+    frame = pandas.DataFrame({"x": [5], "y": [6]})
+    with store.transaction() as txn:
+        txn["edge"].insert(frame)
+        txn["edge"].insert(polars.DataFrame({"y": [7], "x": [6]}))
+        txn["price"].insert(polars.DataFrame({"item": ["milk"], "price": [Decimal("1.25")]}))
+    assert list(store.snapshot()["edge"].range((5,))) == [(5, 6), (6, 7)]
+    assert store.snapshot()["price"]["milk"] == Decimal("1.25")
+
+
+def test_html_escapes(store):
+    with store.transaction() as txn:
+        txn["price"].insert([("<b>", Decimal(1))])
+    html = store.snapshot()["price"]._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+
+
+# --- versions -----------------------------------------------------------------------------------
+
+
+def test_versions_by_number_tag_branch_and_time(store):
+    times = [store.snapshot().timestamp]
+    for k in range(3):
+        with store.transaction(message=f"k={k}") as txn:
+            txn["edge"].insert([(k, 100)])
+        times.append(store.snapshot().timestamp)
+    store.tag("first", 1)
+    store.branch("side", 2)
+    assert len(store.at("first")["edge"]) == 3
+    assert store.at("side").version == 2
+    assert store.at(times[2]).version == 3
+    assert store.at(times[2] - dt.timedelta(microseconds=1)).version == 2
+    assert [v.message for v in store.history(limit=2)] == ["k=2", "k=1"]
+    with pytest.raises(VersionError, match="as old"):
+        store.at(dt.datetime(1990, 1, 1))
+    with pytest.raises(VersionError, match="not retained"):
+        store.at(77)
+    with pytest.raises(MissingError, match="'nope'"):
+        store.at("nope")
+
+
+def test_branches_are_written_apart(store):
+    store.branch("what-if")
+    with store.transaction(branch="what-if") as txn:
+        txn["edge"].insert([(50, 50)])
+        txn["price"].set([("tea", Decimal("1")), ("only here", Decimal("2"))])
+    with store.transaction() as txn:
+        txn["edge"].delete([(1, 2)])
+        txn["price"].insert([("only here", Decimal("2"))])
+    assert store.branches == {"main": 3, "what-if": 2}
+    rows = store.diff("main", "what-if", "edge").read_all().to_pylist()
+    assert rows == [
+        {"x": 1, "y": 2, "_change_type": "insert"},
+        {"x": 50, "y": 50, "_change_type": "insert"},
+    ]
+    assert (
+        store.diff("main", "what-if", "price").read_all().num_rows == 2
+    )  # tea goes and comes; the other is equal
+    with pytest.raises(RetainedError, match="cannot be deleted"):
+        store.delete_branch("main")
+    store.delete_branch("what-if")
+    assert store.branches == {"main": 3}
+    assert store.check() == []
+
+
+def test_vacuum_refuses_what_is_needed(store):
+    for k in range(5):
+        with store.transaction() as txn:
+            txn["edge"].insert([(k, 100)])
+    store.tag("kept", 2)
+    with store.at(3), pytest.raises(RetainedError, match="snapshot"):
+        store.vacuum(drop=[3])
+    with pytest.raises(RetainedError, match="tag 'kept'"):
+        store.vacuum(drop=[2])
+    with pytest.raises(RetainedError, match="newest"):
+        store.vacuum(drop=[6])
+    assert store.vacuum(drop=[3], dry_run=True).dropped == (3,)
+    assert store.vacuum(drop=[3]).dropped == (3,)
+    with pytest.raises(VersionError):
+        store.vacuum(drop=[3])
+
+
+def test_retention(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=3) as store:
+        for k in range(10):
+            with store.transaction() as txn:
+                txn.create(f"r{k}", "x: int64")
+        assert [v.version for v in store.history()] == [10, 9, 8]
+        store.retain = "all"
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        assert store.retain == "all"
+
+
+def test_properties_and_hidden_trees(store):
+    with store.transaction() as txn:
+        txn.properties["rules"] = "p(x) <- q(x)."
+        txn.properties["blob"] = b"\0\1"
+        txn.create_words("$index", keys=2, values=1)
+        actions, rows = txn.apply("$index", np.array([0, 0]), np.array([[2, 1], [5, 6], [7, 8]]))
+        assert rows.tolist() == [[1, 2], [6, 5], [8, 7]]
+    snapshot = store.snapshot()
+    assert snapshot.properties == {"rules": "p(x) <- q(x).", "blob": b"\0\1"}
+    assert list(snapshot) == ["edge", "price"]
+    assert snapshot.tree("$index").count == 2
+    assert [batch.tolist() for batch in snapshot["$index"].words()] == [[[1, 2], [6, 5], [8, 7]]]
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (b"", FormatError, "0 bytes"),
+        (b"SQLite format 3\0" * 1000, FormatError, "begins with b'SQLite f'"),
+        (bytes(20_000), CorruptionError, "neither meta slot"),
+        (empty_store(4096)[:9000], CorruptionError, "cut off"),
+        (
+            empty_store(4096).replace(b"pageSTR\0\1", b"pageSTR\0\2"),
+            (FormatError, CorruptionError),
+            "slot|format",
+        ),
+    ],
+)
+def test_files_that_are_no_store(tmp_path, content, error, words):
+    path = tmp_path / "f.pages"
+    path.write_bytes(content)
+    for mode in ("r", "rw"):
+        with pytest.raises(error, match=words):
+            pagestore.open(path, mode=mode)
+    assert path.read_bytes() == content
+
+
+def test_a_newer_format_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "f.pages"
+    monkeypatch.setattr("pagestore.meta.FORMAT", 9)
+    path.write_bytes(empty_store(4096))
+    monkeypatch.undo()
+    with pytest.raises(FormatError, match="format 9"):
+        pagestore.open(path)
+
+
+def test_opening(tmp_path, store):
+    with pytest.raises(FormatError, match="8192 bytes, not 4096"):
+        store.close()
+        pagestore.open(store.path, page_size=4096)
+    with pytest.raises(FormatError, match="power of two"):
+        pagestore.open(tmp_path / "new.pages", page_size=5000)
+    with pytest.raises(FileNotFoundError):
+        pagestore.open(tmp_path / "none.pages", mode="r")
+    with pytest.raises(FileNotFoundError):
+        pagestore.open(tmp_path / "none.pages", create=False)
+    with pytest.raises(FileNotFoundError):
+        pagestore.open(tmp_path / "no folder" / "none.pages")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s.pages"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_read_only_folder(tmp_path, store):
+    store.close()
+    os.chmod(tmp_path, 0o500)
+    os.chmod(store.path, 0o400)
+    try:
+        with pytest.raises(PermissionError):
+            pagestore.open(tmp_path / "new.pages")
+        with pagestore.open(store.path, mode="r") as reader:
+            assert len(reader.snapshot()["edge"]) == 3
+    finally:
+        os.chmod(tmp_path, 0o700)
+
+
+def test_readers_cannot_write(store):
+    with pagestore.open(store.path, mode="r") as reader:
+        for change in (
+            reader.transaction,
+            lambda: reader.tag("t"),
+            reader.vacuum,
+            lambda: reader.branch("b"),
+        ):
+            with pytest.raises(ReadOnlyError, match='mode="rw"'):
+                change()
+
+
+def test_one_transaction_at_a_time(store):
+    with store.transaction() as txn:
+        with pytest.raises(TransactionError):
+            store.transaction()
+        with pytest.raises(TransactionError):
+            store.tag("t")
+        txn.rollback()
+    with pytest.raises(ClosedError):
+        txn["edge"].insert([(1, 1)])
+    with pytest.raises(ClosedError):
+        txn.commit()
+    with pytest.raises(LockedError):
+        pagestore.open(store.path)
+
+
+def test_ended_things_say_so(store):
+    snapshot = store.snapshot()
+    edge = snapshot["edge"]
+    snapshot.close()
+    with pytest.raises(ClosedError, match="version 1 is closed"):
+        list(edge)
+    store.close()
+    with pytest.raises(ClosedError, match="closed"):
+        store.snapshot()
+
+
+def test_names(store):
+    with store.transaction() as txn:
+        with pytest.raises(ExistsError, match="'edge'"):
+            txn.create("edge", "x: int64")
+        with pytest.raises(MissingError, match="there is edge, price"):
+            txn["egde"].insert([(1, 2)])
+        with pytest.raises(MissingError):
+            txn.drop("nope")
+        with pytest.raises(SchemaError):
+            txn.create_words("index", 1)
+    with pytest.raises(MissingError, match="'nope'"):
+        store.snapshot()["nope"]
+    store.tag("t")
+    for name, error in (("t", ExistsError), ("12", SchemaError), ("", SchemaError)):
+        with pytest.raises(error):
+            store.tag(name)
+    with pytest.raises(MissingError):
+        store.untag("nope")
+    with pytest.raises(ExistsError):
+        store.branch("t")
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "words"),
+    [
+        ([(1, 2, 3)], SchemaError, "row 0 has 3 values"),
+        ([(1, 2), (1,)], SchemaError, "row 1 has 1 values"),
+        ([(1, None)], WordError, "'y', row 0: a null"),
+        ([(1, 2), (1, "a")], WordError, "'y', row 1"),
+        ([(1, 2), (1 << 70, 1)], WordError, "'x', row 1"),
+        ([np.array([1, 2]), np.array([1])], SchemaError, "same number"),
+        ({"x": [1]}, SchemaError, "columns x"),
+        (pa.table({"x": [1], "z": [1]}), SchemaError, "no column 'y'"),
+        (np.array([[1, 2], [1, 2], [1, 2]]), SchemaError, "3 columns for a relation of 2"),
+    ],
+)
+def test_rows_that_do_not_fit(store, rows, error, words):
+    with store.transaction() as txn:
+        with pytest.raises(error, match=words):
+            txn["edge"].insert(rows)
+        assert len(txn["edge"]) == 3
+
+
+def test_keys_and_bounds_that_do_not_fit(store):
+    edge = store.snapshot()["edge"]
+    with pytest.raises(SchemaError, match="more values"):
+        edge.range((1, 2, 3))
+    with pytest.raises(WordError):
+        edge.range(("a",))
+    with pytest.raises(SchemaError, match="neither a key nor a record"):
+        _ = (1, 2, 3) in edge
+    with pytest.raises(KeyError):
+        store.snapshot()["price"]["nothing"]
+    assert "nothing" not in store.snapshot()["price"]
+
+
+def test_a_relation_made_anew_has_no_diff(store):
+    with store.transaction() as txn:
+        txn.drop("edge")
+        txn.create("edge", "x: int64, z: int64")
+    with pytest.raises(SchemaError, match="made anew"):
+        store.diff(1, 2, "edge")
+
+
+def test_pickle_outside_its_process(store):
+    path, version = pickle.loads(pickle.dumps(store.__reduce__()[1]))
+    assert (path, version) == (str(store.path), 1)
+
+
+def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.create("r", "x: int64").insert([1])
+    for slot in (0, 4096):
+        data = bytearray(path.read_bytes())
+        data[slot + 20] ^= 1
+        copy = tmp_path / f"{slot}.pages"
+        copy.write_bytes(data)
+        with pagestore.open(copy, mode="r") as damaged:
+            assert damaged.version == 1
+            assert "does not read" in str(damaged.recovery)
+            assert [v.invariant for v in damaged.check()] == ["meta slots"]
+
+
+def test_meta_round_trip():
+    meta = Meta(8192, bytes(range(16)), 5, 4, 10, 300, 77, False)
+    assert len(meta.pack()) == 96
