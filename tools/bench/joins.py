@@ -51,7 +51,9 @@ class Evaluator(Protocol):
     """Holds a graph and answers tasks from scratch."""
 
     name: str
-    tasks: tuple[Task, ...]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]: ...
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
 

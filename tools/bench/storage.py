@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
 def rows(folder: Path, size: int) -> Iterator[Row]:
     """All rows of the benchmark; each engine loads once more for what comes after the loads."""
-    kinds = [engines.Pagestore, *engines.installed()]
+    kinds: list[type[Engine]] = [engines.Pagestore, *engines.installed()]
     data = tuples(size)
     yield Row(
         f"load {size:,} sorted rows, durable",
@@ -80,13 +80,9 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
     shuffled = data[:, np.random.default_rng(4).integers(0, data.shape[1], KEYS)]
     in_order = shuffled[:, np.lexsort(shuffled[::-1])]
     singles = list(zip(*shuffled[:, :SINGLES].tolist(), strict=True))
-    each = {"unit": "µs", "scale": 1e6 / KEYS}
-    yield Row(
-        "get in a batch, random order, each",
-        [Side(s.name, _call(s.get, shuffled)) for s in stores],
-        **each,
-    )
-    yield Row("get in a batch, sorted, each", [Side(s.name, _call(s.get, in_order)) for s in stores], **each)
+    for order, keys in (("random order", shuffled), ("sorted", in_order)):
+        sides = [Side(store.name, _call(store.get, keys)) for store in stores]
+        yield Row(f"get in a batch, {order}, each", sides, unit="µs", scale=1e6 / KEYS)
     yield Row(
         "get one from Python",
         [Side(s.name, _call(s.each, singles)) for s in stores],
