@@ -43,7 +43,7 @@ from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
 from .meta import Meta
-from .pager import Run, run_arena
+from .pager import NO_ORIGIN, Mapping, Run, run_arena
 from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover
 from .settings import MAIN, MAIN_ID, retain_number
