@@ -9,6 +9,7 @@
 
 from . import kernels as kernels  # first: it says where compiled kernels are kept
 from .errors import PagestoreError as PagestoreError
+from .operators import register_operator as register_operator
 from .relation import Relation as Relation
 from .snapshot import Snapshot as Snapshot
 from .store import Store as Store

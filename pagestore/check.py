@@ -8,6 +8,7 @@
     key order        keys ascend strictly within a page and from page to page
     separators       an index entry holds exactly the least key below its child
     folds            a fold in an index entry is the fold of the records below it
+    scan tree        each node of a page's ScanTree is the fold of its entries, and siblings differ by no more than 2 : 1
     record count     a tree has as many records as its root entry says
     page audit       every page is exactly one of: meta, free, or reached by a retained version or the store itself
     dead lists       a page on the dead list of a version is not reached by it, and was born before it
@@ -31,9 +32,9 @@ from .pager import Mapping, Run, page_fault
 from .reclaim import DEAD
 from .record import Commit
 from .recovery import read_slots
+from .scantree import fold_of, scan_tree_faults
 from .state import Version, load_version, rows
-from .tree import COUNT as FOLD_COUNT
-from .tree import MAX, MIN, SUM, Spec, Tree
+from .tree import Spec, Tree
 
 if TYPE_CHECKING:
     from .store import Store
@@ -140,6 +141,8 @@ class Walk:
             return None
         columns = self.columns(page)
         self._key_order(name, page, columns[: spec.keys], path)
+        for fault in scan_tree_faults(self._slice(page), spec.scans, level, spec.keys, columns):
+            self._add("scan tree", page, f"{name}: {fault}", path)
         if level == 0:
             return self._leaf(page, spec, columns)
         return self._index(name, page, spec, level, columns, path)
@@ -147,7 +150,7 @@ class Walk:
     def _leaf(self, page: int, spec: Spec, columns: np.ndarray) -> Subtree:
         keys = columns[: spec.keys]
         n = columns.shape[1]
-        folds = tuple(n if op == FOLD_COUNT else _fold(op, columns[c]) for op, c in spec.scans)
+        folds = fold_of(spec.scans, 0, spec.keys, columns)
         return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self.word(page, BIRTH))
 
     def _index(
@@ -188,7 +191,7 @@ class Walk:
             before, count = below.high, count + below.count
         if not whole or before is None:
             return None
-        folds = tuple(_fold(op, columns[spec.keys + 1 + f]) for f, (op, _) in enumerate(spec.scans))
+        folds = fold_of(spec.scans, level, spec.keys, columns)
         return Subtree(_key(keys, 0), before, count, folds, birth)
 
     def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
@@ -403,7 +406,3 @@ def free_pages(store: "Store") -> set[int]:
 
 def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
     return tuple(keys[:, slot].tolist())
-
-
-def _fold(op: int, values: np.ndarray) -> int:
-    return int({SUM: np.sum, FOLD_COUNT: np.sum, MIN: np.min, MAX: np.max}[op](values))

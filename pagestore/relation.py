@@ -8,14 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from .catalog import Info
-from .errors import SchemaError
-from .tree import ADD, ERASE, INSERT, SET, Pages, Tree, get, scan
+from .errors import MissingError, SchemaError
+from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
+from .scans import Scan, parse_scan, scan_names, value_of, values_of
+from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, get, scan
 from .words import Column, Interner, Schema, arrow_columns, decode, encode, to_numpy
 
 if TYPE_CHECKING:
     from .transaction import Transaction
 
 BATCH_ROWS = 65536
+COUNT_ROWS = ((COUNT, 0),)
 
 
 class Source(Protocol):
@@ -69,9 +72,13 @@ class Relation:
         return Relation(self._source, self.info, lo_words, hi_words)
 
     def __len__(self) -> int:
-        """O(1) for a whole relation; a range is counted by a pass over it."""
+        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and a pass over it without."""
         if not self._lo and not self._hi:
             return self.tree.count
+        pages, tree = self._view()
+        if rows_of(tree.spec, COUNT_ROWS):
+            start, stop = self._places(pages, tree)
+            return stop - start
         return sum(batch.shape[1] for batch in self.words(columns=(0,)))
 
     def __bool__(self) -> bool:
@@ -116,6 +123,97 @@ class Relation:
         if value is missing:
             raise KeyError(key)
         return value
+
+    def scan(self, text: str) -> Any:
+        """The fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", "checksum", ...
+
+        The relation carries the scan since `create(scans=...)` or `add_scan`. Of no records: 0 for counts, sums and
+        checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
+        that makes no sense, MissingError for one that the relation does not carry.
+        """
+        pages, tree = self._view()
+        scan, rows = self._scan_of(text, tree)
+        folds = scan_one(pages, tree, rows, self._lo, self._hi)
+        return value_of(scan, folds.words[:, 0].tolist(), bool(folds.full[0]), self._source.dictionary)
+
+    def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
+        """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
+
+        Bounds are a list of tuples (keys, or prefixes of one length), a list of columns, or one column; () is
+        unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan`, and WordError
+        naming the first interval whose sum does not fit 64 bits.
+        """
+        if self._lo or self._hi:
+            raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
+        low, high = self._bounds(lo), self._bounds(hi)
+        if low is None and high is None:
+            raise SchemaError("scan_many without bounds has no intervals; use scan")
+        none = np.zeros((0, low.shape[1] if low is not None else high.shape[1]), np.int64)
+        pages, tree = self._view()
+        scan, rows = self._scan_of(text, tree)
+        folds = scan_many(pages, tree, rows, none if low is None else low, none if high is None else high)
+        return values_of(scan, folds.words, folds.full, self._source.dictionary)
+
+    @property
+    def scans(self) -> list[str]:
+        """The names of the scans that the relation carries."""
+        return scan_names(self.tree.spec.scans, self.schema)
+
+    def rank(self, key: Any) -> int:
+        """How many of the records are below a key (or a prefix of one); it need not be there. O(log n).
+
+        Raises MissingError without a "count" scan.
+        """
+        pages, tree = self._view()
+        start, stop = self._places(pages, tree)
+        bound = self._bound(key)
+        place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
+        return min(max(place, start), stop) - start
+
+    def select(self, rank: int) -> tuple:
+        """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
+
+        Raises IndexError beyond the ends, MissingError without a "count" scan.
+        """
+        pages, tree = self._view()
+        start, stop = self._places(pages, tree)
+        place = rank + (start if rank >= 0 else stop)
+        if not start <= place < stop:
+            raise IndexError(f"rank {rank} of {stop - start} records")
+        record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
+        return next(zip(*(column.to_pylist() for column in self.record_batch(record).columns), strict=True))
+
+    def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
+        """The ranks in the whole relation of the first record and of the one behind the last."""
+        count_rows(tree)
+        start = int(ranks(pages, tree, np.array(self._lo)[:, None])[0]) if self._lo else 0
+        stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count
+        return start, max(start, stop)
+
+    def _scan_of(self, text: str, tree: Tree) -> tuple[Scan, Rows]:
+        scan = parse_scan(text, self.schema)
+        rows = rows_of(tree.spec, scan.rows)
+        if rows is None:
+            have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
+            raise MissingError(f"{self.name!r} has no scan {text!r}; it has {have}; add it with txn.add_scan")
+        return scan, rows
+
+    def _bounds(self, values: Any) -> np.ndarray | None:
+        """Words int64[m, n] of many bounds; None for ()."""
+        if isinstance(values, tuple) and not values:
+            return None
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            values = list(values)
+        elif len(values) and isinstance(values[0], tuple):
+            if len(set(map(len, values))) > 1:
+                raise SchemaError(f"bounds for {self.name!r} of several lengths; give prefixes of one length")
+            values = list(zip(*values, strict=True))
+        elif not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
+            values = [values]
+        if len(values) > len(self.schema.key):
+            raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
+        columns = zip(self.schema.stored, values, strict=False)
+        return np.stack([encode(column, value, self._source.dictionary) for column, value in columns])
 
     def __iter__(self) -> Iterator[tuple]:
         """Records as tuples, lazily, in batches underneath."""

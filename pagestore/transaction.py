@@ -14,18 +14,19 @@ import pyarrow as pa
 from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
+from .fold import rows_of
 from .ledger import Draft
 from .pager import Pager
 from .relation import WritableRelation
+from .scans import parse_scan, scan_names
 from .state import Version
-from .tree import MAX, Pages, Spec, Tree, apply, bulk, net, pages_of
+from .tree import MAX, Pages, Spec, Tree, apply, bulk, net, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 
 if TYPE_CHECKING:
     from .store import Store
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
-SCANS = {"count": 0, "sum": 1, "min": 2, "max": 3}
 
 
 class Transaction:
@@ -73,12 +74,13 @@ class Transaction:
         Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
         words see.
 
-        `scans` names folds to maintain ("count", "sum:col", "min:col", "max:col"); `intervals` names two
-        neighbouring key columns that are the ends of an interval. Raises ExistsError, SchemaError.
+        `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see scans.py);
+        `intervals` names two neighbouring key columns that are the ends of an interval. Raises ExistsError,
+        SchemaError.
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
         stored = [column.name for column in parsed.stored]
-        folds = [_scan(scan, stored) for scan in scans]
+        folds = _rows(scans, parsed)
         if intervals:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
@@ -98,6 +100,24 @@ class Transaction:
             raise SchemaError(f"a key has 1 to {KEYS_MAX} words, not {keys}")
         self._create(name, None, keys, values, scans, None)
         return self.tree(name)
+
+    def add_scan(self, name: str, scan: str) -> None:
+        """Maintain one more scan of a relation, which is built anew: O(records). Raises ExistsError, SchemaError."""
+        info = self._info(name)
+        rows = parse_scan(scan, self[name].schema).rows
+        if rows_of(info.spec, rows):
+            raise ExistsError(f"{name!r} has the scan {scan!r} already")
+        self._rebuild(info, info.spec.scans + rows)
+
+    def drop_scan(self, name: str, scan: str) -> None:
+        """Maintain a scan of a relation no longer: O(records). Raises MissingError where there is none."""
+        info = self._info(name)
+        scans = info.spec.scans
+        rows = rows_of(info.spec, parse_scan(scan, self[name].schema).rows)
+        if rows is None:
+            have = ", ".join(scan_names(scans, self[name].schema)) or "none"
+            raise MissingError(f"{name!r} has no scan {scan!r}; it has {have}")
+        self._rebuild(info, scans[: rows.first] + scans[rows.end :])
 
     def drop(self, name: str) -> None:
         """Remove a relation. O(its pages)."""
@@ -290,6 +310,19 @@ class Transaction:
         self._changed_catalog().relations[info.name] = info
         self._trees[info.spec.tree_id] = Tree.empty(info.spec)
 
+    def _rebuild(self, info: Info, scans: tuple[tuple[int, int], ...]) -> None:
+        """Copy a relation's records into a tree with other scans."""
+        old, spec = self.tree(info.name), info.spec._replace(scans=scans)
+        if info.intervals and info.schema:
+            ends = parse_scan(f"max:{info.intervals[1]}", info.schema)
+            if not rows_of(spec, ends.rows):
+                raise SchemaError(f"{info.name!r} holds intervals and needs the max scan of their ends")
+        with self._atomic():
+            self._trees[spec.tree_id] = bulk(self.pager, spec, scan(self.pages, old) if old.root else ())
+            if old.root:
+                self.pager.retire(pages_of(self.pages, old))
+        self._changed_catalog().relations[info.name] = info._replace(spec=spec)
+
     def _changed_catalog(self) -> Catalog:
         self._alive()
         if self._catalog is self.base.catalog:
@@ -343,11 +376,14 @@ class Transaction:
             raise ClosedError("the transaction has ended; begin another")
 
 
-def _scan(text: str, columns: list[str]) -> tuple[int, int]:
-    """A fold as a tree takes it: (operator, column)."""
-    operator, _, column = text.partition(":")
-    if operator not in SCANS or (column not in columns if operator != "count" else column):
-        raise SchemaError(
-            f'scan {text!r}: use "count", or "sum:", "min:" or "max:" and one of {", ".join(columns)}'
-        )
-    return SCANS[operator], columns.index(column) if column else 0
+def _rows(scans: Iterable[str], schema: Schema) -> list[tuple[int, int]]:
+    """The rows of several scans. Raises SchemaError for one that is there twice."""
+    rows: list[tuple[int, int]] = []
+    seen = set()
+    for text in scans:
+        one = parse_scan(text, schema).rows
+        if one in seen:
+            raise SchemaError(f"scan {text!r} is there twice")
+        seen.add(one)
+        rows += one
+    return rows

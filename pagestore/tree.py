@@ -17,15 +17,16 @@ from pagestore.kernels import bulk as k_bulk
 from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
+from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.net import ascends, compose
+from pagestore.kernels.scantree import work_words
 from pagestore.layout import HEIGHT_MAX
+from pagestore.operators import address_of
 
 __all__ = [
     "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Pages", "Spec", "Tree",
     "apply", "bulk", "count_prefixes", "get", "net", "pages_of", "scan",
 ]  # fmt: skip
-
-COUNT, SUM, MIN, MAX = range(4)  # scan operators (*Scans*)
 
 
 class Pages(NamedTuple):
@@ -119,14 +120,14 @@ def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, v
     reserve = 3 * (tree.height + 2) + 2 * n * (spec.columns + 1) // pages.page_words
     wanted = min(ARENA_PAGES_MAX, 2 * n) + 2 * reserve
     ids = pager.reserve(wanted)
-    arena, node = scratch(pages.page_words, wanted, tree.height + 8, spec, n)
+    arena, node, work = scratch(pages.page_words, wanted, tree.height + 8, spec, n)
     tally = np.empty(k_apply.WORDS, np.int64)
     walk = np.empty((k_apply.ROWS, tree.height + 8), np.int64)
     dead = np.empty(wanted + reserve, np.int64)
     delta_actions, delta = np.empty(2 * n, np.int64), np.empty((spec.columns, 2 * n), np.int64)
     k_apply.apply_edits(
         *pages, tree.root, tree.height, spec.keys, spec.values, scan_array(spec), actions, edits, visible,
-        arena, ids, pager.version, spec.tree_id, reserve, node, dead, delta_actions, delta, walk, tally,
+        arena, ids, pager.version, spec.tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
     )  # fmt: skip
     if tally[k_apply.STATUS] != k_apply.OK:
         pager.release(ids)
@@ -152,22 +153,26 @@ def _failure(tally: np.ndarray, spec: Spec, edits: np.ndarray) -> Exception:
 _local = threading.local()
 
 
-def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """This thread's arena and node buffers, grown to what is asked; a small batch then allocates nothing."""
+def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) -> tuple[np.ndarray, ...]:
+    """This thread's arena, node buffers and ScanTree scratch, grown to what is asked; a small batch then allocates nothing."""
     arena = getattr(_local, "arena", None)
     if arena is None or len(arena) < arena_pages * page_words:
         arena = _local.arena = np.empty(arena_pages * page_words, np.int64)
-    shape = (levels, spec.columns + len(spec.scans) + 2, 8 * page_words + n)
+    shape = (levels, spec.columns + len(spec.scans) + 5, 8 * page_words + n)
     node = getattr(_local, "node", None)
     if node is None or any(have < want for have, want in zip(node.shape, shape, strict=True)):
         node = _local.node = np.empty(shape if node is None else np.maximum(node.shape, shape), np.int64)
-    return arena, node
+    work = getattr(_local, "work", None)
+    wanted = work_words(page_words, len(spec.scans))
+    if work is None or len(work) < wanted:
+        work = _local.work = np.zeros(wanted, np.int64)
+    return arena, node, work
 
 
 @cache
 def scan_array(spec: Spec) -> np.ndarray:
-    """The scans of a tree as kernels take them, int64[F, 2]."""
-    return np.array(spec.scans, np.int64).reshape(-1, 2)
+    """The scans of a tree as kernels take them, int64[F, 3] (see kernels/fold.py)."""
+    return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 
 def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +224,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
     Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
     """
     pages = pager.pages
-    arena, node = scratch(pages.page_words, 256, HEIGHT_MAX, spec, 0)
+    arena, node, work = scratch(pages.page_words, 256, HEIGHT_MAX, spec, 0)
     sizes = np.zeros(HEIGHT_MAX, np.int64)
     last = np.zeros(spec.keys, np.int64)
     shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))
@@ -230,7 +235,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
         while progress[k_bulk.TAKEN] < batch.shape[1]:
             ids = pager.reserve(256)
             k_bulk.load_records(
-                *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress
+                *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress, work
             )  # fmt: skip
             _flush(pager, arena, ids, int(progress[k_bulk.USED]))
             if progress[k_bulk.UNSORTED]:
@@ -240,18 +245,18 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
                     "predecessor; sort the input by its key and drop duplicates"
                 )
         count += batch.shape[1]
-    return _finish_bulk(pager, spec, shape, arena, node, sizes, count)
+    return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
 
 
 def _finish_bulk(
-    pager: Pager, spec: Spec, shape: tuple, arena: np.ndarray, node: np.ndarray, sizes: np.ndarray, count: int
+    pager: Pager, spec: Spec, shape: tuple, arena: np.ndarray, node: np.ndarray, work: np.ndarray, sizes: np.ndarray, count: int
 ) -> Tree:
     sizes[-1] = 0
     level = 0
     progress = np.zeros(3, np.int64)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
         ids = pager.reserve(256)
-        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress)
+        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work)
         _flush(pager, arena, ids, int(progress[k_bulk.USED]))
         level += 1
         if not sizes[level]:

@@ -19,7 +19,8 @@ INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 OK, CORRUPT, NEGATIVE, OVERFLOW = range(4)
 
 # rows of `walk`, one column per level
-PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, ROWS = range(8)
+# RUNS: runs of entries copied so far from this one page to its one successor; -1 when there are others
+PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, ROWS = range(9)
 
 # words of `tally`
 STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
@@ -28,7 +29,7 @@ STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
 @njit(cache=True, nogil=True)
 def apply_edits(
     words, seen, page_words, root, height, keys, values, scans, actions, edits, visible,
-    arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally,
+    arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
 ):  # fmt: skip
     """Run the batch; `tally` comes back with status, new root and height, and what was used.
 
@@ -45,7 +46,9 @@ def apply_edits(
     level = top
     while level <= top:
         if level == 0:
-            merge_leaf(words, keys, values, actions, edits, visible, node[0], dead, delta_actions, delta, walk, tally)
+            merge_leaf(
+                words, keys, values, scans, actions, edits, visible, node[0], delta_actions, delta, walk, tally
+            )
             if tally[STATUS] != OK:
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
@@ -56,10 +59,10 @@ def apply_edits(
                 return
             continue
         stop_if_short(ids, dead, reserve, walk, tally)
-        level = finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally)
+        level = finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work)
         if tally[STATUS] != OK:
             return
-    grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally)
+    grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
 
 
 @njit(cache=True, nogil=True)
@@ -82,6 +85,7 @@ def take_in(words, seen, page_words, page_id, level, walk, tally):
     walk[ENTRIES, level] = words[page + COUNT]
     walk[SLOT, level] = 0
     walk[CHANGED, level] = walk[SIZE, level] > 0
+    walk[RUNS, level] = -1 if walk[SIZE, level] > 0 else 0
     return True
 
 
@@ -114,13 +118,30 @@ def edits_below(words, page, slot, keys, edits, lo, hi):
 
 
 @njit(cache=True, nogil=True)
-def copy_through(words, page, columns, lo, hi, buffer, size):
+def copy_through(words, page, columns, scans, lo, hi, buffer, size, walk, level):
     """Append entries lo..hi of an index page as they are; they are not fresh (the row behind the columns)."""
     for c in range(columns):
         unpack(words, page, c, lo, hi, buffer[c], size)
     for i in range(size, size + hi - lo):
         buffer[columns, i] = 0
+    if scans.shape[0]:
+        note_run(buffer, columns + 1, walk, level, lo, hi, size)
     return size + hi - lo
+
+
+@njit(cache=True, nogil=True)
+def note_run(buffer, row, walk, level, lo, hi, at):
+    """Remember, for the ScanTree, that entries lo..hi of the current page were copied to `at` of the buffer."""
+    r = walk[RUNS, level]
+    if r < 0 or lo >= hi:
+        return
+    if r > 0 and buffer[row + 1, r - 1] == lo and buffer[row + 2, r - 1] + lo - buffer[row, r - 1] == at:
+        buffer[row + 1, r - 1] = hi
+        return
+    buffer[row, r] = lo
+    buffer[row + 1, r] = hi
+    buffer[row + 2, r] = at
+    walk[RUNS, level] = r + 1
 
 
 @njit(cache=True, nogil=True)
@@ -136,7 +157,9 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
         for c in range(keys):
             key[c] = edits[c, e]
         target = child_slot(words, page, key, keys, keys, slot)
-    walk[SIZE, level] = copy_through(words, page, columns, slot, target, node[level], walk[SIZE, level])
+    walk[SIZE, level] = copy_through(
+        words, page, columns, scans, slot, target, node[level], walk[SIZE, level], walk, level
+    )
     walk[SLOT, level] = target
     if target == entries:
         return False
@@ -201,7 +224,7 @@ def differs(words, page, slot, record, lo, hi):
 
 
 @njit(cache=True, nogil=True)
-def merge_leaf(words, keys, values, actions, edits, visible, buffer, dead, delta_actions, delta, walk, tally):
+def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delta_actions, delta, walk, tally):
     """Append the current leaf, with its edits done, to the buffer of level 0.
 
     Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
@@ -226,6 +249,8 @@ def merge_leaf(words, keys, values, actions, edits, visible, buffer, dead, delta
         if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
             for c in range(columns):
                 unpack(words, page, c, copied, at, buffer[c], size)
+            if scans.shape[0]:
+                note_run(buffer, columns + 1, walk, 0, copied, at, size)
             size += at - copied
             copied = at
             shown = stored != exists or differs(words, page, at, record, keys, visible)
@@ -247,6 +272,8 @@ def merge_leaf(words, keys, values, actions, edits, visible, buffer, dead, delta
         if entries:
             for c in range(columns):
                 unpack(words, page, c, copied, entries, buffer[c], size)
+            if scans.shape[0]:
+                note_run(buffer, columns + 1, walk, 0, copied, entries, size)
         walk[SIZE, 0] = size + entries - copied
 
 
@@ -257,7 +284,7 @@ def drop(page_id, dead, tally):
 
 
 @njit(cache=True, nogil=True)
-def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally):
+def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work):
     """The current node of a level is consumed: hand its entries up, or first take in a sibling.
 
     Returns the level to go on with.
@@ -270,7 +297,7 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
             slot = walk[SLOT, parent] - 1
             columns = keys + 1 + scans.shape[0]
             walk[SIZE, parent] = copy_through(
-                words, walk[PAGE, parent], columns, slot, slot + 1, node[parent], walk[SIZE, parent]
+                words, walk[PAGE, parent], columns, scans, slot, slot + 1, node[parent], walk[SIZE, parent], walk, parent
             )
         return parent
     if walk[ENTRIES, level]:
@@ -292,7 +319,7 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
                 pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally)
                 if tally[STATUS] != OK:
                     return level
-    write_out(page_words, shape, scans, level, arena, ids, node, walk, tally)
+    write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work)
     return parent
 
 
@@ -316,7 +343,7 @@ def underfull(page_words, keys, values, scans, level, buffer, size):
     if size == 0:
         return True
     columns = entry_columns(keys, values, scans, level)
-    room = body_words(page_words, columns)
+    room = body_words(page_words, columns, scans, level)
     if size > room:
         return False
     return 3 * words_needed(buffer, columns, 0, size) < room
@@ -332,6 +359,7 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
     fresh = above[keys + 1 + scans.shape[0], last]
     columns = entry_columns(keys, values, scans, level)
     walk[SIZE, level + 1] = last
+    walk[RUNS, level] = walk[RUNS, level + 1] = -1
     if fresh:
         walk[SIZE, level] = prepend(arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
     else:
@@ -362,7 +390,7 @@ def prepend(source, page, columns, buffer, size):
 
 
 @njit(cache=True, nogil=True)
-def write_out(page_words, shape, scans, level, arena, ids, node, walk, tally):
+def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     keys, values, birth, tree_id = shape
     columns = entry_columns(keys, values, scans, level)
@@ -370,11 +398,14 @@ def write_out(page_words, shape, scans, level, arena, ids, node, walk, tally):
     ends = np.empty(n + 1, np.int64)
     lo = 0
     above = node[level + 1]
-    for p in range(cuts(node[level], columns, n, page_words, ends)):
+    pieces = cuts(node[level], columns, n, page_words, scans, level, ends)
+    alone = pieces == 1 and walk[RUNS, level] > 0
+    for p in range(pieces):
         at = walk[SIZE, level + 1]
         emit(
             arena, tally[USED], page_words, ids, birth, tree_id, level, keys, values, scans,
             node[level], lo, ends[p], above, at,
+            words, walk[PAGE, level] if alone else -1, walk[RUNS, level], work,
         )  # fmt: skip
         tally[USED] += 1
         above[keys + 1 + scans.shape[0], at] = tally[USED]
@@ -384,7 +415,7 @@ def write_out(page_words, shape, scans, level, arena, ids, node, walk, tally):
 
 
 @njit(cache=True, nogil=True)
-def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally):
+def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work):
     """Entries above the old root become the new root: none, one, or levels until one is left."""
     keys = shape[0]
     tally[ROOT] = root
@@ -393,7 +424,7 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
         return
     level = top + 1
     while walk[SIZE, level] > 1:
-        write_out(page_words, shape, scans, level, arena, ids, node, walk, tally)
+        write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work)
         level += 1
     if walk[SIZE, level] == 0:
         tally[ROOT] = 0

@@ -8,16 +8,15 @@ import numpy as np
 from numba import njit
 
 from pagestore.kernels.page import pack, width_of
+from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
 from pagestore.layout import BIRTH, COUNT, CRC, HEADER, ID, INDEX, LEAF, SCAN, TYPE
-
-# scan operators, as a fold word sees them
-FOLD_COUNT, FOLD_SUM, FOLD_MIN, FOLD_MAX = range(4)
 
 
 @njit(cache=True, nogil=True)
-def body_words(page_words, columns):
-    """Words of a page that columns may fill: all but header, descriptors and the free last word."""
-    return page_words - HEADER - 2 * columns - 1
+def body_words(page_words, columns, scans, level):
+    """Words of a page that columns may fill: all but header, descriptors, ScanTree and the free last word."""
+    room = page_words - HEADER - 2 * columns - 1
+    return room - scan_room(page_words, scans, level) if scans.shape[0] else room
 
 
 @njit(cache=True, nogil=True)
@@ -44,9 +43,9 @@ def words_needed(node, columns, lo, hi):
 
 
 @njit(cache=True, nogil=True)
-def fill(node, columns, lo, hi, page_words):
+def fill(node, columns, lo, hi, page_words, scans, level):
     """End of the longest run of entries from lo on that one page holds (greedy)."""
-    room = body_words(page_words, columns)
+    room = body_words(page_words, columns, scans, level)
     low = np.empty(columns, np.int64)
     high = np.empty(columns, np.int64)
     width = np.zeros(columns, np.int64)
@@ -98,34 +97,15 @@ def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns
 
 
 @njit(cache=True, nogil=True)
-def combine(op, a, b):
-    """One application of a scan operator."""
-    if op == FOLD_MIN:
-        return min(a, b)
-    if op == FOLD_MAX:
-        return max(a, b)
-    return a + b
+def emit(
+    arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at,
+    words, old, runs, work,
+):  # fmt: skip
+    """Write entries lo..hi as one page and append its entry (keys, child, folds) to `parent` at `at`.
 
-
-@njit(cache=True, nogil=True)
-def fold(node, level, keys, scans, f, lo, hi):
-    """Fold number f of entries lo..hi: over a column of a leaf, over the fold column of an index page."""
-    op = scans[f, 0]
-    if level > 0:
-        values = node[keys + 1 + f]
-    elif op == FOLD_COUNT:
-        return hi - lo
-    else:
-        values = node[scans[f, 1]]
-    result = values[lo]
-    for i in range(lo + 1, hi):
-        result = combine(op, result, values[i])
-    return result
-
-
-@njit(cache=True, nogil=True)
-def emit(arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at):
-    """Write entries lo..hi as one page and append its entry (keys, child, folds) to `parent` at `at`."""
+    `old` is the page of the map that it succeeds, or -1, and `runs` how many runs of entries were copied
+    from there: what its ScanTree may carry over.
+    """
     folds = scans.shape[0]
     if level == 0:
         kind, columns = LEAF, keys + values
@@ -136,12 +116,17 @@ def emit(arena, used, page_words, ids, birth, tree_id, level, keys, values, scan
     for c in range(keys):
         parent[c, at] = node[c, lo]
     parent[keys, at] = ids[used]
+    if folds == 0:
+        return
+    page = used * page_words
+    grow_scan_tree(words, old, columns + 1, runs, node, level, keys, scans, lo, hi, arena, page, page_words, work)
+    _, _, _, nodes, _, stride = layout_of(page_words, folds)
     for f in range(folds):
-        parent[keys + 1 + f, at] = fold(node, level, keys, scans, f, lo, hi)
+        parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]
 
 
 @njit(cache=True, nogil=True)
-def cuts(node, columns, n, page_words, ends):
+def cuts(node, columns, n, page_words, scans, level, ends):
     """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
 
     Writes the end of each piece to `ends` and returns how many there are.
@@ -151,7 +136,7 @@ def cuts(node, columns, n, page_words, ends):
     pieces = 0
     lo = 0
     while lo < n:
-        lo = fill(node, columns, lo, n, page_words)
+        lo = fill(node, columns, lo, n, page_words, scans, level)
         ends[pieces] = lo
         pieces += 1
     if pieces == 1:
@@ -159,7 +144,7 @@ def cuts(node, columns, n, page_words, ends):
     lo = 0
     for p in range(pieces):
         hi = n * (p + 1) // pieces
-        if fill(node, columns, lo, hi, page_words) < hi:
+        if fill(node, columns, lo, hi, page_words, scans, level) < hi:
             return pieces  # uneven values: keep the greedy cut
         lo = hi
     for p in range(pieces):

@@ -15,7 +15,7 @@ USED, TAKEN, UNSORTED = range(3)
 
 
 @njit(cache=True, nogil=True)
-def load_records(page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress):
+def load_records(page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress, work):
     """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full.
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
@@ -40,7 +40,7 @@ def load_records(page_words, keys, values, scans, records, arena, ids, birth, tr
             sizes[-1] = 1  # something was loaded
         progress[TAKEN] = hi
         if sizes[0] >= batch:
-            spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress)
+            spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work)
 
 
 @njit(cache=True, nogil=True)
@@ -57,17 +57,17 @@ def ascending(records, keys, i, last, started):
 
 
 @njit(cache=True, nogil=True)
-def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress):
+def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work):
     """Write one full page from every level that has two pages' worth of entries waiting."""
     level = 0
     while sizes[level] >= 2 * records_max(page_words):
         columns = entry_columns(keys, values, scans, level)
         lo = 0
         while sizes[level] - lo > records_max(page_words):
-            end = fill(node[level], columns, lo, sizes[level], page_words)
+            end = fill(node[level], columns, lo, sizes[level], page_words, scans, level)
             if progress[USED] + sizes.shape[0] >= ids.shape[0]:
                 break
-            put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress)
+            put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress, work)
             lo = end
         for c in range(columns):
             for i in range(lo, sizes[level]):
@@ -77,24 +77,24 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
 
 
 @njit(cache=True, nogil=True)
-def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress):
+def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work):
     used = progress[USED]
     emit(
         arena, used, page_words, ids, birth, tree_id, level, keys, values, scans,
-        node[level], lo, hi, node[level + 1], sizes[level + 1],
+        node[level], lo, hi, node[level + 1], sizes[level + 1], arena, -1, 0, work,
     )  # fmt: skip
     sizes[level + 1] += 1
     progress[USED] = used + 1
 
 
 @njit(cache=True, nogil=True)
-def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress):
+def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work):
     """Write what waits on a level, cut evenly."""
     columns = entry_columns(keys, values, scans, level)
     ends = np.empty(sizes[level] + 1, np.int64)
     lo = 0
     progress[USED] = 0
-    for p in range(cuts(node[level], columns, sizes[level], page_words, ends)):
-        put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress)
+    for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, ends)):
+        put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work)
         lo = ends[p]
     sizes[level] = 0

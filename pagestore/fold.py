@@ -1,0 +1,99 @@
+"""Folds of a tree at the level of words: a scan of one interval or of many, rank, select (*Scans*).
+
+a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the subtrees that lie inside it
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from .errors import MissingError
+from .kernels import scan as kernel
+from .kernels.fold import CARRY, COUNT, THEN
+from .tree import Pages, Spec, Tree, checked, scan_array
+
+NO_BOUND = np.zeros((0, 1), np.int64)
+
+
+class Rows(NamedTuple):
+    """The rows first..end of a tree's scans: one scan, however many fold words it has."""
+
+    first: int
+    end: int
+
+
+@lru_cache(256)
+def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
+    """Where a tree carries a scan, None where it does not."""
+    scans = (*spec.scans, (COUNT, 0))  # a stop
+    for first in range(len(scans) - len(wanted)):
+        end = first + len(wanted)
+        if scans[first:end] == wanted and scans[end][0] not in (CARRY, THEN):
+            return Rows(first, end)
+    return None
+
+
+def count_rows(tree: Tree) -> Rows:
+    """The rows of the count scan. Raises MissingError."""
+    rows = rows_of(tree.spec, ((COUNT, 0),))
+    if rows is None:
+        raise MissingError(
+            'ranks come from a "count" scan, and this tree has none; add one with txn.add_scan'
+        )
+    return rows
+
+
+class Folds(NamedTuple):
+    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), ⊕ applied that often in all."""
+
+    words: np.ndarray
+    full: np.ndarray
+    applications: int
+
+
+def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
+    """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes of keys.
+
+    No columns mean unbounded. O(log count) applications and page touches an interval.
+    """
+    spec = tree.spec
+    n = lo.shape[1]
+    out, full = np.zeros((rows.end - rows.first, n), np.int64), np.zeros(n, bool)
+    scans = scan_array(spec)
+    acc = np.zeros(2 * len(scans) + 2, np.int64)
+    status = kernel.scan_intervals(
+        *pages, tree.root, tree.height, spec.keys, scans, rows.first, rows.end,
+        np.ascontiguousarray(lo, np.int64), np.ascontiguousarray(hi, np.int64), out, full, acc,
+    )  # fmt: skip
+    return Folds(out, full, checked(status, spec))
+
+
+def scan_one(pages: Pages, tree: Tree, rows: Rows, lo: tuple[int, ...], hi: tuple[int, ...]) -> Folds:
+    """Fold the records with lo <= key < hi; prefixes allowed, () is unbounded."""
+    return scan_many(pages, tree, rows, column(lo), column(hi))
+
+
+def column(key: tuple[int, ...]) -> np.ndarray:
+    """A key as int64[m, 1]."""
+    return np.array(key, np.int64).reshape(-1, 1) if key else NO_BOUND
+
+
+def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
+    """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
+    none = np.zeros((0, keys.shape[1]), np.int64)
+    return scan_many(pages, tree, count_rows(tree), none, keys).words[0]
+
+
+def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
+    """The records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each."""
+    spec = tree.spec
+    ranks = np.ascontiguousarray(ranks, np.int64)
+    out = np.zeros((spec.columns, len(ranks)), np.int64)
+    row = count_rows(tree).first
+    if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
+        raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
+    checked(
+        kernel.select_records(*pages, tree.root, tree.height, spec.keys, spec.columns, row, ranks, out), spec
+    )
+    return out

@@ -1,0 +1,72 @@
+"""Scan operators that a host registers: compiled functions of two words, known by a short name.
+
+The name is the code that stands in the catalog, so a store opened elsewhere can say which operator is missing.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import cfunc
+
+from .errors import ExistsError, MissingError, SchemaError
+from .kernels.fold import USER
+
+NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "concat")
+
+
+class Operator(NamedTuple):
+    """A registered operator; `compiled` keeps the code at `address` alive."""
+
+    name: str
+    identity: int
+    address: int
+    compiled: object
+
+
+_registered: dict[int, Operator] = {}
+
+
+def register_operator(name: str, combine: Callable[[int, int], int], identity: int) -> None:
+    """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
+
+    `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
+    or checks a relation with such a scan registers the operator first, and always the same one. Raises
+    SchemaError for a bad name, ExistsError for one that is taken.
+
+    >>> import math
+    >>> register_operator("bitor", lambda a, b: a | b, 0)
+    """
+    if not re.fullmatch(r"[a-z]{2,7}", name) or name in NAMES_TAKEN:
+        raise SchemaError(
+            f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}"
+        )
+    code = code_of(name)
+    if code in _registered:
+        raise ExistsError(f"there is an operator {name!r} already in this process")
+    compiled = cfunc("int64(int64, int64)")(combine)
+    _registered[code] = Operator(name, identity, compiled.address, compiled)
+
+
+def code_of(name: str) -> int:
+    """The number of an operator's name: its letters as a little-endian word."""
+    return int.from_bytes(name.encode(), "little")
+
+
+def name_of(code: int) -> str:
+    return code.to_bytes(8, "little").rstrip(b"\0").decode()
+
+
+def operator(code: int) -> Operator:
+    """The registered operator with a code. Raises MissingError."""
+    found = _registered.get(code)
+    if found is None:
+        raise MissingError(
+            f"this process has no scan operator {name_of(code)!r}; call pagestore.register_operator first"
+        )
+    return found
+
+
+def address_of(code: int) -> int:
+    """Where the machine code of an operator is; 0 for the built-in ones."""
+    return operator(code).address if code >= USER else 0
