@@ -216,6 +216,8 @@ def computed(op: str, a: object, b: object) -> object:
 def number(op: str, a: object, b: object) -> object:
     if op == "/" and isinstance(a, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if op == "/" and b == 0:
+        return math.copysign(math.inf, a) * math.copysign(1, b) if a else math.nan
     if op == "/":
         return a / b
     return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
@@ -235,8 +237,8 @@ def moment(op: str, a: object, b: object) -> object:
 def in_range(v: object) -> object:
     if isinstance(v, Decimal):
         in_range(int(v.scaleb(-v.as_tuple().exponent)))
-    elif isinstance(v, float) and not math.isfinite(v):
-        raise RangeError(f"{v} is no float64 of a column")
+    elif isinstance(v, float) and math.isnan(v):
+        raise RangeError("not a number")
     elif isinstance(v, int) and not -(2**63) <= v < 2**63:
         raise RangeError(f"{v} does not fit 64 bits")
     return v
