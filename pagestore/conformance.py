@@ -1,0 +1,120 @@
+"""A suite that a host runs against its own embedding of pagestore.
+
+A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are compared with
+plain dicts, version by version, across reopening, and after work that was abandoned half-way.
+"""
+
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from .store import open as open_store
+
+
+class Host(Protocol):
+    """What the suite needs of a host: an ordered map from int to int, with versions."""
+
+    def put(self, key: int, value: int) -> None:
+        """Buffer an edit."""
+
+    def remove(self, key: int) -> None:
+        """Buffer an edit; a key that is not there is no error."""
+
+    def commit(self) -> int:
+        """Make the buffered edits durable together; returns the version."""
+
+    def abandon(self) -> None:
+        """Drop the buffered edits."""
+
+    def items(self, version: int | None = None) -> list[tuple[int, int]]:
+        """All items of a version in key order, the newest by default."""
+
+    def changes(self, old: int, new: int) -> list[tuple[str, int, int]]:
+        """What changed, in key order: ("insert" or "delete", key, value), deletes before inserts of a key."""
+
+    def close(self) -> None:
+        """Release the store; buffered edits are lost."""
+
+
+def check(make: Callable[[Path], Host], steps: int = 60, seed: int = 0) -> None:
+    """Raise AssertionError with the seed and the step where the host does not do what it should."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "host.pages"
+        Conformance(make, path, random.Random(seed)).run(steps, f"seed {seed}")
+
+
+class Conformance:
+    """One run: the host, and a dict for each version that it made."""
+
+    def __init__(self, make: Callable[[Path], Host], path: Path, rng: random.Random):
+        self.make, self.path, self.rng = make, path, rng
+        self.host = make(path)
+        self.versions: dict[int, dict[int, int]] = {}
+        self.items: dict[int, int] = {}
+
+    def run(self, steps: int, where: str) -> None:
+        for step in range(steps):
+            action = self.rng.choice(
+                [self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare]
+            )
+            action(f"{where}, step {step}")
+        self.reopen(where)
+        self.compare(where)
+        self.host.close()
+        with open_store(self.path, mode="r") as store:
+            assert store.check() == [], where
+
+    def commit(self, where: str) -> None:
+        self.items = self._edit(self.items)
+        version = self.host.commit()
+        assert version not in self.versions, f"{where}: version {version} was there before"
+        self.versions[version] = self.items
+        assert self.host.items() == sorted(self.items.items()), where
+
+    def abandon(self, where: str) -> None:
+        self._edit(self.items)
+        self.host.abandon()
+        assert self.host.items() == sorted(self.items.items()), f"{where}: abandoned edits show"
+
+    def reopen(self, where: str) -> None:
+        self._edit(self.items)
+        self.host.close()
+        assert os.path.exists(self.path), where
+        self.host = self.make(self.path)
+        assert self.host.items() == sorted(self.items.items()), f"{where}: after reopening"
+
+    def compare(self, where: str) -> None:
+        """Two recent versions and what lies between them, in both directions."""
+        recent = sorted(self.versions)[-8:]
+        if not recent:
+            return
+        a, b = self.rng.choice(recent), self.rng.choice(recent)
+        assert self.host.items(a) == sorted(self.versions[a].items()), f"{where}: version {a}"
+        assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), (
+            f"{where}: from {a} to {b}"
+        )
+
+    def _edit(self, items: dict[int, int]) -> dict[int, int]:
+        """Random edits through the host; what they should lead to."""
+        items = dict(items)
+        for _ in range(self.rng.choice([0, 1, 5, 200])):
+            key = self.rng.randrange(-300, 300)
+            if self.rng.random() < 0.3:
+                self.host.remove(key)
+                items.pop(key, None)
+            else:
+                items[key] = self.rng.randrange(10)
+                self.host.put(key, items[key])
+        return items
+
+
+def _changes(old: dict[int, int], new: dict[int, int]) -> list[tuple[str, int, int]]:
+    out = []
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            out += [("delete", key, old[key])] if key in old else []
+            out += [("insert", key, new[key])] if key in new else []
+    return out

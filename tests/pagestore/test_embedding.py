@@ -1,0 +1,61 @@
+"""The host of docs/embedding.md, taken from that page, and the conformance suite against it and against broken hosts."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pagestore import compiled
+from pagestore.conformance import check
+
+PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
+
+
+@pytest.fixture(scope="module")
+def page() -> dict:
+    """The names that the page's Python blocks define."""
+    names: dict = {"__name__": "embedding"}
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(PAGE), "exec"), names)
+    return names
+
+
+def test_the_tour(page, tmp_path):
+    page["tour"](tmp_path / "counters.pages")
+
+
+def test_the_server_conforms(page):
+    page["conforms"]()
+
+
+def test_the_kernel_sums_what_the_items_say(page, tmp_path):
+    counters = page["Counters"](tmp_path / "c.pages")
+    for key in range(-20_000, 20_000, 3):
+        counters.put(key, key % 101)
+    counters.commit()
+    for low, high in ((-20_000, 20_000), (0, 0), (5, 17), (-7, 9_000), (19_999, 30_000)):
+        assert counters.sum(low, high) == sum(value for key, value in counters.items() if low <= key < high)
+    counters.close()
+
+
+def test_the_suite_notices_a_host_that_forgets(page):
+    class Forgetful(page["Counters"]):
+        def remove(self, key):
+            pass
+
+    with pytest.raises(AssertionError):
+        check(Forgetful)
+
+
+def test_the_suite_notices_a_host_that_keeps_abandoned_edits(page):
+    class Greedy(page["Counters"]):
+        def abandon(self):
+            self.commit()
+
+    with pytest.raises(AssertionError, match="abandoned"):
+        check(Greedy, seed=1)
+
+
+def test_the_compiled_layer_is_documented():
+    for name in compiled.__all__:
+        assert name in compiled.__doc__
