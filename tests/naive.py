@@ -216,8 +216,6 @@ def computed(op: str, a: object, b: object) -> object:
 def number(op: str, a: object, b: object) -> object:
     if op == "/" and isinstance(a, int):
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    if op == "/" and b == 0:
-        return math.copysign(math.inf, a) * math.copysign(1, b) if a else math.nan
     if op == "/":
         return a / b
     return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)

@@ -27,9 +27,14 @@ NOWHERE = Where("<none>", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Whatever has a place in the text; the place is no part of its meaning."""
+    """Whatever has a place in the text; the place is no part of its meaning.  `str` of it is its text."""
 
     where: Where = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def __str__(self) -> str:
+        from ivm.lang.show import show  # which needs the classes below
+
+        return show(self)
 
 
 @dataclass(frozen=True, slots=True)

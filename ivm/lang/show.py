@@ -11,6 +11,7 @@ from ivm.lang.rule import (
     Const,
     Literal,
     Negation,
+    Placed,
     Predicate,
     Rule,
     Term,
@@ -18,6 +19,22 @@ from ivm.lang.rule import (
 )
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def show(node: Placed) -> str:
+    """The text of any part of a rule."""
+    match node:
+        case Rule():
+            return show_rule(node)
+        case Predicate():
+            return show_predicate(node)
+        case Aggregate():
+            return show_aggregate(node)
+        case Atom() | Compare() | Negation():
+            return show_literal(node)
+        case Var() | Const() | Binary():
+            return show_term(node)
+    return repr(node)
 
 
 def show_rule(rule: Rule) -> str:

@@ -78,6 +78,18 @@ def test_any_string_is_a_literal_in_the_syntax_of_json(value):
     assert clause.body.items[0].args[0].value == value
 
 
+def test_str_is_the_text():
+    # d[x] = n <- agg<<n = sum(y)>> edge(x, y), !(edge(y, z), z < 3), y != x * 2.
+    declaration = "edge(x, y) -> int64(x), int64(y)."
+    text = "d[x] = n <- agg<<n = sum(y)>> edge(x, y), !(edge(y, z), z < 3), y != x * 2."
+    program = compile(declaration + text)
+    [rule] = program.rules
+    assert str(rule) == text
+    assert [str(literal) for literal in rule.body[0]] == ["edge(x, y)", "!(edge(y, z), z < 3)", "y != x * 2"]
+    assert (str(rule.aggregate), str(rule.aggregate.result)) == ("agg<<n = sum(y)>>", "n")
+    assert str(program.predicates["edge"]) == declaration
+
+
 def test_moments():
     [clause] = parse("p(x) <- q(#2013-01-31#, #2013-01-31 17:05:00#, #2013-01-31T17:05:00.000001#).")
     assert [arg.value for arg in clause.body.items[0].args] == [
