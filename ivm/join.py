@@ -95,7 +95,7 @@ class Join:
         self._out = np.empty((shape.levels + len(shape.reads), batch), np.int64)
         self._widths = (sensors.sources != -3).sum(axis=1).tolist()
         self._rows = np.empty((*sensors.sources.shape, batch + 2 * len(shape.parts) + 8), np.int64)
-        self._runs = np.empty((2, 2 * pages.page_words), np.int64)
+        self._runs = np.empty(4 * pages.page_words, np.int64)
 
     @property
     def _row_count(self) -> np.ndarray:

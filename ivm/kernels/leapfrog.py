@@ -18,7 +18,18 @@ import numpy as np
 from numba import njit
 
 from ivm.kernels.oracle import oracle_open, oracle_seek
-from pagestore.kernels.cursor import CURSOR_WORDS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, first, forward, seek
+from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.cursor import (
+    CURSOR_WORDS,
+    LEAF_ENTRIES,
+    LEAF_PAGE,
+    LEAF_SLOT,
+    PATH,
+    TREE_HEIGHT,
+    first,
+    forward,
+    seek,
+)
 from pagestore.kernels.page import field, gallop, run_end, unpack
 
 INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
@@ -71,8 +82,10 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
 
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a bound variable plus a constant
 ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
-RUN_END = CURSOR_WORDS
-ITERATOR_WORDS = CURSOR_WORDS + 1
+# behind the cursor of an iterator: the end of its run in the current leaf; and where it was opened last, and
+# the end of the run there, since many bindings open the same slice
+RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
+ITERATOR_WORDS = CURSOR_WORDS + 4
 
 
 @njit(cache=True, nogil=True)
@@ -80,8 +93,11 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
-    rows[s, :, n]; runs[2, n] is scratch.  Returns 1, or ``-page_id``.
+    rows[s, :, n]; runs is scratch for two decoded slices.  Returns 1, or ``-page_id``.
     """
+    words, seen, plan, state = borrowed(words), borrowed(seen), borrowed(plan), borrowed(state)
+    regions, region_start = borrowed(regions), borrowed(region_start)
+    out, rows, runs = borrowed(out), borrowed(rows), borrowed(runs)
     levels = plan[LEVELS]
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):
@@ -90,6 +106,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     steps = plan[ABSENT] - plan[PARTS]  # more than one step can record
     while state[PHASE] != DONE:
         level = state[LEVEL]
+        status = 1
         if state[EMITTED] == out.shape[1] or crowded(plan, state, rows, steps):
             return 1
         if state[PHASE] == ENTER:
@@ -98,9 +115,8 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
         elif state[PHASE] == SEARCH:
             if level + 1 == levels and plain(plan, state, level):
                 status = intersect(words, plan, state, out, rows, runs)
-                if state[PHASE] != SEARCH:
-                    continue
-            status = search(words, seen, page_words, plan, state, regions, region_start, rows)
+            if state[PHASE] == SEARCH:
+                status = search(words, seen, page_words, plan, state, regions, region_start, rows)
         elif state[PHASE] == MATCHED:
             status = refute(words, seen, page_words, plan, state, rows)
             if state[PHASE] == MATCHED:
@@ -195,10 +211,14 @@ def open_trie(words, seen, page_words, plan, state, atom, depth):
         state[o + RUN_END] = state[o + LEAF_ENTRIES]
         return status
     parent = o - ITERATOR_WORDS
-    for i in range(ITERATOR_WORDS):
+    for i in range(PATH + 2 * state[parent + TREE_HEIGHT] - 2):
         state[o + i] = state[parent + i]
-    x = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
-    state[o + RUN_END] = run_end(words, state[o + LEAF_PAGE], depth - 1, state[o + LEAF_SLOT], state[o + RUN_END], x)
+    page, slot = state[o + LEAF_PAGE], state[o + LEAF_SLOT]
+    if state[o + FROM_PAGE] != page or state[o + FROM_SLOT] != slot:
+        x = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
+        state[o + FROM_PAGE], state[o + FROM_SLOT] = page, slot
+        state[o + FROM_END] = run_end(words, page, depth - 1, slot, state[parent + RUN_END], x)
+    state[o + RUN_END] = state[o + FROM_END]
     return 1
 
 
@@ -425,32 +445,35 @@ def plain(plan, state, level):
 
 @njit(cache=True, nogil=True)
 def load_run(words, plan, state, which, atom, depth, runs):
-    """Decode what is left of an iterator's run in its leaf to runs[which]; kept while it stays the same.
+    """Decode what is left of an iterator's run in its leaf to half `which` of runs; kept while it stays the same.
 
-    Returns (index of the current key, end) in the buffer.
+    Returns (index of the current key, end) in runs.
     """
+    half = which * (runs.shape[0] >> 1)
     o = iterator(plan, state, atom, depth)
     page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
     held = state[RUNS] + 3 * which
     if state[held] != page or state[held + 1] > slot or state[held + 2] != end:
         state[held], state[held + 1], state[held + 2] = page, slot, end
-        unpack(words, page, depth, slot, end, runs[which], 0)
-    start = state[held + 1]
+        unpack(words, page, depth, slot, end, runs, half)
+    start = state[held + 1] - half
     return slot - start, end - start
 
 
 @njit(cache=True, nogil=True)
 def ahead(run, i, end, x):
-    """First index in [i, end) with run >= x, given that run[i] < x; gallops."""
+    """First index in [i, end) with run >= x, given that run[i] < x.  A few steps, then gallops."""
     i += 1
-    if i >= end or run[i] >= x:
+    near = min(end, i + 8)
+    while i < near and run[i] < x:
+        i += 1
+    if i < near or i == end:
         return i
     step = 1
     while i + step < end and run[i + step] < x:
         i += step
         step <<= 1
     end = min(end, i + step)
-    i += 1
     while i < end:
         middle = (i + end) >> 1
         if run[middle] < x:
@@ -461,11 +484,52 @@ def ahead(run, i, end, x):
 
 
 @njit(cache=True, nogil=True)
+def ends_here(state, o):
+    """Does an iterator's run end in the leaf it is in?"""
+    return state[o + RUN_END] < state[o + LEAF_ENTRIES]
+
+
+@njit(cache=True, nogil=True)
+def merge(plan, state, level, runs, i, i_end, j, j_end, out):
+    """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
+
+    Emits the matches and counts the operations that leapfrogging takes for them.  Returns (i, j, n, seeks,
+    nexts) at a place from which `intersect` goes on: before the last entry of one of the slices.
+    """
+    n = start = state[EMITTED]
+    seeks = behind = before = 0
+    if runs[i] < runs[j]:  # mostly one slice starts far behind the other
+        k = ahead(runs, i, i_end, runs[j])
+        seeks, i = (1, k) if k < i_end else (0, i)
+    elif runs[j] < runs[i]:
+        k = ahead(runs, j, j_end, runs[i])
+        seeks, j = (1, k) if k < j_end else (0, j)
+    if max(i_end - i, j_end - j) < 16 * min(i_end - i, j_end - j):
+        i_last, j_last = i_end - 1, j_end - 1
+        n_last = out.shape[1] - 1
+        while i < i_last and j < j_last and n < n_last:
+            a, b = runs[i], runs[j]
+            out[level, n] = a
+            n += a == b
+            behind = (a > b) - (a < b)
+            seeks += (behind != before) & (behind != 0)
+            before = behind
+            i += a <= b
+            j += b < a
+        for c in range(level):
+            value = state[state[BINDING] + c]
+            for k in range(start, n):
+                out[c, k] = value
+    return i, j, n, seeks, n - start
+
+
+@njit(cache=True, nogil=True)
 def intersect(words, plan, state, out, rows, runs):
     """Leapfrog over the slices that both iterators have in their current leaves.
 
     Does exactly what `search` and `move_on` would, and stops where one of them has to leave its slice or
-    a buffer is full: with phase SEARCH at a target, or with phase NEXT behind a binding.
+    a buffer is full: with phase SEARCH at a target, with phase NEXT behind a binding, or with phase FAILED
+    where a run ends in its leaf.
     """
     level = state[LEVEL]
     p = plan[PARTS] + 2 * plan[plan[PART_START] + level]
@@ -473,31 +537,42 @@ def intersect(words, plan, state, out, rows, runs):
     i, i_end = load_run(words, plan, state, 0, atom_a, depth_a, runs)
     j, j_end = load_run(words, plan, state, 1, atom_b, depth_b, runs)
     i_start, j_start = i, j
-    run_a, run_b = runs[0], runs[1]
     sensor_a = plan[plan[SENSOR] + atom_a * plan[DEPTHS] + depth_a]
     sensor_b = plan[plan[SENSOR] + atom_b * plan[DEPTHS] + depth_b]
     room = rows.shape[2] - 4
     n, n_max = state[EMITTED], out.shape[1]
     seeks = nexts = 0
-    a, b = run_a[i], run_b[j]
+    if sensor_a < 0 and sensor_b < 0:
+        i, j, n, seeks, nexts = merge(plan, state, level, runs, i, i_end, j, j_end, out)
+    a, b = runs[i], runs[j]
     phase = SEARCH
     while True:
+        if n == n_max:
+            break
         if a < b:
-            k = ahead(run_a, i, i_end, b)
+            k = ahead(runs, i, i_end, b)
             if k == i_end:
+                if ends_here(state, iterator(plan, state, atom_a, depth_a)):
+                    seeks += 1
+                    record(plan, state, rows, sensor_a, b, INT_MAX)
+                    phase = FAILED
                 break
             seeks += 1
             i = k
-            a = run_a[i]
+            a = runs[i]
             if sensor_a >= 0:
                 record(plan, state, rows, sensor_a, b, a)
         elif b < a:
-            k = ahead(run_b, j, j_end, a)
+            k = ahead(runs, j, j_end, a)
             if k == j_end:
+                if ends_here(state, iterator(plan, state, atom_b, depth_b)):
+                    seeks += 1
+                    record(plan, state, rows, sensor_b, a, INT_MAX)
+                    phase = FAILED
                 break
             seeks += 1
             j = k
-            b = run_b[j]
+            b = runs[j]
             if sensor_b >= 0:
                 record(plan, state, rows, sensor_b, a, b)
         else:
@@ -512,8 +587,8 @@ def intersect(words, plan, state, out, rows, runs):
             nexts += 1
             i += 1
             if sensor_a >= 0:
-                record(plan, state, rows, sensor_a, a, run_a[i])
-            a = run_a[i]
+                record(plan, state, rows, sensor_a, a, runs[i])
+            a = runs[i]
         if sensor_a >= 0 and state[state[ROW_COUNT] + sensor_a] > room:
             break
         if sensor_b >= 0 and state[state[ROW_COUNT] + sensor_b] > room:

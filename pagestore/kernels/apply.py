@@ -9,6 +9,7 @@ subtrees stay shared.  A buffer too small for a page takes in its next sibling, 
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import body_words, cuts, emit, words_needed
 from pagestore.kernels.page import child_slot, enter, field, locate, unpack
 from pagestore.layout import COUNT
@@ -36,6 +37,10 @@ def apply_edits(
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
     and the caller goes on with the rest.
     """
+    words, seen, scans = borrowed(words), borrowed(seen), borrowed(scans)
+    actions, edits, arena, ids = borrowed(actions), borrowed(edits), borrowed(arena), borrowed(ids)
+    node, dead, walk, tally = borrowed(node), borrowed(dead), borrowed(walk), borrowed(tally)
+    delta_actions, delta = borrowed(delta_actions), borrowed(delta)
     shape = (keys, values, birth, tree_id)
     tally[:] = 0
     walk[:, :] = 0

@@ -7,6 +7,7 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.apply import entry_columns
 from pagestore.kernels.build import cuts, emit, fill, records_max
 
@@ -20,6 +21,8 @@ def load_records(page_words, keys, values, scans, records, arena, ids, birth, tr
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
     """
+    scans, records, arena, ids = borrowed(scans), borrowed(records), borrowed(arena), borrowed(ids)
+    node, sizes, last, progress = borrowed(node), borrowed(sizes), borrowed(last), borrowed(progress)
     columns = keys + values
     n = records.shape[1]
     batch = 2 * records_max(page_words)

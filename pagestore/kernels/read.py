@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.cursor import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
@@ -22,6 +23,8 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, fou
 
     A key in the leaf of its predecessor is found without a descent, so sorted keys are cheap.
     """
+    words, seen = borrowed(words), borrowed(seen)
+    wanted, found, out = borrowed(wanted), borrowed(found), borrowed(out)
     cursor = np.empty(CURSOR_WORDS, np.int64)
     cursor[LEAF_PAGE] = -1
     key = np.empty(keys, np.int64)
@@ -65,6 +68,7 @@ def leaf_of(words, seen, page_words, root, height, keys, key):
 @njit(cache=True, nogil=True)
 def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
     """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``."""
+    words, seen, wanted, counts = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(counts)
     cursor = np.empty(CURSOR_WORDS, np.int64)
     m = wanted.shape[0]
     key = np.empty(m, np.int64)
@@ -103,6 +107,8 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
 
     Returns how many; fewer than n means the range is done.  A negative number is ``-page_id``.
     """
+    words, seen, columns = borrowed(words), borrowed(seen), borrowed(columns)
+    stop, cursor, out = borrowed(stop), borrowed(cursor), borrowed(out)
     n = 0
     while n < out.shape[1] and cursor[LEAF_PAGE] >= 0:
         page, slot, entries = cursor[LEAF_PAGE], cursor[LEAF_SLOT], cursor[LEAF_ENTRIES]

@@ -7,6 +7,7 @@ below which children that run can hold an end at or behind x.
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.page import child_slot, column, enter, field, locate, bits, unpack
 from pagestore.layout import COUNT, HEIGHT_MAX
 
@@ -18,6 +19,7 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, fo
     A record is written once for each point it holds.  Returns how many matched, even beyond m, or
     ``-page_id``.  O((matches + 1) log n) pages a point.
     """
+    words, seen, points, out = borrowed(words), borrowed(seen), borrowed(points), borrowed(out)
     n = 0
     if height == 0:
         return 0
