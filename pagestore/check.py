@@ -59,7 +59,7 @@ class Subtree(NamedTuple):
 
     low: tuple[int, ...]
     high: tuple[int, ...]
-    count: int
+    records: int
     folds: tuple[int, ...]
     birth: int
 
@@ -112,8 +112,8 @@ class Walk:
         below = self._page(name, tree.root, tree.spec, tree.height - 1, ())
         if below is None:
             return
-        if below.count != tree.count:
-            self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.count}")
+        if below.records != tree.count:
+            self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.records}")
         if below.birth > version:
             self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
 
@@ -188,7 +188,7 @@ class Walk:
                 self._add(
                     "folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path
                 )
-            before, count = below.high, count + below.count
+            before, count = below.high, count + below.records
         if not whole or before is None:
             return None
         folds = fold_of(spec.scans, level, spec.keys, columns)

@@ -93,8 +93,9 @@ class Dictionary:
             open_, candidates = open_[found], values[0][found]
             offsets, data = self._load(candidates)
             raw = data.tobytes()
-            same = [raw[offsets[i] : offsets[i + 1]] == texts[j] for i, j in enumerate(open_.tolist())]
-            same = np.array(same, bool)
+            same = np.array(
+                [raw[offsets[i] : offsets[i + 1]] == texts[j] for i, j in enumerate(open_.tolist())], bool
+            )
             ids[open_[same]] = candidates[same]
             open_ = open_[~same]
             places[open_] += 1

@@ -15,6 +15,7 @@ import mmap
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
+Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
 _FLOCK = struct.Struct("hhqqi4x")
 
 
@@ -63,7 +65,7 @@ class File:
         """Up to `count` bytes; fewer only at the file's end."""
         return os.pread(self._fd, count, offset)
 
-    def pwrite(self, data: bytes | memoryview | np.ndarray, offset: int) -> None:
+    def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, whatever it takes."""
         view = memoryview(data).cast("B")
         written = os.pwrite(self._fd, view, offset)

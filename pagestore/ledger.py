@@ -61,7 +61,7 @@ class Ledger:
         free = [page for first, count in extents for page in range(first, first + count)]
         self.pager = Pager(mapping, Space(top, free, commit.added, commit.removed))
         if commit.administrative:  # its dead list is for the version to come
-            self._carry(list(rows(commit.dead, 3)))
+            self._carry(dead_rows(commit))
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
         self.pins: dict[int, int] = {}  # versions that snapshots of this process read
@@ -253,7 +253,8 @@ class Ledger:
         """The dead list of a retained version."""
         if version not in self._dead:
             entry = self.state.history.find(self.mapping.pages, version)
-            self._dead[version] = list(rows(Commit.decode(self.mapping.read_run(entry.run)).dead, 3))
+            assert entry is not None
+            self._dead[version] = dead_rows(Commit.decode(self.mapping.read_run(entry.run)))
         return self._dead[version]
 
     def _dead_rows(self, history: History) -> tuple[DeadList, list[int]]:
@@ -361,6 +362,10 @@ class Ledger:
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
             file.pwrite(slot, SLOT_SIZE * at)
             file.fdatasync()
+
+
+def dead_rows(commit: Commit) -> DeadList:
+    return [(lineage, page, birth) for lineage, page, birth in rows(commit.dead, 3)]
 
 
 def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:

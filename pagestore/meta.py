@@ -73,4 +73,5 @@ def unpack(data: bytes) -> Meta | str:
     if format_version != FORMAT:
         return f"format {format_version}, and this library reads format {FORMAT}"
     *fields, flags = fields
-    return Meta(*fields, bool(flags & CLEAN))
+    page_size, identity, sequence, version, state, words, top = fields
+    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN))

@@ -60,7 +60,7 @@ def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_word
         words[ID], words[BIRTH], words[TYPE] = page, birth, page_type(RUN, 0, 0, 0, purpose)
         words[COUNT] = WORD * min(room, run.words - i * room)
         words[HEADER : HEADER + len(part)] = part
-        words[CRC] = crc32c(memoryview(words[1:]))
+        words[CRC] = crc32c(words[1:].data)
     return arena
 
 
@@ -144,7 +144,7 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
 
     `words` is the page, int64[page_size / 8].
     """
-    if int(words[CRC]) != crc32c(memoryview(words[1:])):
+    if int(words[CRC]) != crc32c(words[1:].data):
         return "its checksum does not match its bytes"
     if int(words[ID]) != page:
         return f"it says that it is page {int(words[ID])}"
@@ -202,7 +202,7 @@ class Pager:
         if not n:
             return
         self.mapping.grow(int(ids.max()) + 1)
-        data = memoryview(arena).cast("B")
+        data = arena.data.cast("B")
         places = ids.tolist()
         for i in range(n):
             arena[i * size // WORD + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])

@@ -57,7 +57,7 @@ class Reclaim:
         own = self._dead_of(entry.version)
         for span in spans:
             if span.q is not None:
-                self._free_between(span)
+                self._free_between(span.lineage, span.p, span.k, span.q)
             for lineage, page, birth in own:
                 if lineage == span.lineage and birth <= span.p:
                     self._moved[lineage, span.k, page] = birth
@@ -73,13 +73,14 @@ class Reclaim:
             before = len(self._pager.retired)
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
-            replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
+            replaced = self._pager.retired[
+                before:
+            ]  # no reader looks at this tree, so its pages need not wait
             del self._pager.retired[before:]
             self.freed += [page for _, ids, _ in replaced for page in ids.tolist()]
         return self._tree
 
-    def _free_between(self, span: Span) -> None:
-        lineage, p, k, q = span
+    def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
         self.freed += [page for line, page, birth in self._dead_of(q) if line == lineage and p < birth <= k]
         for key in self._rows_between(lineage, p, k, q):
             self.freed.append(key[2])

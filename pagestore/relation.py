@@ -211,7 +211,9 @@ class Relation:
         elif not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
             values = [values]
         if len(values) > len(self.schema.key):
-            raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
+            raise SchemaError(
+                f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}"
+            )
         columns = zip(self.schema.stored, values, strict=False)
         return np.stack([encode(column, value, self._source.dictionary) for column, value in columns])
 
@@ -360,6 +362,8 @@ class WritableRelation(Relation):
 
     def encode(self, rows: Any, keys_allowed: bool = False) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
+        if self.info.spec.columns != len(self.schema.columns):
+            raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
         if self.schema.plain and (words := _plain_rows(rows, self.schema)) is not None:
             return words
         columns = self.schema.columns

@@ -39,7 +39,9 @@ def salvage(store: "Store", target: "Store") -> list[Lost]:
     with target.transaction("salvaged") as txn:
         for name in snapshot:
             relation = snapshot[name]
-            copy = txn.create(name, relation.schema, scans=(), intervals=relation.info.intervals)
+            ends = relation.info.intervals
+            scans = [scan for scan in relation.scans if not ends or scan != f"max:{ends[1]}"]
+            copy = txn.create(name, relation.schema, scans=scans, intervals=ends)
             for words in _readable(check, relation.info, relation.tree, lost):
                 batch = _decodable(relation, words, lost)
                 if batch is not None:

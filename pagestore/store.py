@@ -89,12 +89,13 @@ def open(
         raise ValueError(f'mode={mode!r}: "r" or "rw"')
     if sync not in SYNCS:
         raise ValueError(f"sync={sync!r}: one of {', '.join(map(repr, SYNCS))}")
-    number = None if retain is None else retain_number(retain)
+    if retain is not None:
+        retain_number(retain)
     if mode == "rw" and create and not os.path.exists(path):
         with suppress(FileExistsError):
             File.create(path, empty_store(page_size or PAGE_SIZE_DEFAULT))
     store = Store(File(path, mode == "rw"), mode, sync, page_size)
-    if number is not None and number != store._state.settings.retain:
+    if retain is not None and retain != store.retain:
         store.retain = retain
     return store
 

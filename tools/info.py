@@ -31,7 +31,10 @@ def run(options: argparse.Namespace) -> int:
             lines.append("tags " + ", ".join(f"{tag} = {version}" for tag, version in store.tags.items()))
         if store.recovery:
             lines.append(str(store.recovery))
-        rows = [(name, r["rows"], ", ".join(r["key"]), r["schema"]) for name, r in relations.items()]
+        rows = [
+            (name, len(relation), ", ".join(relation.schema.key), str(relation.schema))
+            for name, relation in snapshot.items()
+        ]
         lines.append(table(rows, ("relation", "rows", "key", "columns")))
         answer(options, data, "\n".join(lines))
     return 0

@@ -28,6 +28,8 @@ def test_a_reader_made_from_the_description_alone(tmp_path, page_size):
                 [("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)]
             )
             txn.create("empty", "x: int64")
+            folded = txn.create("folded", "k: int64, v: int64", key="k", scans=["sum:v", "count", "max:v,k"])
+            folded.insert([(k, k * k % 1009) for k in range(2000)])
             txn.create_words("$hidden", 2, 1)
         for i in range(30):
             with store.transaction() as txn:
