@@ -67,8 +67,9 @@ def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_word
 class Mapping:
     """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
 
-    def __init__(self, file: File, page_size: int):
+    def __init__(self, file: File, page_size: int, whole: bool = True):
         self.file = file
+        self._whole = whole  # whether a file that is too short is refused
         self.page_size = page_size
         self._seen = np.zeros(0, np.uint8)
         self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
@@ -78,7 +79,7 @@ class Mapping:
         if top <= len(self.pages.seen):
             return
         count = self.file.size() // self.page_size
-        if count < top:
+        if count < top and self._whole:
             raise CorruptionError(f"the file is cut off: it holds {count} pages and the store says {top}")
         if count > len(self._seen):
             seen = np.zeros(2 * count, np.uint8)

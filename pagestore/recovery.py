@@ -3,15 +3,30 @@
 A fallback is never silent: `store.recovery` says what was found, and is None after a clean close.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from .errors import CorruptionError, FormatError
 from .file import File
+from .layout import (
+    COUNT,
+    FIRST_PAGE,
+    HEADER,
+    ID,
+    PAGE_SIZE_MAX,
+    PAGE_SIZE_MIN,
+    RUN,
+    TYPE,
+    WORD,
+    page_type_fields,
+)
 from .ledger import checksum_of
 from .meta import SIZE, SLOT_SIZE, Meta, unpack
-from .pager import Mapping, page_fault
+from .pager import Mapping, Run, page_fault
+from .record import COMMIT, Commit
 from .state import State, load_state, rows
 
 
@@ -68,6 +83,42 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
         )
     recovery = Recovery(meta.version, meta.clean, tuple(problems))
     return meta, state, mapping, None if meta.clean and not problems else recovery
+
+
+def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
+    """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
+
+    For salvage only: reads every page, and takes a file that is cut off. Raises CorruptionError if there is none.
+    """
+    size = PAGE_SIZE_MIN
+    while size <= PAGE_SIZE_MAX:
+        mapping = Mapping(file, size, whole=False)
+        mapping.cover(file.size() // size)
+        for meta in sorted(_commits(mapping), key=lambda meta: -meta.sequence):
+            with suppress(CorruptionError):
+                state = load_state(mapping, meta)
+                how = f"the meta slots are of no use; commit {meta.sequence} was found by reading every page"
+                return meta, state, mapping, Recovery(meta.version, False, (how,))
+        size *= 2
+    raise CorruptionError(f"{file.path}: there is no commit record that reads; nothing can be salvaged")
+
+
+def _commits(mapping: Mapping) -> Iterator[Meta]:
+    """Meta slots as they would be for the commit records that stand in a file."""
+    words, seen, page_words = mapping.pages
+    for page in range(FIRST_PAGE, len(seen)):
+        head = words[page * page_words : page * page_words + HEADER]
+        if head[ID] != page or page_type_fields(int(head[TYPE])) != (RUN, 0, 0, 0, COMMIT):
+            continue
+        count, last = 0, page
+        while last < len(seen) and words[last * page_words + COUNT] == (page_words - HEADER) * WORD:
+            count, last = count + page_words - HEADER, last + 1
+        run = Run(page, count + (int(words[last * page_words + COUNT]) // WORD if last < len(seen) else 0))
+        with suppress(CorruptionError):
+            commit = Commit.decode(mapping.read_run(run))
+            yield Meta(
+                mapping.page_size, bytes(16), commit.sequence, commit.last_version, *run, commit.top, False
+            )
 
 
 def _verify(mapping: Mapping, state: State) -> None:

@@ -1,18 +1,21 @@
 """Saving what still reads of a damaged store into a new one."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from .catalog import Info
 from .check import Check
-from .errors import CorruptionError
+from .errors import CorruptionError, PagestoreError
+from .file import File
 from .layout import COUNT, LEAF, TYPE, page_type_fields
+from .relation import Relation
+from .store import Store
+from .store import open as open_store
 from .tree import Tree
-
-if TYPE_CHECKING:
-    from .store import Store
 
 
 class Lost(NamedTuple):
@@ -27,7 +30,18 @@ class Lost(NamedTuple):
         return f"{self.relation}: page {self.page} is lost, with the records between {self.after} and {self.before}"
 
 
-def salvage(store: "Store", target: "Store") -> list[Lost]:
+def open_damaged(path: str | os.PathLike[str]) -> Store:
+    """Open a store for salvage, also one that `pagestore.open` refuses because neither meta slot leads anywhere.
+
+    Raises CorruptionError if no commit record reads.
+    """
+    try:
+        return open_store(path, mode="r", create=False)
+    except PagestoreError:
+        return Store(File(path, writable=False), "r", searched=True)
+
+
+def salvage(store: Store, target: Store) -> list[Lost]:
     """Copy every readable record of every relation of the newest readable version into an empty store.
 
     Hidden trees of words are left out: their host builds them anew. Returns what was lost. O(pages).
@@ -50,7 +64,7 @@ def salvage(store: "Store", target: "Store") -> list[Lost]:
     return lost
 
 
-def _decodable(relation, words: np.ndarray, lost: list[Lost]):
+def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.RecordBatch | pa.Table | None:
     """The batch, or what of it has texts that still read."""
     try:
         return relation.record_batch(words)
@@ -58,8 +72,6 @@ def _decodable(relation, words: np.ndarray, lost: list[Lost]):
         if words.shape[1] == 1:
             lost.append(Lost(relation.name, 0, tuple(words[:, 0].tolist()), None))
             return None
-    import pyarrow as pa
-
     parts = [_decodable(relation, words[:, i : i + 1], lost) for i in range(words.shape[1])]
     good = [part for part in parts if part is not None]
     return pa.Table.from_batches(good) if good else None

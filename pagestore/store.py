@@ -45,7 +45,7 @@ from .ledger import SYNCS, Ledger
 from .meta import Meta
 from .pager import NO_ORIGIN, Mapping, Run, run_arena
 from .record import COMMIT, Commit
-from .recovery import Recovery, newest_meta, recover
+from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
 from .snapshot import Snapshot, moment
 from .stat import Reader, Stat
@@ -125,7 +125,14 @@ def empty_store(page_size: int) -> bytes:
 class Store:
     """An open store. Threads may share it; a forked process may not."""
 
-    def __init__(self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None):
+    def __init__(
+        self,
+        file: File,
+        mode: str = "rw",
+        sync: str = "full",
+        page_size: int | None = None,
+        searched: bool = False,
+    ):
         self._file, self._mode, self._sync = file, mode, sync
         self._pid = os.getpid()
         self._guard = threading.RLock()  # the handle's own books
@@ -138,16 +145,18 @@ class Store:
                 raise LockedError(
                     f"{file.path} is being written by another process or handle; close that, or open with mode='r'"
                 )
-            self._load(page_size)
+            self._load(page_size, searched)
         except BaseException:
             file.close()
             raise
         self._open = True
 
-    def _load(self, page_size: int | None = None) -> None:
-        """Read the newest commit from the file."""
+    def _load(self, page_size: int | None = None, searched: bool = False) -> None:
+        """Read the newest commit from the file; `searched` looks for it in every page."""
         self.recovery: Recovery | None
-        self._meta, self._state, self._mapping, self.recovery = recover(self._file, page_size)
+        found = search(self._file) if searched else recover(self._file, page_size)
+        self._meta, self._state, self._mapping, self.recovery = found
+        self._searched = searched
         self._catalogs: dict[Run, Catalog] = {}
         self._pins: dict[int, int] = {}
         self._versions: dict[int, Version] = {}
@@ -277,7 +286,7 @@ class Store:
     def _refresh(self) -> State:
         """The newest commit's state; a reader looks at the file, the writer knows."""
         self._check()
-        if self._mode == "rw":
+        if self._mode == "rw" or self._searched:
             return self._state
         with self._guard:
             meta = newest_meta(self._file)

@@ -76,6 +76,26 @@ def test_salvage_keeps_what_reads(file, tmp_path, capsys):
         assert saved.check() == []
 
 
+@pytest.mark.parametrize("how", ["both slots", "cut"])
+def test_salvage_without_a_way_in(file, tmp_path, capsys, how):
+    with pagestore.open(file, sync="off") as store, store.transaction() as txn:
+        txn["edge"].insert([(n, 7 * n) for n in range(20_000)])
+    content = bytearray(file.read_bytes())
+    if how == "cut":
+        del content[-20_000:]
+    else:
+        content[:8192] = bytes(8192)
+    file.write_bytes(content)
+    assert command(["fsck", str(file)]) == 1
+    assert "salvage" in capsys.readouterr().err
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    assert code == 1
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        assert saved.check() == []
+        assert len(saved.snapshot()["edge"]) > (10_000 if how == "both slots" else 0)
+    assert how == "cut" or data["lost"] == []
+
+
 def test_history_diff_tag_vacuum(file, capsys):
     assert [v["version"] for v in answer(capsys, "history", file, "--limit", 2)[1]["versions"]] == [5, 4]
     assert command(["diff", str(file), "three", "4", "edge"]) == 1

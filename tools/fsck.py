@@ -3,7 +3,7 @@
 import argparse
 
 import pagestore
-from pagestore.salvage import salvage
+from pagestore.salvage import open_damaged, salvage
 
 from .progress import Progress
 from .report import answer, common, opened
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with opened(options) as store:
+    with open_damaged(options.file) if options.salvage else opened(options) as store:
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store.page_size * store.stat().pages:,} bytes" if not options.quiet else "")
             violations = store.check()
