@@ -30,19 +30,22 @@ class _Lift:
         self._helpers: list[Rule] = []
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
-        body = tuple(tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body)
+        body = tuple(
+            tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body
+        )
         for helper in self._helpers:
             yield from _Lift(self._predicates).rules(helper)
         yield replace(rule, body=body)
 
     def _literal(self, rule: Rule, disjunct: Disjunct, literal: Literal) -> Literal:
-        if not isinstance(literal, Negation) or _simple(literal):
+        held = {v for atom in disjunct if isinstance(atom, Atom) for v in variables(atom)}
+        if not isinstance(literal, Negation) or _simple(literal, held):
             return literal
-        free = variables(literal)
+        free = _sources(literal, held, disjunct)
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
         while name in self._predicates:
             name += "_"
-        body = _bound(literal.body, free, disjunct)
+        body = _bound(literal, free, disjunct)
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
         types = {**rule.types, NOTHING.name: "int64"}
         if not free:  # the helper holds one row, or none
@@ -56,20 +59,33 @@ class _Lift:
         return Negation((probe,), where=literal.where)
 
 
-def _simple(negation: Negation) -> bool:
-    """One atom, nothing local, and no value to compare: the join probes for it."""
+def _simple(negation: Negation, held: set[Var]) -> bool:
+    """One atom, nothing local, nothing computed, and no value to compare: the join probes for it."""
     if len(negation.body) != 1 or negation.exists:
         return False
     atom = negation.body[0]
-    return isinstance(atom, Atom) and not isinstance(atom.value, Var)
+    return isinstance(atom, Atom) and not isinstance(atom.value, Var) and held.issuperset(variables(atom))
 
 
-def _bound(body: Disjunct, free: tuple[Var, ...], around: Disjunct) -> Disjunct:
-    """The negated body; with the positive literals around it if it does not bind its free variables itself."""
-    here = {v for atom in body if isinstance(atom, Atom) for v in variables(atom)}
-    if here.issuperset(free):
-        return body
-    return tuple(x for x in around if isinstance(x, Atom | Compare)) + body
+def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[Var, ...]:
+    """The variables of atoms around the negation on which its own variables depend."""
+    found = list(variables(negation))
+    for v in found:  # grows
+        if v not in held:
+            equations = (c for c in around if isinstance(c, Compare) and c.op == "=")
+            found += [w for c in equations if v in (c.left, c.right) for w in variables(c) if w not in found]
+    return tuple(dict.fromkeys(v for v in found if v in held))
+
+
+def _bound(negation: Negation, free: tuple[Var, ...], around: Disjunct) -> Disjunct:
+    """The negated body; with the positive literals around it if it does not bind the helper's columns itself.
+
+    So it is too where it reads what is computed around it.
+    """
+    here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
+    if here.issuperset(free) and set(free).issuperset(variables(negation)):
+        return negation.body
+    return tuple(x for x in around if isinstance(x, Atom | Compare)) + negation.body
 
 
 def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:

@@ -135,13 +135,13 @@ class Clause:
             literals.append("a(x)")
             bound["x"] = None
         literals += [self.comparison(list(bound)) for _ in range(self.pick([0, 0, 0, 1, 2]))]
+        if self.features.arithmetic and self.once_in(4):
+            literals.append(f"s = {self.term(list(bound))}")
+            bound["s"] = None
         if self.features.negation and self.once_in(3):
             literals.append(self.negation(list(bound)))
         if self.features.disjunction and self.once_in(4):
             literals.append(f"({self.filter(list(bound))} ; {self.filter(list(bound))})")
-        if self.features.arithmetic and self.once_in(4):
-            literals.append(f"s = {self.term(list(bound))}")
-            bound["s"] = None
         return literals, list(bound)
 
     def atom(self, bound: dict[str, None], variables: list[str]) -> str:

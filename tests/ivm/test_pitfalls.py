@@ -317,7 +317,11 @@ class TestDegenerateBodies:
             "p[] = n <- agg<<n = count()>> edge(_, y), a(y).",  # no keys
             "p(x) <- a(x), !(edge(x, y), f[y] = x).",
             "p(x) <- a(x), !(edge(x, y), x < y, !a(y)).",
-            "p(x) <- a(x), s = x + 1, !edge(x, s).",
+            "p(x) <- a(x), !edge(_, _).",
+            "p(x) <- a(x), !(edge(y, z), !f[y] = z).",
+            "p(x, s) <- a(x), s = x + 1, !edge(x, s).",  # a computed variable in a negation
+            "p(x) <- f[x] = y, s = x * y, !a(s), !edge(s, _).",
+            "p(x) <- f[x] = y, s = y + 1, !a(s).",
             "p(x, y) <- a(x), a(y), !f[x] = y.",
             "p(x) <- a(x), (edge(x, _) ; f[x] = 2, !edge(_, x)).",
             "p[x] = n <- agg<<n = sum(y - z)>> (edge(x, y), f[y] = z ; f[x] = y, z = 0).",
