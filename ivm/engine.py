@@ -56,7 +56,7 @@ class Engine:
 
     def carry(self, edits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
-        self._indices = self.installed.indices()
+        self._indices = self.installed.indices
         waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [edit] for name, edit in edits.items()}
         for views in self.installed.rules:
             for name in views.reads:

@@ -5,6 +5,8 @@ is one more trie; without it every binding of the body comes out.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,8 @@ INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
 BATCH = 1 << 16
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Shape:
     """A plan as arrays; everything but the roots of the trees.
 
     argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
@@ -42,8 +45,18 @@ class Shape(NamedTuple):
     def depths(self) -> np.ndarray:
         return (self.argument_level >= 0).sum(axis=1)
 
+    @cached_property
+    def no_sensors(self) -> "Sensors":
+        return Sensors(np.full(self.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
 
-class Sensors(NamedTuple):
+    @cached_property
+    def everything(self) -> "Regions":
+        """The oracle of a full evaluation: no regions, all is covered."""
+        return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Sensors:
     """Which iterator operations leave trace rows: sensor[A, D] is the number of the index or -1.
 
     sources[S, width] says for each column of an index: a level, -1 for a, -2 for b, -3 for nothing.
@@ -52,9 +65,10 @@ class Sensors(NamedTuple):
     sensor: np.ndarray
     sources: np.ndarray
 
-    @classmethod
-    def none(cls, shape: Shape) -> "Sensors":
-        return cls(np.full(shape.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
+    @cached_property
+    def widths(self) -> list[int]:
+        """Columns of each index."""
+        return (self.sources != -3).sum(axis=1).tolist()
 
 
 class Regions(NamedTuple):
@@ -83,17 +97,17 @@ class Join:
         first: tuple[int, int] = (INT_MIN, INT_MAX),
         batch: int = BATCH,
     ) -> None:
-        sensors = sensors or Sensors.none(shape)
+        sensors = sensors or shape.no_sensors
         if first != (INT_MIN, INT_MAX):
             shape = _narrowed(shape, first)
         self._pages = pages
         self._plan = plan_array(shape, sensors, granularity)
-        self._state = state_array(shape, sensors, trees, covered=regions is None)
-        self._regions = regions or Regions(
-            np.empty((shape.levels + 1, 0), np.int64), np.zeros(shape.levels + 1, np.int64)
-        )
+        self._state = state_array(shape, sensors, regions is None).copy()
+        at = int(self._state[kernel.TREES])
+        self._state[at : at + 3 * len(trees)] = [x for t in trees for x in (t.root, t.height, t.spec.keys)]
+        self._regions = regions or shape.everything
         self._out = np.empty((shape.levels + len(shape.reads), batch), np.int64)
-        self._widths = (sensors.sources != -3).sum(axis=1).tolist()
+        self._widths = sensors.widths
         self._rows = np.empty((*sensors.sources.shape, batch + 2 * len(shape.parts) + 8), np.int64)
         self._runs = np.empty(4 * pages.page_words, np.int64)
 
@@ -132,6 +146,7 @@ class Join:
         return out, [np.concatenate(rows, axis=1) for rows in zip(*(b[1] for b in batches), strict=True)]
 
 
+@lru_cache(256)
 def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
     """Lay a plan out flat: the header of kernels/leapfrog.py, then its sections."""
     sections = {
@@ -158,11 +173,12 @@ def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
     return _flat(kernel.PLAN_HEADER, numbers, sections)
 
 
-def state_array(shape: Shape, sensors: Sensors, trees: Sequence[Tree], covered: bool) -> np.ndarray:
-    """Lay the state of a run out flat, at its start."""
+@lru_cache(256)
+def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
+    """Lay the state of a run out flat, at its start; the trees are still to be put in.  Copy it."""
     levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
     sections = {
-        kernel.TREES: np.array([(t.root, t.height, t.spec.keys) for t in trees], np.int64),
+        kernel.TREES: np.zeros(3 * atoms, np.int64),
         kernel.BINDING: np.zeros(levels, np.int64),
         kernel.LOW: np.zeros(levels, np.int64),
         kernel.HIGH: np.zeros(levels, np.int64),
@@ -195,4 +211,4 @@ def _narrowed(shape: Shape, first: tuple[int, int]) -> Shape:
     extra = np.array([[kernel.GE, -1, first[0]], [kernel.LE, -1, first[1]]], np.int64)
     start = shape.bound_start + 2
     start[0] = 0
-    return shape._replace(bound_start=start, bounds=np.concatenate([extra, shape.bounds]))
+    return replace(shape, bound_start=start, bounds=np.concatenate([extra, shape.bounds]))

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm import sensitivity
-from ivm.join import Join
+from ivm.join import Join, Regions
 from ivm.kernels.leapfrog import EQ
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.surgery import Delta, surgeries
-from pagestore.interval import distinct
 from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, net
 
 
@@ -99,33 +98,34 @@ def probe(
         back = [probing.columns.index(name) for name in plan.columns]
         for branches, trees, found in ((gone, old, erased), (came, new, inserted)):
             if branches.shape[1]:
-                oracle = change_oracle(probing.shape.levels, [_pinned(probing, t, branches)])
+                oracle = _pinned(probing, t, branches)
                 join = Join(pages, probing.shape, [trees[x.index] for x in probing.tries], regions=oracle, batch=SMALL)
                 found.append(join.bindings()[back])
                 operations += join.operations
     if not erased and not inserted:
         return None
     none = [np.empty((len(plan.columns), 0), np.int64)]
-    delta = difference(*(distinct(np.concatenate(none + found, axis=1)) for found in (erased, inserted)))
+    delta = difference(*(np.concatenate(none + found, axis=1) for found in (erased, inserted)))
     return Change(delta, [], operations, 0)
 
 
-def _pinned(plan: Plan, t: int, branches: np.ndarray) -> tuple[int, np.ndarray]:
-    """Branches of the trie that a probe starts from, as regions: single values at its last level.
+def _pinned(plan: Plan, t: int, branches: np.ndarray) -> Regions:
+    """The branches of the trie that a probe starts from as an oracle: single values at its last level.
 
     Levels before it that are not its own are held by an equality.
     """
     trie = plan.tries[t]
-    held = {b.level: b for b in plan.bounds if b.kind == EQ}
-    rows: list[np.ndarray] = []
-    for level in range(trie.levels[-1] + 1):
-        if level in trie.levels:
-            rows.append(branches[trie.levels.index(level)])
-        else:
-            bound = held[level]
-            base = rows[bound.other] if bound.other >= 0 else np.zeros(branches.shape[1], np.int64)
-            rows.append(base + bound.constant)
-    return trie.levels[-1], np.stack([*rows, rows[-1]])
+    last = trie.levels[-1]
+    rows = np.zeros((plan.shape.levels + 1, branches.shape[1]), np.int64)
+    for depth, level in enumerate(trie.levels):
+        rows[level] = branches[depth]
+    for bound in sorted(plan.bounds):
+        if bound.kind == EQ and bound.level < last and bound.level not in trie.levels:
+            rows[bound.level] = rows[bound.other] + bound.constant if bound.other >= 0 else bound.constant
+    rows[last + 1] = rows[last]
+    start = np.zeros(plan.shape.levels + 1, np.int64)
+    start[last + 1 :] = branches.shape[1]
+    return Regions(rows, start)
 
 
 SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
@@ -161,7 +161,7 @@ def _match(
 
 
 def difference(before: np.ndarray, after: np.ndarray) -> Delta:
-    """Rows [C, n] that went and that came, in order."""
+    """Rows [C, n] that are only before, and only after, in order; rows may repeat."""
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
     spec = Spec(0, len(before), 0)
     actions, rows = net(actions, np.concatenate([before, after], axis=1), spec)

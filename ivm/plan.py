@@ -97,7 +97,7 @@ class Plan:
     probes: tuple["Plan", ...] = ()
     choice: str = ""
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of a batch of bindings."""
         return self.variables + tuple(read.variable for read in self.reads)

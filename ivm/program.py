@@ -7,8 +7,9 @@ The texts and the key orders chosen are properties of the store, so that opening
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from ivm import lang
@@ -60,12 +61,13 @@ class Installed:
     program: lang.Program = field(default_factory=lambda: lang.NOTHING)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
 
-    @property
-    def rules(self) -> Iterator[Views]:
+    @cached_property
+    def rules(self) -> tuple[Views, ...]:
         """Every rule, behind those it reads from."""
         by_rule = {id(views.rule): views for block in self.blocks for views in block.rules}
-        return (by_rule[id(rule)] for rule in self.program.rules)
+        return tuple(by_rule[id(rule)] for rule in self.program.rules)
 
+    @cached_property
     def indices(self) -> dict[str, list[Index]]:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}

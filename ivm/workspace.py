@@ -102,8 +102,8 @@ class Workspace:
         gone = {v.sense_name(p, s) for v in block.rules for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))}
         views = {n for n in block.part.predicates if n not in left.program.predicates}
         gone |= views | {total_name(n) for n in views if adds_up_apart(self._installed.layouts[n])}
-        kept = {tree_name(i) for indices in left.indices().values() for i in indices}
-        gone |= {tree_name(i) for indices in self._installed.indices().values() for i in indices} - kept
+        kept = {tree_name(i) for indices in left.indices.values() for i in indices}
+        gone |= {tree_name(i) for indices in self._installed.indices.values() for i in indices} - kept
         with self.store.transaction(f"uninstall {name}") as txn:
             for tree in gone:
                 txn.drop(tree)

@@ -18,7 +18,7 @@ from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
-from pagestore.kernels.net import ascends, compose
+from pagestore.kernels.net import ascends, compose, insertion_order
 from pagestore.kernels.scantree import work_words
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
@@ -79,6 +79,7 @@ class Pager(Protocol):
     def retire(self, ids: np.ndarray) -> None: ...
 
 
+FEW = 48  # so many tuples are sorted one by one faster than numpy is called
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 2048
 
@@ -206,8 +207,10 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
 def sort_order(columns: np.ndarray) -> np.ndarray:
     """Stable order of columns[K, n] as tuples.  One machine sort when a tuple fits 64 bits."""
     n = columns.shape[1]
-    if n < 2:
-        return np.arange(n)
+    if n <= FEW:
+        order = np.empty(n, np.int64)
+        insertion_order(columns, order)
+        return order
     low, high = columns.min(axis=1), columns.max(axis=1)
     widths = [int(h - l).bit_length() for l, h in zip(low.tolist(), high.tolist(), strict=True)]
     if sum(widths) > 63:

@@ -47,3 +47,20 @@ def ascends(keys):
         if c == keys.shape[0] or keys[c, i] < keys[c, i - 1]:
             return False
     return True
+
+
+@njit(cache=True, nogil=True)
+def insertion_order(keys, order):
+    """Stable order of a few tuples keys[K, n], by insertion."""
+    for i in range(keys.shape[1]):
+        at = i
+        while at > 0:
+            before = order[at - 1]
+            c = 0
+            while c < keys.shape[0] and keys[c, before] == keys[c, i]:
+                c += 1
+            if c == keys.shape[0] or keys[c, before] < keys[c, i]:
+                break
+            order[at] = before
+            at -= 1
+        order[at] = i
