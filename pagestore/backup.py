@@ -6,8 +6,9 @@ A backup is "pageBACK", a format number, and blocks as in a dump:
     PAGE   pages       ids (count, then int64 each), then the pages
     DONE   record      the number of pages
 
-A full backup holds all pages that the newest version reaches, an incremental one those born after the base. Applying
-a full backup and the increments behind it, in order, gives a store with that one version, byte for byte the same pages.
+A full backup holds all pages that the newest version reaches, an incremental one those born after the base.
+Applying a full backup and the increments behind it, in order, gives a store with that one version, byte for
+byte the same pages.
 """
 
 import os

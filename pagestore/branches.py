@@ -1,7 +1,7 @@
 """Branches: a version can have more than one future, and all share its pages.
 
-A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the origin
-belong to the branch below and are left alone; the origin is retained as long as the branch is.
+A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
+origin belong to the branch below and are left alone; the origin is retained as long as the branch is.
 """
 
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ def _refuse_needed(store: "Store", number: int, name: str, versions: set[int]) -
 
 
 def _own_pages(store: "Store", number: int) -> list[int]:
-    """The pages of a branch's newest version that were born on the branch. O(pages of the changed relations)."""
+    """The pages of a branch's newest version that were born on it. O(pages of the changed relations)."""
     head = store._state.heads[number]
     if head.version == head.origin:
         return []

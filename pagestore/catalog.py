@@ -1,7 +1,7 @@
 """What a version holds by name: relations, the store's hidden trees, and the host's properties.
 
-A catalog is a value: a transaction that changes it copies it first. It is written as one record, and only when
-it changed.
+A catalog is a value: a transaction that changes it copies it first. It is written as one record, and only
+when it changed.
 """
 
 from collections.abc import Mapping

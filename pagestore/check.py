@@ -4,13 +4,13 @@
     record           commits, catalogs, settings and free lists read and point into the file
     checksum         a page's bytes are the ones that were written, and it knows its own number
     birth            no page is younger than the page or the version that points to it
-    shape            kind, level, columns and tree id are what the parent and the catalog say; columns lie inside
+    shape            kind, level, columns and tree are what parent and catalog say; columns lie inside
     key order        keys ascend strictly within a page and from page to page
     separators       an index entry holds exactly the least key below its child
     folds            a fold in an index entry is the fold of the records below it
-    scan tree        each node of a page's ScanTree is the fold of its entries, and siblings differ by no more than 2 : 1
+    scan tree        nodes of a page's ScanTree fold their entries, and siblings differ by 2 : 1 at most
     record count     a tree has as many records as its root entry says
-    page audit       every page is exactly one of: meta, free, or reached by a retained version or the store itself
+    page audit       every page is exactly one of: meta, free, reached by a version or the store itself
     dead lists       a page on the dead list of a version is not reached by it, and was born before it
     dictionary       texts and places are each other's inverse
 
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 
 class Violation(NamedTuple):
-    """One thing that is not as it should be: which invariant, on which page, the pages from the root to it, and why."""
+    """One thing that is not as it should be: which invariant, on which page, the pages from the root to it,
+    and why.
+    """
 
     invariant: str
     page: int | None
@@ -65,7 +67,9 @@ class Subtree(NamedTuple):
 
 
 class Walk:
-    """A walk over trees and records, each page once. `violations` fills up; `owner` says what reaches each page."""
+    """A walk over trees and records, each page once. `violations` fills up; `owner` says what reaches each
+    page.
+    """
 
     def __init__(self, mapping: Mapping):
         self.mapping = mapping
@@ -198,9 +202,12 @@ class Walk:
         kind, its_level, columns, folds, tree_id = page_type_fields(self.word(page, TYPE))
         wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
         facts = {
-            "kind": (kind, INDEX if level else LEAF), "level": (its_level, level), "columns": (columns, wanted),
-            "folds": (folds, len(spec.scans)), "tree": (tree_id, spec.tree_id),
-        }  # fmt: skip
+            "kind": (kind, INDEX if level else LEAF),
+            "level": (its_level, level),
+            "columns": (columns, wanted),
+            "folds": (folds, len(spec.scans)),
+            "tree": (tree_id, spec.tree_id),
+        }
         for fact, (is_, should) in facts.items():
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"

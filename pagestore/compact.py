@@ -1,8 +1,8 @@
 """Making a store as small as its content: full pages, at the front of the file.
 
-Every tree is built anew, bottom-up, by ordinary commits: first behind all other pages, so that the front is empty
-when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they read stays
-where it is, and the file is cut behind it. Meanwhile the file grows by the size of its content.
+Every tree is built anew, bottom-up, by ordinary commits: first behind all other pages, so that the front is
+empty when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they
+read stays where it is, and the file is cut behind it. Meanwhile the file grows by the size of its content.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,20 +1,22 @@
-"""The compiled layer: what a host's own numba kernels may call. Its version is VERSION; it changes with any signature.
+"""The compiled layer: what a host's own numba kernels may call. Its version is VERSION; it changes with any
+signature.
 
-A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.root, tree.height,
-tree.spec.keys`. A cursor is CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at
-the end, and `-page` for a corrupt page, which `raise_for` makes an exception:
+A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.root,
+tree.height, tree.spec.keys`. A cursor is CURSOR_WORDS words of an int64 array from index o on. Functions
+return 1 on a record, 0 at the end, and `-page` for a corrupt page, which `raise_for` makes an exception:
 
-    first(words, seen, page_words, root, height, keys, cursors, o)            to the first record
-    seek(words, seen, page_words, root, height, keys, key, m, cursors, o)     to the first whose first m columns >= key
-    forward(words, seen, page_words, keys, key, m, cursors, o)                as seek, from where the cursor is
-    next_leaf(words, seen, page_words, keys, cursors, o)                      to the first record of the next leaf
-    field(words, page, c, slot)                                               column c of an entry of a page
-    unpack(words, page, c, lo, hi, out, at)                                   column c of entries lo to hi into out[at:]
-    gallop(words, page, c, lo, hi, x)                                         first entry >= x in a column of a leaf
-    start_delta, next_changes                                                 the difference of two roots (delta.py)
+    first(words, seen, page_words, root, height, keys, cursors, o)          to the first record
+    seek(words, seen, page_words, root, height, keys, key, m, cursors, o)   to the first with m columns >= key
+    forward(words, seen, page_words, keys, key, m, cursors, o)              as seek, from where the cursor is
+    next_leaf(words, seen, page_words, keys, cursors, o)                    to the next leaf's first record
+    field(words, page, c, slot)                                             column c of an entry of a page
+    unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
+    gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
+    start_delta, next_changes                                               two roots' difference (delta.py)
 
-    cursors[o + LEAF_PAGE]      where the leaf's words begin          cursors[o + LEAF_SLOT]      the record in it
-    cursors[o + LEAF_ENTRIES]   how many records it has
+    cursors[o + LEAF_PAGE]       where the leaf's words begin
+    cursors[o + LEAF_SLOT]       the record in it
+    cursors[o + LEAF_ENTRIES]    how many records it has
 
 docs/embedding.md has a worked host.
 """
@@ -37,7 +39,8 @@ VERSION = 1
 
 __all__ = [
     "CURSOR_WORDS", "LEAF_ENTRIES", "LEAF_PAGE", "LEAF_SLOT", "VERSION",
-    "field", "first", "forward", "gallop", "next_changes", "next_leaf", "raise_for", "seek", "start_delta", "unpack",
+    "field", "first", "forward", "gallop", "next_changes", "next_leaf", "raise_for", "seek", "start_delta",
+    "unpack",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A suite that a host runs against its own embedding of pagestore.
 
-A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are compared with
-plain dicts, version by version, across reopening, and after work that was abandoned half-way.
+A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are compared
+with plain dicts, version by version, across reopening, and after work that was abandoned half-way.
 """
 
 import os

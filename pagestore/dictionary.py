@@ -1,12 +1,13 @@
 """The dictionary: every distinct text of a store has one id, for all versions and branches.
 
-Two trees of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the length
-in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES` finds the id:
-record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds the text itself,
-and the hash is the 8-byte blake2b digest. Ids start at 1; nothing is ever taken out, so a text keeps its id.
+Two trees of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
+length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
+finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
+the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1; nothing is ever taken out, so a
+text keeps its id.
 
-A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first page and
-words of a TEXT run (see record.py), offset and length in what the run's zstandard frame unpacks to.
+A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first
+page and words of a TEXT run (see record.py), offset and length in what the run's zstandard frame unpacks to.
 """
 
 from collections.abc import Callable, Iterator

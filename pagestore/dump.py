@@ -1,17 +1,17 @@
 """Dumps: the content of a store as one stream, independent of pages, that any later version can read back.
 
-A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 bytes (kind, 4 letters; crc32c of the
-packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
+A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 bytes (kind, 4 letters; crc32c of
+the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
 
-    STOR   text        version of this list; then the texts of the dictionary follow, in the order of their ids
+    STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
     TEXT   Arrow       one column of bytes: the next texts
-    VERS   record      a version: number, time, message, tags, and the catalog as in the store (see docs/format.md)
+    VERS   record      a version: number, message, tags, and the catalog as in the store (docs/format.md)
     TREE   record      relation name, 1 if its rows are the changes since the version dumped before, else 0
-    ROWS   Arrow       records of that relation as words; with changes, a first column that is 0 insert, 1 erase
-    DONE   record      the numbers of versions and rows, so that a cut is noticed
+    ROWS   Arrow       its records as words; with changes, a first column that is 0 insert, 1 erase
+    DONE   u64 x 2     the numbers of versions and rows, so that a cut is noticed
 
-Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may hold ids
-of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
+Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may
+hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
 """
 
 import struct
@@ -108,7 +108,7 @@ class _Restore:
         return self.made
 
     def _version(self, data: bytes) -> tuple[bytes, bytes]:
-        number, message, tags, catalog = _read_version(data)
+        message, tags, catalog = _read_version(data)
         with self.store.transaction(message) as txn:
             for texts in self.texts:
                 txn.dictionary.intern(texts, binary=True)
@@ -228,11 +228,12 @@ def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
     return np.concatenate([out.content(), catalog.encode()]).tobytes()
 
 
-def _read_version(data: bytes) -> tuple[int, str, list[str], Catalog]:
+def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
     source = Reader(np.frombuffer(data, np.int64), CATALOG)
-    number, message = source.take(), source.take_text()
+    source.take()  # the number it had
+    message = source.take_text()
     tags = [source.take_text() for _ in range(source.take())]
-    return number, message, tags, Catalog.decode(source.words[source.at :], NO_RUN)
+    return message, tags, Catalog.decode(source.words[source.at :], NO_RUN)
 
 
 def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name: str) -> int:

@@ -45,7 +45,7 @@ class CorruptionError(PagestoreError):
 
 
 class PoisonedError(PagestoreError):
-    """A write or sync failed, so what is on disk is unknown; `store.reopen()` goes back to the last commit."""
+    """A write or sync failed: what is on disk is unknown. `store.reopen()` goes back to the last commit."""
 
 
 class ClosedError(PagestoreError, ValueError):

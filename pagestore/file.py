@@ -6,7 +6,7 @@ locks): closing another handle of the same file does not drop them, and the kern
 process that holds the file open, however it ends. They lie far behind any data:
 
     WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
-    VERSION_LOCK + v     one byte per version: shared by whoever reads version v, exclusive while it is dropped
+    VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
 """
 
 import errno
@@ -88,11 +88,13 @@ class File:
         os.truncate(self._fd, size)
 
     def map(self, count: int) -> np.ndarray:
-        """The first `count` bytes as int64 words: shared, read-only, alive as long as anyone holds the array."""
+        """The first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
         return np.frombuffer(mmap.mmap(self._fd, count, mmap.MAP_SHARED, mmap.PROT_READ), np.int64)
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
-        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the way."""
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the
+        way.
+        """
         if kind == EXCLUSIVE and not self.writable:
             raise LockedError(
                 errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing"

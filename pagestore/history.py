@@ -1,7 +1,8 @@
 """Which versions a store retains, and where their records are.
 
-The newest entries stand in every commit's own record (`recent`), so that a commit costs no tree; when they grow
-beyond RECENT_MAX the older half moves to a tree of the store's own lineage, version -> (page, words, time, branch).
+The newest entries stand in every commit's own record (`recent`), so that a commit costs no tree; when they
+grow beyond RECENT_MAX the older half moves to a tree of the store's own lineage, version -> (page, words,
+time, branch).
 """
 
 from bisect import bisect_left
@@ -18,7 +19,9 @@ RECENT_MAX = 64
 
 
 class Entry(NamedTuple):
-    """A retained version: its record's run, when it was made (microseconds since 1970, UTC) and on which branch."""
+    """A retained version: its record's run, when it was made (microseconds since 1970, UTC) and on which
+    branch.
+    """
 
     version: int
     page: int

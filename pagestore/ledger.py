@@ -7,13 +7,15 @@
     5. fdatasync                                  (sync="full" and "commit")
     6. what was freed may be reused
 
-Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit n
-are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any order, so the
-record lists the pages of the commit and the sum of their checksums; opening after a crash verifies them and
-falls back to the commit before. An error in these steps poisons the handle: what is on disk is unknown.
+Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit
+n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
+order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
+verifies them and falls back to the commit before. An error in these steps poisons the handle: what is on disk
+is unknown.
 """
 
 import time
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from .file import EXCLUSIVE, UNLOCKED, VERSION_LOCK
 from .history import HISTORY, Entry, History
 from .layout import CRC
 from .meta import SLOT_SIZE, Meta, slot_of
-from .pager import NO_RUN, STORE_LINEAGE, Mapping, Pager, Run, run_pages
+from .pager import NO_ORIGIN, NO_RUN, STORE_LINEAGE, Mapping, Pager, Run, run_pages
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
 from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
@@ -102,16 +104,21 @@ class Ledger:
         return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
 
     def administer(
-        self, settings: Settings | None = None, heads: dict[int, Head] | None = None, doomed: list[Entry] = [],
-        next_branch: int | None = None, freed: list[int] = [], shrink: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings | None = None,
+        heads: dict[int, Head] | None = None,
+        doomed: Sequence[Entry] = (),
+        next_branch: int | None = None,
+        freed: Sequence[int] = (),
+        shrink: bool = False,
+    ) -> None:
         """Commit a change of the store's own affairs: tags, branches, retention, dropped versions.
 
         `freed` are the pages of a deleted branch's newest version.
         """
         self.check()
         state = self.state
-        self.pager.begin(state.last_version, STORE_LINEAGE, -1, owns=False)
+        self.pager.begin(state.last_version, STORE_LINEAGE, NO_ORIGIN, owns=False)
         if shrink:  # written anew, further to the front
             settings = (settings or state.settings)._replace()
             self.pager.give_back()
@@ -156,7 +163,7 @@ class Ledger:
         old = [e for e in doomed if e.version < first_recent]
         return doomed if len(old) >= 32 else doomed[len(old) :]  # those in the tree go in batches
 
-    def lock(self, entries: list[Entry], parent: int = -1) -> list[Entry]:
+    def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
         """Lock versions against new readers; those that somebody reads, and the parent, are left out."""
         locked = []
         for entry in entries:
@@ -166,11 +173,11 @@ class Ledger:
                 locked.append(entry)
         return locked
 
-    def unlock(self, entries: list[Entry]) -> None:
+    def unlock(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.mapping.file.lock(UNLOCKED, VERSION_LOCK + entry.version)
 
-    def would_free(self, doomed: list[Entry]) -> int:
+    def would_free(self, doomed: Sequence[Entry]) -> int:
         """How many pages dropping versions would free."""
         reclaim = Reclaim(self.pager, self.state.system[DEAD.tree_id], self.dead_of)
         self._drop_all(reclaim, doomed)
@@ -179,9 +186,16 @@ class Ledger:
     # --- the protocol ---------------------------------------------------------------------------
 
     def _publish(
-        self, record: Commit, history: History, system: dict[int, Tree], heads: dict[int, Head],
-        settings: Settings, doomed: list[Entry], freed: list[int] = [], shrink: bool = False,
-    ) -> Run:  # fmt: skip
+        self,
+        record: Commit,
+        history: History,
+        system: dict[int, Tree],
+        heads: dict[int, Head],
+        settings: Settings,
+        doomed: Sequence[Entry],
+        freed: Sequence[int] = (),
+        shrink: bool = False,
+    ) -> Run:
         """Steps 1 to 6."""
         pager, space, state = self.pager, self.pager.space, self.state
         pager.retract()
@@ -220,13 +234,13 @@ class Ledger:
         )  # fmt: skip
         return run
 
-    def _room(self, record: Commit, doomed: list[Entry]) -> int:
+    def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
         """Pages that a commit may need at most for its own records."""
         space = self.pager.space
         words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed)
 
-    def _drop(self, doomed: list[Entry], history: History, system: dict[int, Tree]) -> list[int]:
+    def _drop(self, doomed: Sequence[Entry], history: History, system: dict[int, Tree]) -> list[int]:
         """Drop versions; returns the pages that are free with this commit."""
         if not doomed:
             return []
@@ -236,7 +250,7 @@ class Ledger:
         history.drop(self.pager, {entry.version for entry in doomed})
         return reclaim.freed
 
-    def _drop_all(self, reclaim: Reclaim, doomed: list[Entry]) -> None:
+    def _drop_all(self, reclaim: Reclaim, doomed: Sequence[Entry]) -> None:
         origins = {branch: head.origin for branch, head in self.state.heads.items()}
         retained = list(self.state.history.entries(self.mapping.pages))
         for entry in doomed:
@@ -258,7 +272,8 @@ class Ledger:
         return self._dead[version]
 
     def _dead_rows(self, history: History) -> tuple[DeadList, list[int]]:
-        """What this commit replaced, as rows (lineage, page, birth), and what of it no version needs any more.
+        """What this commit replaced, as rows (lineage, page, birth), and what of it no version needs any
+        more.
 
         The latter happens only after the newest version was dropped with its branch.
         """

@@ -1,17 +1,18 @@
 """The two meta slots: where a store says what it is and which commit is the newest.
 
 Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots take turns, so the one before the newest
-commit stays whole while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector zero:
+commit stays whole while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector
+zero:
 
-    byte   0         8          12         16        32         40        48        56       64    72     ..    92
-           +---------+----------+----------+---------+----------+---------+---------+--------+-----+-----------+-------+
-           | "pageSTR" format   | page size| uuid    | sequence | version | state   | words  | top | flags, 0  | crc32c|
-           +---------+----------+----------+---------+----------+---------+---------+--------+-----+-----------+-------+
+    byte  0       8        12         16    32         40        48      56      64    72      76  92       96
+          +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
+          | magic | format | page size| uuid| sequence | version | state | words | top | flags | 0 | crc32c |
+          +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
 
 `sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the higher one
 is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages at or behind
-`top` were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same commit,
-and a slot that does not read was damaged later. The checksum covers bytes 0 to 91.
+`top` were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
+commit, and a slot that does not read was damaged later. The checksum covers bytes 0 to 91.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """The map that everybody reads, and fresh pages for the one who writes.
 
-A committed page is never modified. A transaction reserves pages, writes each once at its final place, and they
-become reachable with the commit; until then nobody else looks at them. Where a page goes that is not needed
-any more depends on its birth version:
+A committed page is never modified. A transaction reserves pages, writes each once at its final place, and
+they become reachable with the commit; until then nobody else looks at them. Where a page goes that is not
+needed any more depends on its birth version:
 
     born in this transaction   ──▶ released: reused by this transaction or, after it, by the next
     born before                ──▶ on the dead list of the version being made; free when no version needs it
@@ -89,7 +89,7 @@ class Mapping:
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
     def grow(self, top: int) -> None:
-        """Make the file and the map hold all pages below `top`, and some more so that it is not needed often."""
+        """Make the file and the map hold all pages below `top`, and some more to spare."""
         if top <= len(self.pages.seen):
             return
         size = self.file.size()
@@ -197,7 +197,8 @@ class Pager:
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
         """Write pages arena[n * page_words] to ids[n], checksums included; neighbours in one go.
 
-        Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the handle.
+        Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
+        handle.
         """
         n, size = len(ids), self.mapping.page_size
         if not n:
@@ -256,7 +257,7 @@ class Pager:
             self.lineage, self.origin = before
 
     def write_run(self, content: np.ndarray, purpose: int) -> Run:
-        """Write a record of int64 words to consecutive fresh pages; `purpose` stands in place of a tree id."""
+        """Write a record of int64 words to consecutive fresh pages; `purpose` stands for a tree id."""
         run = self.reserve_run(len(content))
         self.fill_run(run, content, purpose)
         return run
@@ -299,7 +300,7 @@ class Pager:
         self._marks -= 1
 
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        """Start making `version`. An administrative commit adds to a version that is there: it owns none yet."""
+        """Start making `version`, or, where it `owns` no page of it, adding to one that is there."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
         self._begun_retired = len(self.retired)
 

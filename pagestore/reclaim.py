@@ -1,16 +1,16 @@
 """When a page may be reused: exactly when no retained version can reach it.
 
 A page that is born in version b and replaced in version d is needed by the versions v of its lineage with
-b <= v < d. The record of version d lists it. Dropping version k, whose retained neighbours are p < k < q, frees
-what only k needed:
+b <= v < d. The record of version d lists it. Dropping version k, whose retained neighbours are p < k < q,
+frees what only k needed:
 
     version      p         k         q
               ---+---------+---------+---
                       b--------d          p < b <= k and k < d <= q
 
-so a drop reads the list of q and nothing of the pages that stay. When k itself goes, the part of its list that p
-still needs moves to a tree of the store's own: (lineage, d, page) -> b. With nothing but the newest versions
-retained that tree is empty.
+so a drop reads the list of q and nothing of the pages that stay. When k itself goes, the part of its list
+that p still needs moves to a tree of the store's own: (lineage, d, page) -> b. With nothing but the newest
+versions retained that tree is empty.
 
 A branch leaves alone what was born up to its origin: those pages belong to the lineage below, whose version
 `origin` is retained as long as the branch is.
@@ -88,7 +88,9 @@ class Reclaim:
                 self._gone.add(key)
 
     def _rows_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
-        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <= k."""
+        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <=
+        k.
+        """
         if not (self._moved or self._tree.count):
             return []
         rows = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]

@@ -1,7 +1,7 @@
 """Records: what a commit says, as int64 words in a run of pages (see docs/format.md).
 
-A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is its
-number of rows, then the rows. Every record begins with a word that says what it is.
+A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is
+its number of rows, then the rows. Every record begins with a word that says what it is.
 """
 
 import struct

@@ -31,7 +31,9 @@ from .state import State, load_state, rows
 
 
 class Recovery(NamedTuple):
-    """What opening found: the version in use, whether the store had been closed, and every problem, a sentence each."""
+    """What opening found: the version in use, whether the store had been closed, and every problem, a
+    sentence each.
+    """
 
     version: int
     closed: bool
@@ -88,7 +90,8 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
 def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
     """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
 
-    For salvage only: reads every page, and takes a file that is cut off. Raises CorruptionError if there is none.
+    For salvage only: reads every page, and takes a file that is cut off. Raises CorruptionError if there is
+    none.
     """
     size = PAGE_SIZE_MIN
     while size <= PAGE_SIZE_MAX:

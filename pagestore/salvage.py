@@ -1,7 +1,7 @@
 """Saving what still reads of a damaged store into a new one."""
 
-from collections.abc import Iterator
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +27,13 @@ class Lost(NamedTuple):
     before: tuple | None
 
     def __str__(self) -> str:
-        return f"{self.relation}: page {self.page} is lost, with the records between {self.after} and {self.before}"
+        lost = f"{self.relation}: page {self.page} is lost, with the records"
+        return f"{lost} between {self.after} and {self.before}"
 
 
 def open_damaged(path: str | os.PathLike[str]) -> Store:
-    """Open a store for salvage, also one that `pagestore.open` refuses because neither meta slot leads anywhere.
+    """Open a store for salvage, also one that `pagestore.open` refuses because neither meta slot leads
+    anywhere.
 
     Raises CorruptionError if no commit record reads.
     """

@@ -1,5 +1,7 @@
 """What belongs to the whole store and changes seldom: retention, tags and the names of branches."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +18,8 @@ class Settings(NamedTuple):
     """A value; `_replace` makes the next one. `retain` is a number of versions per branch, or RETAIN_ALL."""
 
     retain: int = RETAIN_DEFAULT
-    tags: dict[str, int] = {}
-    branches: dict[str, int] = {MAIN: MAIN_ID}
+    tags: Mapping[str, int] = MappingProxyType({})
+    branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
     def encode(self) -> np.ndarray:
         out = Writer(SETTINGS)

@@ -1,8 +1,8 @@
 """Which pages are free, lowest first.
 
-Free pages are handed out in ascending order, so that a store's end empties and can be cut off. On disk the set
-is a checkpoint (a run, now and then) and what changed since (in every commit): `added` and `removed` are that
-difference. docs/decisions/0003-free-space.md says why, and where its bound comes from.
+Free pages are handed out in ascending order, so that a store's end empties and can be cut off. On disk the
+set is a checkpoint (a run, now and then) and what changed since (in every commit): `added` and `removed` are
+that difference. docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
 from collections.abc import Iterable
@@ -74,7 +74,9 @@ class Space:
                 self.removed.add(page)
 
     def free(self, pages: Iterable[int]) -> None:
-        """Pages are free in the state that is being committed, but not reused before it is durable. O(1) each."""
+        """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
+        each.
+        """
         for page in pages:
             self.pending.append(page)
             if page in self.removed:

@@ -32,7 +32,7 @@ class Version(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a branch stands: its newest version and that one's record, and the version it branched off from."""
+    """Where a branch stands: its newest version, that one's record, the version it began at."""
 
     version: int
     run: Run

@@ -43,7 +43,7 @@ from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
 from .meta import Meta
-from .pager import NO_ORIGIN, Mapping, Run, run_arena
+from .pager import NO_ORIGIN, Run, run_arena
 from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
@@ -143,7 +143,8 @@ class Store:
         try:
             if mode == "rw" and not file.lock(EXCLUSIVE, WRITER_LOCK):
                 raise LockedError(
-                    f"{file.path} is being written by another process or handle; close that, or open with mode='r'"
+                    f"{file.path} is being written by another handle or process; close that, "
+                    "or open with mode='r'"
                 )
             self._load(page_size, searched)
         except BaseException:
@@ -204,7 +205,8 @@ class Store:
         snapshot = self._snapshot(version)
         if snapshot is None:
             raise VersionError(
-                f"version {version} is not retained; store.history() lists those that are, retain= and tags keep more"
+                f"version {version} is not retained; store.history() lists those that are, "
+                "retain= and tags keep more"
             )
         return snapshot
 
@@ -398,11 +400,11 @@ class Store:
     def vacuum(
         self, keep_versions: int | None = None, drop: Iterable[int] | None = None, dry_run: bool = False
     ) -> Vacuum:
-        """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by default), or
-        those in `drop`. Free pages at the end of the file are cut off.
+        """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by default),
+        or those in `drop`. Free pages at the end of the file are cut off.
 
-        What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's `kept`, and
-        asking for it by number raises RetainedError. O(pages freed).
+        What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's
+        `kept`, and asking for it by number raises RetainedError. O(pages freed).
         """
         with self._administering():
             return vacuum.run(self, keep_versions, drop, dry_run)
@@ -415,8 +417,9 @@ class Store:
         return compact.run(self)
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
-        """What changed from version a to version b, in key order, streaming: an Arrow stream of the relation's
-        columns and `_change_type`, "insert" or "delete"; a changed value is a delete and an insert.
+        """What changed from version a to version b, in key order, streaming: an Arrow stream of the
+        relation's columns and `_change_type`, "insert" or "delete"; a changed value is a delete and an
+        insert.
 
         Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
         SchemaError if the relation's columns differ. Pages read: O(changes * height).
@@ -440,7 +443,9 @@ class Store:
             branches.begin(self, name, from_version)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch needs one."""
+        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
+        needs one.
+        """
         with self._administering():
             branches.delete(self, name)
 
@@ -462,7 +467,8 @@ class Store:
     def backup(self, out: IO[bytes], since: int | None = None) -> int:
         """Write the newest version's pages to a binary stream while others read and write; see backup.py.
 
-        With `since`, only pages that are younger than that version, which must be retained. Returns the version.
+        With `since`, only pages that are younger than that version, which must be retained. Returns the
+        version.
         """
         return backup.write(self, out, since)
 

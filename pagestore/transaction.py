@@ -1,7 +1,8 @@
 """A transaction: edits that become one version together, or leave nothing behind.
 
-Edits through relations are buffered in order and applied once per tree, at the latest with the commit; reading a
-relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`) are made at once.
+Edits through relations are buffered in order and applied once per tree, at the latest with the commit;
+reading a relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`)
+are made at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -74,9 +75,9 @@ class Transaction:
         Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
         words see.
 
-        `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see scans.py);
-        `intervals` names two neighbouring key columns that are the ends of an interval. Raises ExistsError,
-        SchemaError.
+        `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see
+        scans.py); `intervals` names two neighbouring key columns that are the ends of an interval. Raises
+        ExistsError, SchemaError.
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
         stored = [column.name for column in parsed.stored]
@@ -102,7 +103,9 @@ class Transaction:
         return self.tree(name)
 
     def add_scan(self, name: str, scan: str) -> None:
-        """Maintain one more scan of a relation, which is built anew: O(records). Raises ExistsError, SchemaError."""
+        """Maintain one more scan of a relation, which is built anew: O(records). Raises ExistsError,
+        SchemaError.
+        """
         info = self._info(name)
         rows = parse_scan(scan, self[name].schema).rows
         if rows_of(info.spec, rows):
@@ -197,7 +200,7 @@ class Transaction:
         self._trees[info.spec.tree_id] = tree
 
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
-        """Fill an empty relation with ascending batches of words int64[C, n]; returns the number of records."""
+        """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
         return self._trees[info.spec.tree_id].count
@@ -228,7 +231,7 @@ class Transaction:
                     self.dictionary.next_id,
                     self._message,
                     self._rewrite_catalog,
-                )  # fmt: skip
+                )
             )
         except BaseException:
             self.rollback()
@@ -247,7 +250,7 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages since)."""
+        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages)."""
         self._alive()
         for name in list(self._buffers):
             self._flush(name)
@@ -336,7 +339,7 @@ class Transaction:
         return info
 
     def _flush(self, name: str) -> None:
-        """Apply what is buffered for a relation. On an error its buffer is gone and the relation as before."""
+        """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         if len(parts) == 1:

@@ -1,4 +1,5 @@
-"""Values and words: how a column of values becomes signed 64-bit words whose order is the order of the values.
+"""Values and words: how a column of values becomes signed 64-bit words whose order is the order of the
+values.
 
 type             word
 int64            the value

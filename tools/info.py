@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
             "recovery": str(store.recovery) if store.recovery else None,
         }  # fmt: skip
         lines = [
-            f"{store.path}: a store of {size(bytes_)} in pages of {size(store.page_size)}, version {store.version}",
+            f"{store.path}: {size(bytes_)} in pages of {size(store.page_size)}, version {store.version}",
             f"{data['versions']} versions are kept ({store.retain}); branches {', '.join(store.branches)}",
         ]
         if store.tags:

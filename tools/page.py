@@ -30,11 +30,17 @@ def run(options: argparse.Namespace) -> int:
         kind, level, columns, folds, tree = page_type_fields(int(words[TYPE]))
         fault = page_fault(words, options.page)
         data = {
-            "page": options.page, "kind": KINDS.get(kind, kind), "level": level, "columns": columns, "folds": folds,
-            "tree": tree, "birth": int(words[BIRTH]), "count": int(words[COUNT]), "crc": int(words[CRC]), "fault": fault,
-        }  # fmt: skip
+            "page": options.page,
+            "kind": KINDS.get(kind, kind),
+            "level": level,
+            "tree": tree,
+            "birth": int(words[BIRTH]),
+            "count": int(words[COUNT]),
+            "crc": int(words[CRC]),
+            "fault": fault,
+        }
         lines = [
-            f"page {options.page}: {data['kind']}, level {level}, of tree {tree}, born in version {data['birth']}"
+            f"page {options.page}: {data['kind']}, level {level}, tree {tree}, born in version {data['birth']}"
         ]
         lines.append(f"crc32c {data['crc']:08x}" + (f": {fault}" if fault else ""))
         if kind == RUN:

@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
         stat = store.stat()
         data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}
         lines = [
-            f"{stat.pages:,} pages of {size(stat.page_size)}: {stat.free:,} free, {stat.store:,} for the store itself",
+            f"{stat.pages:,} pages of {size(stat.page_size)}; {stat.free:,} free, {stat.store:,} the store's",
             table(sorted(stat.relations.items()), ("relation", "pages")),
             table(sorted(stat.only.items()), ("version", "pages of its own")),
         ]

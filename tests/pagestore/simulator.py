@@ -23,7 +23,9 @@ class Operation(NamedTuple):
 
 
 class SimulatedFile:
-    """The interface of File over plain memory. `operations` is the log; `fail` maps an operation's number to an error."""
+    """The interface of File over plain memory. `operations` is the log; `fail` maps an operation's number to
+    an error.
+    """
 
     writable = True
 

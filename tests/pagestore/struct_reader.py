@@ -1,4 +1,6 @@
-"""Reads a store with nothing but struct, from docs/format.md alone: every relation of its newest main version."""
+"""Reads a store with nothing but struct, from docs/format.md alone: every relation of its newest main
+version.
+"""
 
 import struct
 import sys
@@ -71,7 +73,8 @@ def commit(reader: Reader) -> dict:
     """The parts of a commit record that a reader needs."""
     assert reader.number() == 1
     reader.take(12)
-    catalog, settings, checkpoint = reader.take(2), reader.take(2), reader.take(2)
+    catalog = reader.take(2)
+    reader.take(4)
     return {"catalog": catalog, "roots": reader.rows(4), "system": reader.rows(4), "branches": reader.rows(5)}
 
 
@@ -81,7 +84,7 @@ def catalog(reader: Reader) -> list[dict]:
     relations = []
     for _ in range(reader.number()):
         name = reader.text().decode()
-        tree, keys, values = reader.take(3)
+        tree, keys, _ = reader.take(3)
         reader.rows(2)
         columns = [(reader.text().decode(), reader.text().decode()) for _ in range(reader.number())]
         key = reader.texts()
@@ -140,7 +143,7 @@ def value(kind: str, word: int, dictionary: dict[int, bytes]) -> object:
 
 
 def relations(path: str) -> dict[str, list[tuple]]:
-    """Every relation of the newest version of the main branch: its rows, columns in the order of the schema."""
+    """Every relation of the newest version of the main branch: rows in the schema's column order."""
     pages = Pages(path)
     newest = commit(pages.run(pages.state, pages.words))
     head = next(branch for branch in newest["branches"] if branch[0] == 1)

@@ -1,4 +1,6 @@
-"""A crash at any point leaves the last acknowledged commit, or the one in flight; a failing disk harms nothing."""
+"""A crash at any point leaves the last acknowledged commit, or the one in flight; a failing disk harms
+nothing.
+"""
 
 import sys
 from contextlib import suppress
@@ -11,7 +13,7 @@ from pagestore.errors import CorruptionError, FormatError, PagestoreError, Poiso
 from pagestore.store import Store, empty_store
 
 sys.path.insert(0, str(Path(__file__).parent))
-from simulator import SimulatedFile, crashes  # noqa: E402
+from simulator import SimulatedFile, crashes
 
 FALLBACK = ("meta slots", "record")  # how a commit that did not make it is reported
 Rows = list[tuple[int, int]]

@@ -1,4 +1,6 @@
-"""The host of docs/embedding.md, taken from that page, and the conformance suite against it and against broken hosts."""
+"""The host of docs/embedding.md, taken from that page, and the conformance suite against it and against
+broken hosts.
+"""
 
 import re
 from pathlib import Path

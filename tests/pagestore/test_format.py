@@ -1,4 +1,4 @@
-"""A reader that knows docs/format.md and struct, and nothing of this library, reads what the library wrote."""
+"""A reader that knows docs/format.md and struct alone reads what the library wrote."""
 
 import sys
 from datetime import date
@@ -10,7 +10,7 @@ import pytest
 import pagestore
 
 sys.path.insert(0, str(Path(__file__).parent))
-import struct_reader  # noqa: E402
+import struct_reader
 
 
 @pytest.mark.parametrize("page_size", [4096, 8192, 65536])

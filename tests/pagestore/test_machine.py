@@ -1,4 +1,6 @@
-"""Random operations against sorted dicts per version; every invariant, the page audit among them, after each step."""
+"""Random operations against sorted dicts per version; every invariant, the page audit among them, after each
+step.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -91,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
         if branch in self.heads:
             with self.editing(branch) as (txn, model):
                 self.edit(txn, model, name, edits)
-                assert dict(((a, b), v) for a, b, v in txn[name]) == model[name]
+                assert {(a, b): v for a, b, v in txn[name]} == model[name]
 
     @rule(branch=branches, edits=EDITS, undone=EDITS, name=NAMES)
     def savepoint(self, branch: str, edits: list, undone: list, name: str) -> None:

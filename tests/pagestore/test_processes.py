@@ -1,8 +1,9 @@
-"""Readers and writers in processes of their own, killed at random: no wrong read, no lost acknowledged commit.
+"""Readers and writers in processes of their own, killed at random: no wrong read, no lost acknowledged
+commit.
 
-Every version holds rows (k, version) for k in a range that depends on the version alone, so any process can tell
-a right read from a wrong one. The writer appends a version to a file of its own before the next commit: that is
-what it was promised.
+Every version holds rows (k, version) for k in a range that depends on the version alone, so any process can
+tell a right read from a wrong one. The writer appends a version to a file of its own before the next commit:
+that is what it was promised.
 """
 
 import multiprocessing
@@ -69,7 +70,8 @@ def agree(snapshot: pagestore.Snapshot, wrong: str) -> None:
 
 
 def start(action: str, *arguments: object) -> subprocess.Popen:
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_processes as t; t.{action}(*sys.argv[1:])"
+    here = str(Path(__file__).parent)
+    code = f"import sys; sys.path.insert(0, {here!r}); import test_processes; test_processes.{action}(*sys.argv[1:])"
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
 
 

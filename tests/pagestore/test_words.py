@@ -30,7 +30,9 @@ def test_order_and_values_survive(text):
     def check(values):
         words = encode(column, values, None)
         assert words.dtype == np.int64
-        assert decode(column.type, words, None).to_pylist() == [v + 0.0 if text == "float64" else v for v in values]
+        assert decode(column.type, words, None).to_pylist() == [
+            v + 0.0 if text == "float64" else v for v in values
+        ]
         in_order = [values[i] for i in np.argsort(words, kind="stable")]
         assert in_order == sorted(values)
 
@@ -75,7 +77,10 @@ def test_what_does_not_fit_names_column_and_row(text, values, row):
 def test_slices_of_arrow_arrays():
     array = pa.array([Decimal("1.10"), Decimal("-2.20"), Decimal("3.30")]).slice(1)
     assert encode(Column("x", Type.parse("decimal(5,2)")), array, None).tolist() == [-220, 330]
-    assert encode(Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None).tolist() == [0, 1]
+    assert encode(Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None).tolist() == [
+        0,
+        1,
+    ]
     days = pa.array([dt.date(1970, 1, 2), dt.date(1970, 1, 3)]).slice(1)
     assert encode(Column("x", Type.parse("date")), days, None).tolist() == [2]
 
