@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, Transformer, v_args
+from lark import Lark, Token, Transformer, Tree, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 from lark.tree import Meta
 
@@ -33,16 +33,30 @@ from ivm.lang.tree import (
     Statement,
 )
 
+NESTING_MAX = 100
+
 
 def parse(text: str, source: str = "rules") -> list[Statement]:
     """The statements of a text in order; RuleSyntaxError names the place and what was expected there."""
     try:
         tree = _parser().parse(text)
+        _check_depth(tree, source)
         return Builder(text, source).transform(tree)
     except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as error:
         raise _refusal(error, text, source) from None
     except VisitError as error:
         raise error.orig_exc from None
+
+
+def _check_depth(tree: Any, source: str) -> None:
+    """The passes recurse over the tree, so its depth has a bound."""
+    nodes = [(tree, 0)]
+    while nodes:
+        node, depth = nodes.pop()
+        if depth > NESTING_MAX:
+            reason = f"nested deeper than {NESTING_MAX} levels: give the inner parts views of their own"
+            raise RuleSyntaxError(Where(source, node.meta.line, node.meta.column), reason)
+        nodes += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
 
 
 @cache
