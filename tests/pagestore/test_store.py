@@ -168,6 +168,25 @@ def test_rows_in_every_form(store, rows):
         assert len(txn["edge"]) == 3
 
 
+def test_many_keys_at_once(store):
+    with store.transaction() as txn:
+        txn["price"].set([("milk", Decimal("1")), ("rye", Decimal("2"))])
+        txn.create("name", "id: int64, name: string, ok: bool", key="id").insert(
+            [(1, "a", True), (3, "b", False)]
+        )
+        txn.create("single", "s: string").insert(["one", "two"])
+    snapshot = store.snapshot()
+    found, columns = snapshot["price"].get_many(["rye", "gold", "tea"])
+    assert found.tolist() == [True, False, True]
+    assert columns["price"].tolist() == [Decimal("2.00"), Decimal("0.00"), Decimal("3.50")]
+    found, columns = snapshot["name"].get_many(np.array([3, 2, 1]))
+    assert columns["name"].tolist() == ["b", "", "a"]
+    assert columns["ok"].tolist() == [False, False, True]
+    found, columns = snapshot["edge"].range((2,)).get_many([(1, 2), (2, 3), (2, 4)])
+    assert (found.tolist(), columns) == ([False, True, False], {})
+    assert snapshot["single"].get_many(pa.table({"s": ["two", "three"]}))[0].tolist() == [True, False]
+
+
 def test_ranges(store):
     edge = store.snapshot()["edge"]
     assert list(edge.range((2,))) == [(2, 3), (3, 1)]
