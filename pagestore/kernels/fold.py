@@ -149,7 +149,7 @@ def lift_decoded(node, level, keys, scans, f, i):
 def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
 
-    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan.
+    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan, none to count records.
     """
     F = scans.shape[0]
     applied = 0
@@ -158,7 +158,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
         after = group_end(scans, f, F)
         op = scans[f, 0]
         if op == SUM and level == 0 and after == f + 2:
-            sum_run(node[scans[f, 1]], lo, hi, out, o + f * stride, stride)
+            sum_run(node[scans[f, 1], lo:hi], out, o + f * stride, stride)
         elif op < CARRY and after == f + 1:
             out[o + f * stride] = plain_run(node, level, keys, op, scans[f, 1], f, lo, hi)
         else:
@@ -168,7 +168,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
                 for g in range(f, after):
                     out[spare + g] = lift_decoded(node, level, keys, scans, g, i)
                 combine(scans, f, after, out, o, stride, out, spare, 1)
-        applied += hi - lo - 1
+        applied += 0 if op == COUNT and level == 0 else hi - lo - 1
         f = after
     return applied
 
@@ -178,26 +178,28 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
     """COUNT, MIN or MAX of one word in a loop that the compiler can widen."""
     if op == COUNT and level == 0:
         return hi - lo
-    values = node[keys + 1 + f] if level > 0 else node[c]
-    result = values[lo]
+    if level > 0:
+        c = keys + 1 + f
+    values = node[c, lo:hi]  # a slice from 0 on: the compiler then knows that no index is negative
+    result = values[0]
     if op == MAX:
-        for i in range(lo + 1, hi):
+        for i in range(1, values.shape[0]):
             result = max(result, values[i])
     elif op == MIN:
-        for i in range(lo + 1, hi):
+        for i in range(1, values.shape[0]):
             result = min(result, values[i])
     else:
-        for i in range(lo + 1, hi):
+        for i in range(1, values.shape[0]):
             result += values[i]
     return result
 
 
 @njit(cache=True, nogil=True)
-def sum_run(values, lo, hi, out, o, stride):
-    """The exact sum of values lo..hi as two words; halves of the values add up without a carry."""
+def sum_run(values, out, o, stride):
+    """The exact sum of values as two words; halves of the values add up without a carry."""
     low = 0
     high = 0
-    for i in range(lo, hi):
+    for i in range(values.shape[0]):
         low += values[i] & 0xFFFFFFFF
         high += values[i] >> 32
     out[o] = (high << 32) + low

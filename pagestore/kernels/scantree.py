@@ -20,14 +20,14 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 
 from numba import njit
 
-from pagestore.kernels.fold import CARRY, COUNT, THEN, combine, fold_run
+from pagestore.kernels.fold import CARRY, COUNT, combine, fold_run
 from pagestore.kernels.page import bits, pack, width_of
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import SCAN
 
 ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, less than twice this
-BUDGET = 20  # a scan may take a 20th of a page
-SCANS_PAID = 5  # all scans together, five 20ths
+BUDGET = 20  # each fold word may take a 20th of a page
+WORDS_PAID = 5  # all of them together, five 20ths
 
 APPLIED = 0  # word 0 of `work`
 AREA = 8  # where the arrays in `work` begin
@@ -56,9 +56,9 @@ def scan_room(page_words, scans, level):
     paid = 0
     for f in range(scans.shape[0]):
         op = scans[f, 0]
-        if op != CARRY and op != THEN and (op != COUNT or level > 0):
+        if op != CARRY and (op != COUNT or level > 0):
             paid += 1
-    return min(paid, SCANS_PAID) * page_words // BUDGET
+    return min(paid, WORDS_PAID) * page_words // BUDGET
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,218 @@
+"""Scans of trees of words against slow truth, and their operator applications counted."""
+
+from itertools import pairwise
+from math import ceil, log2
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagestore.errors import MissingError
+from pagestore.fold import Rows, ranks, rows_of, scan_many, select
+from pagestore.kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
+from pagestore.kernels.page import unpack
+from pagestore.layout import COUNT as ENTRIES
+from pagestore.layout import TYPE, page_type_fields
+from pagestore.operators import code_of, register_operator
+from pagestore.scantree import fold_of, read_scan_tree, scan_tree_faults
+from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, applications, apply, bulk, net, pages_of, scan
+from tests.pagestore.memory import MemoryPager
+
+WORDS = st.integers(-(2**63), 2**63 - 1)
+register_operator("later", lambda a, b: a * 0 + b, 0)  # associative, and as far from commutative as can be
+
+SCANS = (
+    ((COUNT, 0),),
+    ((SUM, 1), (CARRY, 1)),
+    ((MIN, 1),),
+    ((MAX, 1), (THEN, 0)),
+    ((CHECKSUM, 2),),
+    ((code_of("later"), 1),),
+)
+
+
+def spec_of(*scans):
+    return Spec(5, 1, 1, tuple(row for scan_rows in scans for row in scan_rows))
+
+
+def page_columns(pages, page):
+    """(level, columns int64[C, n]) of a page."""
+    at = page * pages.page_words
+    level, columns = page_type_fields(int(pages.words[at + TYPE]))[1:3]
+    n = int(pages.words[at + ENTRIES])
+    out = np.empty((columns, n), np.int64)
+    for c in range(columns):
+        unpack(pages.words, at, c, 0, n, out[c], 0)
+    return level, out
+
+
+def faults(pager, tree):
+    """All that is wrong with the ScanTrees of a tree's pages."""
+    found = []
+    for page in pages_of(pager.pages, tree).tolist() if tree.root else ():
+        level, columns = page_columns(pager.pages, page)
+        words = pager.pages.words[page * pager.page_words : (page + 1) * pager.page_words]
+        found += scan_tree_faults(words, tree.spec.scans, level, tree.spec.keys, columns)
+    return found
+
+
+def records(pager, tree):
+    batches = list(scan(pager.pages, tree)) if tree.root else []
+    return np.concatenate(batches, axis=1) if batches else np.empty((tree.spec.columns, 0), np.int64)
+
+
+def agrees(pager, tree, lo, hi):
+    """Every scan of every interval is the fold of the records in it."""
+    rows = records(pager, tree)
+    starts, stops = np.searchsorted(rows[0], lo), np.searchsorted(rows[0], hi)
+    for one in SCANS:
+        place = rows_of(tree.spec, one)
+        if place is None:
+            continue
+        got = scan_many(pager.pages, tree, place, lo[None, :], hi[None, :])
+        for i, (a, b) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+            if a >= b:
+                assert not got.full[i]
+            else:
+                assert tuple(got.words[:, i].tolist()) == fold_of(one, 0, 1, rows[:, a:b]), (one, a, b)
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.sampled_from(SCANS), min_size=1, max_size=3, unique=True),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(1, 60)), min_size=1, max_size=12),
+    WORDS | st.integers(1, 1000),
+    st.randoms(use_true_random=False),
+)
+def test_scans_are_the_folds_of_the_records(scans, steps, spread, random):
+    """Random edits of random trees: each scan of random intervals, and each node of each page."""
+    rng = np.random.default_rng(random.randrange(2**32))
+    pager, spec = MemoryPager(4096, 1 << 12), spec_of(*scans)
+    keys = np.arange(0, 6000, 2)
+    spread = abs(spread) // 2 + 1
+    tree = bulk(pager, spec, [np.stack([keys, rng.integers(-spread, spread, len(keys))])])
+    for kind, start, size in steps:
+        at = np.arange(size) + 15 * start if kind % 2 else rng.integers(0, 6000, size)
+        actions = np.full(size, ERASE if kind == 3 else SET if kind else INSERT)
+        edits = np.stack([at, rng.integers(-spread, spread, size)])
+        tree, _, _ = apply(pager, tree, *net(actions, edits, spec))
+    assert faults(pager, tree) == []
+    lo, hi = rng.integers(-10, 6100, 40), rng.integers(-10, 6100, 40)
+    agrees(pager, tree, lo, hi)
+
+
+def test_unbounded_prefix_and_empty_intervals():
+    pager = MemoryPager(4096, 1 << 10)
+    keys = np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300)
+    tree = bulk(pager, Spec(5, 2, 0, ((COUNT, 0),)), [np.stack(keys)])
+    none, lo = np.zeros((0, 2), np.int64), np.array([[7, 299]])
+    hi = np.array([[9, 299], [5, 3]])
+    count = rows_of(tree.spec, SCANS[0])
+    assert scan_many(pager.pages, tree, count, none, none).words.tolist() == [[6000, 6000]]
+    assert scan_many(pager.pages, tree, count, lo, none).words.tolist() == [[5860, 20]]
+    assert scan_many(pager.pages, tree, count, lo, hi).words.tolist() == [[45, 3]]
+    assert scan_many(pager.pages, tree, count, hi[:1], lo).words.tolist() == [[0, 0]]
+    empty = scan_many(pager.pages, Tree.empty(tree.spec), count, lo, hi)
+    assert not empty.full.any()
+
+
+def test_rank_and_select_are_each_others_inverse():
+    rng = np.random.default_rng(3)
+    pager = MemoryPager(4096, 1 << 12)
+    keys = np.unique(rng.integers(0, 10**6, 30000))
+    tree = bulk(pager, spec_of(*SCANS[:2]), [np.stack([keys, keys % 97])])
+    assert np.array_equal(select(pager.pages, tree, np.arange(len(keys)))[0], keys)
+    assert np.array_equal(ranks(pager.pages, tree, keys[None, :]), np.arange(len(keys)))
+    assert np.array_equal(ranks(pager.pages, tree, keys[None, :] + 1), np.arange(len(keys)) + 1)
+    with pytest.raises(IndexError, match="rank -1 of"):
+        select(pager.pages, tree, np.array([0, -1]))
+    with pytest.raises(MissingError, match='"count" scan'):
+        select(pager.pages, tree._replace(spec=spec_of(SCANS[1])), np.array([0]))
+
+
+def test_sums_beyond_a_word_are_exact():
+    pager = MemoryPager(4096, 1 << 10)
+    values = np.array([2**63 - 1, -(2**63)] * 3000)
+    tree = bulk(pager, spec_of(SCANS[1]), [np.stack([np.arange(6000), values])])
+    lo, hi = np.array([[0, 0, 1, 0]]), np.array([[6000, 5999, 6000, 1]])
+    low, high = scan_many(pager.pages, tree, Rows(0, 2), lo, hi).words.tolist()
+    truth = [sum(values[a:b].tolist()) for a, b in zip(lo[0], hi[0], strict=True)]
+    assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == truth
+
+
+# --- counted -----------------------------------------------------------------------------------
+
+
+def loaded(n, scans, page_size=8192, value=20):
+    rng = np.random.default_rng(n)
+    pager = MemoryPager(page_size, max(1 << 10, n // 64))
+    tree = bulk(pager, spec_of(*scans), [np.stack([3 * np.arange(n), rng.integers(0, 1 << value, n)])])
+    return pager, tree
+
+
+@pytest.mark.parametrize("n", [10**3, 10**4, 10**5, 10**6, pytest.param(10**7, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
+def test_applications_of_a_scan(n, one):
+    """At most 2 ceil(log2 n), and for each level of pages the entries of two cut ScanTree leaves."""
+    pager, tree = loaded(n, [one])
+    rng = np.random.default_rng(0)
+    lo, hi = np.sort(rng.integers(0, 3 * n, (2, 300)), axis=0)
+    most = 0
+    for i in range(300):
+        got = scan_many(pager.pages, tree, Rows(0, len(one)), lo[None, i : i + 1], hi[None, i : i + 1])
+        most = max(most, got.applications)
+    assert most <= 2 * ceil(log2(n)) + 2 * leaf_entries_max(pager, tree) * tree.height
+
+
+def leaf_entries_max(pager, tree):
+    """Entries of the largest leaf of a ScanTree in any page; of a page without one, its entries."""
+    most = 0
+    for page in pages_of(pager.pages, tree).tolist():
+        words = pager.pages.words[page * pager.page_words : (page + 1) * pager.page_words]
+        level = page_type_fields(int(words[TYPE]))[1]
+        if level == 0 and tree.spec.scans[0][0] == COUNT:
+            continue
+        found = read_scan_tree(words, tree.spec.scans, level)
+        most = max(
+            [most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])]
+        )
+    return most
+
+
+class Recycling(MemoryPager):
+    """Takes back the ids that one `apply` reserved and did not need, so that thousands of small ones fit."""
+
+    def release(self, ids):
+        super().release(ids)
+        if len(ids) and ids[-1] == self._next - 1:
+            self._next = int(ids[0])
+
+
+def edited_singly(n, one, edits, keys_of, page_size=4096):
+    """A tree under single edits by a key pattern: (pager, tree, applications and pages for each edit)."""
+    rng = np.random.default_rng(4)
+    pager = Recycling(page_size, 1 << 14)
+    tree = bulk(pager, spec_of(one), [np.stack([2 * np.arange(n), rng.integers(0, 1000, n)])])
+    pager.version += 1
+    before, written = applications(), pager._next
+    for i in range(edits):
+        action = (INSERT, SET, ERASE)[i % 3 if keys_of == "random" else 0]
+        key = {
+            "ascending": 2 * n + i, "descending": -i, "random": int(rng.integers(0, 2 * n)),
+            "clustered": n + 1 + 2 * (i * 7919 % 4001),
+        }[keys_of]  # fmt: skip
+        tree, _, _ = apply(pager, tree, np.array([action]), np.array([[key], [int(rng.integers(0, 1000))]]))
+    return pager, tree, (applications() - before) / edits, (pager._next - written) / edits
+
+
+@pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered"])
+@pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
+def test_applications_of_an_update(one, pattern):
+    """O(log B) for each page written, amortised: a path, a leaf or two, and the balance kept."""
+    pager, tree, applied, written = edited_singly(20000, one, 1500, pattern)
+    entries = max(
+        page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist()
+    )
+    assert applied / written <= 2 * leaf_entries_max(pager, tree) + 6 * log2(entries)
+    assert faults(pager, tree) == []
