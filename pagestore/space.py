@@ -31,7 +31,7 @@ class Space:
         if len(pages) < n:
             fresh = range(self.top, self.top + n - len(pages))
             self.top = fresh.stop
-            self.added.update(fresh)
+            self._count_free(fresh)
             pages += fresh
         return pages
 
@@ -45,7 +45,7 @@ class Space:
         if not len(fits) or self.appending:
             fresh = range(self.top, self.top + n)
             self.top = fresh.stop
-            self.added.update(fresh)
+            self._count_free(fresh)
             return fresh.start
         at = int(fits[0])
         del self.heap[at : at + n]
@@ -77,8 +77,13 @@ class Space:
         """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
         each.
         """
+        pages = list(pages)
+        self.pending += pages
+        self._count_free(pages)
+
+    def _count_free(self, pages: Iterable[int]) -> None:
+        """A page that the checkpoint calls free may have been used, or cut off the end, since."""
         for page in pages:
-            self.pending.append(page)
             if page in self.removed:
                 self.removed.remove(page)
             else:

@@ -1,0 +1,71 @@
+"""Free space and pages of a transaction, one layer below stores: against plain sets."""
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pagestore.space import Space
+
+
+class SpaceMachine(RuleBasedStateMachine):
+    """Lend, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = Space(2)
+        self.checkpoint: set[int] = set()
+        self.used: set[int] = set()
+        self.lent: set[int] = set()
+
+    @rule(n=st.integers(1, 9))
+    def lend(self, n: int) -> None:
+        pages = self.space.lend(n)
+        assert pages == sorted(pages)
+        assert not (set(pages) & (self.used | self.lent))
+        self.lent |= set(pages)
+
+    @rule(n=st.integers(1, 5))
+    def lend_run(self, n: int) -> None:
+        first = self.space.lend_run(n)
+        pages = set(range(first, first + n))
+        assert not (pages & (self.used | self.lent))
+        self.lent |= pages
+
+    @rule(share=st.integers(0, 3))
+    def end(self, share: int) -> None:
+        """A commit keeps some of what was lent and gives the rest back."""
+        kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
+        self.space.take_back(self.lent - kept)
+        self.space.use(kept)
+        self.used |= kept
+        self.lent = set()
+
+    @rule(share=st.integers(0, 3))
+    def free(self, share: int) -> None:
+        gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
+        self.space.free(gone)
+        assert not (gone & set(self.space.heap))  # not before the commit is durable
+        self.space.settle()
+        self.used -= gone
+
+    @rule()
+    def trim(self) -> None:
+        self.space.trim()
+        assert self.space.top == max(self.used | self.lent | set(self.space.heap), default=1) + 1
+
+    @rule()
+    def write_checkpoint(self) -> None:
+        self.checkpoint = set(self.space.checkpoint(self.lent))
+
+    @invariant()
+    def the_difference_is_right(self) -> None:
+        space = self.space
+        free = (self.checkpoint | space.added) - space.removed
+        assert not (space.added & space.removed)
+        assert free == set(space.heap) | self.lent
+        assert free | self.used == set(range(2, space.top))
+        assert not (free & self.used)
+
+
+SpaceMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+test_space = SpaceMachine.TestCase
