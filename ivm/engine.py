@@ -17,13 +17,20 @@ from ivm.errors import FunctionConflictError, RangeError
 from ivm.expression import Encode
 from ivm.heads import PLAIN, Head, Layout
 from ivm.join import Join
-from ivm.maintain import maintain
+from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
 from pagestore.errors import EditError
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
+
+
+HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
+HUGE_FROM = 64  # rows a delta has at least to be called so
+STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
+SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
+STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
 
 
 @dataclass
@@ -51,6 +58,7 @@ class Engine:
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
+    built: dict[str, tuple[int, int]] = field(default_factory=dict)  # sensitivity and body rows at the last building
 
     # -- a delta through all views
 
@@ -146,20 +154,74 @@ class Engine:
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
             new = {index: self.tree(index) for index in indices_of(plan)}
             old = {index: self.before.get(index, tree) for index, tree in new.items()}
-            change = maintain(
-                self.txn.pages, plan, old, new, self.deltas, [self.txn.tree(n) for n in names], views.granularity
-            )
+            if self._is_huge(plan, old):
+                change = self._reevaluate(views, p, plan, old, new)
+            else:
+                indices = [self.txn.tree(n) for n in names]
+                change = maintain(self.txn.pages, plan, old, new, self.deltas, indices, views.granularity)
             if change is None:
                 continue
-            for name, (actions, rows) in zip(names, change.renewals, strict=True):
-                if len(actions):
+            if change.renewals:
+                for name, (actions, rows) in zip(names, change.renewals, strict=True):
                     self.txn.apply(name, actions, rows)
+                self._sweep(views, p, plan, new)
             for name in views.writes:
                 account = self.accounts.setdefault(name, Account())
                 account.operations += change.operations
                 account.matched += change.matched
             if change.delta:
                 yield from self._head(views, plan).edits(change.delta).items()
+
+    def _is_huge(self, plan: Plan, old: Mapping[Index, Tree]) -> bool:
+        """Is the delta of some trie so large that evaluating twice is cheaper than following it?"""
+        return any(
+            len(delta.actions) > max(HUGE_FROM, HUGE * old[trie.index].count)
+            for trie in plan.tries
+            if (delta := self.deltas.get(trie.index))
+        )
+
+    def _reevaluate(
+        self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
+    ) -> Change:
+        """Both versions from scratch, and the sensitivity indices built anew."""
+        before = Join(self.txn.pages, plan.shape, [old[t.index] for t in plan.tries])
+        rows = before.bindings()
+        after, operations = self._record(views, p, plan, new)
+        return Change(difference(rows, after), [], before.operations + operations, 0)
+
+    def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
+        """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
+
+        Stale intervals, whose context is gone, are harmless; they come only from changes, so that the rows
+        since the last building, or the rows the body lost since then, bound them.
+        """
+        built_rows, built_body = self.built.get(views.sense_name(p, 0), (0, 0))
+        rows = sum(self.txn.tree(views.sense_name(p, s)).count for s in range(len(plan.sensors)))
+        body = sum(tree.count for tree in new.values())
+        if rows > STALE * built_rows + STALE_FREE or body + STALE_FREE < SHRUNK * built_body:
+            self._record(views, p, plan, new)
+
+    def _record(
+        self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree]
+    ) -> tuple[np.ndarray, int]:
+        """All bindings of a plan and how many operations they took; its sensitivity indices are replaced."""
+        join = Join(
+            self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
+            sensors=plan.sensor_arrays, granularity=views.granularity,
+        )  # fmt: skip
+        bindings, recorded = join.all()
+        total = 0
+        for s, rows in enumerate(recorded):
+            spec = sensitivity.index_spec(plan.sensors[s])
+            name = views.sense_name(p, s)
+            if name not in self.txn:
+                self.txn.create_words(name, spec.keys, 0, spec.scans)
+            tree = self._bulk(self.txn.tree(name).spec, rows)
+            self.txn.replace(name, tree)
+            total += tree.count
+        if recorded:
+            self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
+        return bindings, join.operations
 
     def tree(self, index: Index) -> Tree:
         """The tree behind an index, as it is now."""
@@ -196,19 +258,9 @@ class Engine:
             self._fill_view(name, parts)
 
     def _evaluate(self, views: Views, p: int, plan: Plan) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        trees = [self.tree(trie.index) for trie in plan.tries]
-        join = Join(
-            self.txn.pages, plan.shape, trees, sensors=plan.sensor_arrays, granularity=views.granularity
-        )  # fmt: skip
-        bindings, recorded = join.all()
-        for s, rows in enumerate(recorded):
-            spec = sensitivity.index_spec(plan.sensors[s])
-            name = views.sense_name(p, s)
-            if name not in self.txn:
-                self.txn.create_words(name, spec.keys, 0, spec.scans)
-            self.txn.replace(name, self._bulk(self.txn.tree(name).spec, rows))
+        bindings, operations = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries})
         for name in views.writes:
-            self.accounts.setdefault(name, Account()).operations += join.operations
+            self.accounts.setdefault(name, Account()).operations += operations
         everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
         yield from self._head(views, plan).edits(everything).items()
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ivm.engine import HUGE
 from ivm.heads import COUNT, PLAIN, SUM
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.plan import Plan
@@ -35,7 +36,7 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     if plan.considered:
         lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
-        lines.append(f"  deltas    {plan.choice}")
+        lines.append(f"  deltas    {plan.choice}; one of more than {HUGE:.0%} of a relation is re-evaluated instead")
     for t, trie in enumerate(plan.tries):
         how = "in its own order"
         if permuted(trie.index):

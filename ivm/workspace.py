@@ -7,6 +7,7 @@
         ws["tri"].to_arrow()
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.tree import ERASE, INSERT, SET, get, net, scan
 
+BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 OnChange = Callable[[pa.Table], None]
 
 
@@ -60,6 +62,8 @@ class Workspace:
         self._subscribers: dict[str, list[OnChange]] = {}
         with store.snapshot() as snap:
             self._installed = self._load(snap)
+            saved = json.loads(snap.properties.get(BUILT, "{}"))
+            self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
 
     # -- rules
 
@@ -84,12 +88,14 @@ class Workspace:
             self._refuse_foreign_writers(block.part, name)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
-            engine = Engine(txn, installed, _encoder(txn))
+            engine = Engine(txn, installed, _encoder(txn), built=dict(self._built))
             engine.fill([v for v in installed.rules if v in block.rules])
+            txn.properties[BUILT] = json.dumps(engine.built)
             txn.properties[PROPERTY] = installed.save()
             if block.part.edits:
                 engine.carry(_words_of_edits(txn, block.part.edits, installed))
         self._installed = installed
+        self._built = engine.built
         self._accounts |= engine.accounts
 
     def uninstall(self, name: str) -> None:
@@ -346,13 +352,16 @@ class Transaction:
         """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
         workspace = self._workspace
         try:
-            engine = Engine(self._txn, workspace._installed, _encoder(self._txn))
+            engine = Engine(self._txn, workspace._installed, _encoder(self._txn), built=dict(workspace._built))
             engine.carry({name: self._composed(name, parts) for name, parts in self._edits.items()})
+            if engine.built != workspace._built:
+                self._txn.properties[BUILT] = json.dumps(engine.built)
             version = self._txn.commit()
         except BaseException:
             self._txn.rollback()
             raise
         workspace._accounts |= engine.accounts
+        workspace._built = engine.built
         workspace._notify(engine)
         return version
 
