@@ -511,7 +511,7 @@ def merge(plan, state, level, runs, i, i_end, j, j_end, out):
             a, b = runs[i], runs[j]
             out[level, n] = a
             n += a == b
-            behind = (a > b) - (a < b)
+            behind = int(a > b) - int(a < b)
             seeks += (behind != before) & (behind != 0)
             before = behind
             i += a <= b

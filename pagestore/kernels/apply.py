@@ -269,7 +269,7 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
                 if shown:
                     report_buffer(INSERT, buffer, size, columns, delta_actions, delta, tally)
                 size += 1
-            tally[GAIN] += exists - stored
+            tally[GAIN] += int(exists) - int(stored)
             walk[CHANGED, 0] = 1
         e += 1
     tally[EDIT] = e

@@ -1,0 +1,33 @@
+"""The kernels as plain Python, and with every index checked: what they compute does not depend on the compiler."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMALL = [
+    "tests/ivm/test_paper.py",
+    "tests/pagestore/test_tree.py::TestSupport",
+    "tests/pagestore/test_tree.py::test_net_composes_in_order",
+    "tests/pagestore/test_tree.py::test_prefix_counts",
+    "tests/pagestore/test_tree.py::test_ranges_take_prefixes",
+]
+
+
+def run(tests, **environment):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout
+
+
+def test_small_cases_without_the_compiler():
+    run(SMALL, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore::RuntimeWarning")
+
+
+@pytest.mark.campaign
+def test_everything_with_bounds_checked(tmp_path):
+    run(["tests/pagestore/test_tree.py", "tests/ivm"], NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
