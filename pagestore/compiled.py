@@ -12,35 +12,41 @@ return 1 on a record, 0 at the end, and `-page` for a corrupt page, which `raise
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
+    run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
+    borrowed(array)                                                         the array without reference counts
     start_delta, next_changes                                               two roots' difference (delta.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
     cursors[o + LEAF_ENTRIES]    how many records it has
+    cursors[o + TREE_HEIGHT]     levels of the tree; a cursor uses the first PATH + 2 * (height - 1) words
 
 docs/embedding.md has a worked host.
 """
 
 from .errors import CorruptionError
+from .kernels.borrow import borrowed
 from .kernels.cursor import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
+    PATH,
+    TREE_HEIGHT,
     first,
     forward,
     next_leaf,
     seek,
 )
 from .kernels.delta import next_changes, start_delta
-from .kernels.page import field, gallop, unpack
+from .kernels.page import field, gallop, run_end, unpack
 
 VERSION = 1
 
 __all__ = [
-    "CURSOR_WORDS", "LEAF_ENTRIES", "LEAF_PAGE", "LEAF_SLOT", "VERSION",
-    "field", "first", "forward", "gallop", "next_changes", "next_leaf", "raise_for", "seek", "start_delta",
-    "unpack",
+    "CURSOR_WORDS", "LEAF_ENTRIES", "LEAF_PAGE", "LEAF_SLOT", "PATH", "TREE_HEIGHT", "VERSION",
+    "borrowed", "field", "first", "forward", "gallop", "next_changes", "next_leaf", "raise_for", "run_end", "seek",
+    "start_delta", "unpack",
 ]  # fmt: skip
 
 

@@ -18,19 +18,22 @@ import numpy as np
 from numba import njit
 
 from ivm.kernels.oracle import oracle_open, oracle_seek
-from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.cursor import (
+from pagestore.compiled import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
     TREE_HEIGHT,
+    borrowed,
+    field,
     first,
     forward,
+    gallop,
+    run_end,
     seek,
+    unpack,
 )
-from pagestore.kernels.page import field, gallop, run_end, unpack
 
 INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
 
