@@ -19,21 +19,28 @@ def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
     A point (alpha..., x) stabs records with those alphas and a <= x <= b.  O((m + n) log count).
     """
-    spec = tree.spec
+    return overlaps_many(pages, tree, np.concatenate([points, points[-1:]]))
+
+
+def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
+    """Every record that meets one of points[alphas + 2, n], each once, in key order: int64[C, m].
+
+    A point (alpha..., lo, hi) meets records with those alphas, a <= hi and lo <= b.  O((m + n) log count).
+    """
     points = np.ascontiguousarray(points, np.int64)
-    alphas = len(points) - 1
-    out = np.empty((spec.columns, 64 * points.shape[1] + 64), np.int64)
-    while True:
-        n = checked(
-            stab_points(
-                *pages, tree.root, tree.height, spec.keys, spec.columns, alphas, spec.keys + 1, points, out
-            ),
-            spec,
-        )  # fmt: skip
-        if n <= out.shape[1]:
-            break
-        out = np.empty((spec.columns, n), np.int64)
-    return distinct(out[:, :n])
+    out, _ = _met(pages, tree, points, 64 * points.shape[1] + 64)
+    return distinct(out)
+
+
+def _met(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
+    """The records met, one for each point and record, and how many folds and records were looked at."""
+    spec = tree.spec
+    alphas = len(points) - 2
+    row = spec.scans.index((MAX, alphas + 1))
+    out, visits = np.empty((spec.columns, room), np.int64), np.zeros(1, np.int64)
+    shape = tree.root, tree.height, spec.keys, spec.columns, alphas, row
+    n = checked(stab_points(*pages, *shape, points, out, visits), spec)
+    return (out[:, :n], int(visits[0])) if n <= room else _met(pages, tree, points, n)
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:

@@ -1,33 +1,37 @@
-"""Stab an interval index: every record (alpha..., a, b, gamma...) with a <= x <= b (*Interval trees*).
+"""Stab an interval index: every record (alpha..., a, b, gamma...) that meets [lo, hi] (*Interval trees*).
 
-Records are in key order, so all with a <= x are one run; the max fold of b in the index pages says
-below which children that run can hold an end at or behind x.
+Records are in key order, so all with a <= hi are one run; the max folds of b, in index pages and in the
+ScanTree of each page, lead from one end at or behind lo to the next.
 """
 
 import numpy as np
 from numba import njit
 
-from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.page import child_slot, column, enter, field, locate, bits, unpack
-from pagestore.layout import COUNT, HEIGHT_MAX
+from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
+from pagestore.kernels.scan import leaf_before
+from pagestore.kernels.scantree import tree_column, tree_start
+from pagestore.layout import COUNT, HEIGHT_MAX, SCAN
 
 
 @njit(cache=True, nogil=True)
-def stab_points(words, seen, page_words, root, height, keys, columns, alphas, fold, points, out):
-    """Write the records matched by points[alphas + 1, n] to out[C, m], in point and key order.
+def stab_points(words, seen, page_words, root, height, keys, columns, alphas, row, points, out, visits):
+    """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 
-    A record is written once for each point it holds.  Returns how many matched, even beyond m, or
-    ``-page_id``.  O((matches + 1) log n) pages a point.
+    A point (alpha..., lo, hi) wants the records with those alphas, a <= hi and lo <= b; fold word `row` is
+    the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m,
+    or ``-page_id``; adds the folds and records looked at to visits[0].  O((matches + 1) log n) a point.
     """
-    words, seen, points, out = borrowed(words), borrowed(seen), borrowed(points), borrowed(out)
     n = 0
     if height == 0:
         return 0
     key = np.empty(alphas + 1, np.int64)
+    path = np.zeros((HEIGHT_MAX, 3), np.int64)  # page, slot, end by level
     for p in range(points.shape[1]):
-        for c in range(alphas + 1):
+        for c in range(alphas):
             key[c] = points[c, p]
-        n = stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key, out, n)
+        x = points[alphas, p]
+        key[alphas] = points[alphas + 1, p]
+        n = stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits)
         if n < 0:
             return n
     return n
@@ -62,10 +66,8 @@ def run_behind(words, page, key, m):
 
 
 @njit(cache=True, nogil=True)
-def stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key, out, n):
+def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits):
     """One point: depth-first over the children that can match; `n` records stand in `out` already."""
-    x = key[alphas]
-    path = np.zeros((HEIGHT_MAX, 3), np.int64)  # page, slot, end by level
     level = height - 1
     page_id = root
     while True:
@@ -74,7 +76,7 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key
             return page
         end = run_behind(words, page, key, alphas + 1)
         if level == 0:
-            n = matches(words, page, columns, alphas, key, end, out, n)
+            n = matches(words, page, columns, alphas, row, key, x, end, out, n, visits)
         else:
             path[level, 0] = page
             path[level, 1] = child_slot(words, page, key, alphas, keys, 0) if alphas else 0
@@ -84,9 +86,8 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key
         while True:
             if level == height:
                 return n
-            page, slot, end = path[level, 0], path[level, 1], path[level, 2]
-            while slot < end and field(words, page, fold, slot) < x:
-                slot += 1
+            page, end = path[level, 0], path[level, 2]
+            slot = next_reaching(words, page, keys + 1 + row, row, path[level, 1], end, x, visits)
             if slot < end:
                 path[level, 1] = slot + 1
                 page_id = field(words, page, keys, slot)
@@ -96,15 +97,58 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, fold, key
 
 
 @njit(cache=True, nogil=True)
-def matches(words, page, columns, alphas, key, end, out, n):
-    """The records of a leaf before `end` that have the point's alphas and reach its x."""
+def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
+    """The records of a leaf before `end` that have the point's alphas and reach x."""
     slot, _ = locate(words, page, key, alphas, 0)
-    x = key[alphas]
-    base, start, width = column(words, page, alphas + 1)
-    for i in range(slot, end):
-        if base + bits(words, start, width, i) >= x:
-            if n < out.shape[1]:
-                for c in range(columns):
-                    out[c, n] = field(words, page, c, i)
-            n += 1
+    slot = next_reaching(words, page, alphas + 1, row, slot, end, x, visits)
+    while slot < end:
+        if n < out.shape[1]:
+            for c in range(columns):
+                out[c, n] = field(words, page, c, slot)
+        n += 1
+        slot = next_reaching(words, page, alphas + 1, row, slot + 1, end, x, visits)
     return n
+
+
+@njit(cache=True, nogil=True)
+def next_reaching(words, page, c, row, slot, end, x, visits):
+    """First entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree's max."""
+    header = words[page + SCAN]
+    depth = header & 255
+    if depth == 0 or slot >= end:
+        return along(words, page, c, slot, end, x, visits)
+    area = page + (header >> 8 & 0xFFFFFF)
+    entries = words[page + COUNT]
+    leaves = 1 << depth
+    j, _ = leaf_before(words, page, area, entries, depth, slot)
+    stop = min(end, tree_start(words, page, area, entries, depth, j + 1))
+    slot = along(words, page, c, slot, stop, x, visits)
+    if slot < stop or stop == end:
+        return slot if slot < stop else end
+    base, start, width = tree_column(words, page, area, 1 + row)
+    k = leaves + j + 1
+    while k & (k - 1):  # else we are behind the right edge
+        while k & 1 == 0:  # the largest subtree that starts here
+            k >>= 1
+        visits[0] += 1
+        if base + bits(words, start, width, k - 1) >= x:
+            while k < leaves:
+                k <<= 1
+                visits[0] += 1
+                if base + bits(words, start, width, k - 1) < x:
+                    k += 1
+            slot = tree_start(words, page, area, entries, depth, k - leaves)
+            return along(words, page, c, slot, end, x, visits) if slot < end else end
+        k += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def along(words, page, c, slot, end, x, visits):
+    """First entry in [slot, end) whose column c is at least x, else `end`; one by one."""
+    base, start, width = column(words, page, c)
+    first = slot
+    while slot < end and base + bits(words, start, width, slot) < x:
+        slot += 1
+    visits[0] += slot - first + 1
+    return slot if slot < end else end

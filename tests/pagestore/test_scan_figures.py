@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.pagestore.memory import MemoryPager
 
-from pagestore.interval import interval_spec, stab_many
+from pagestore.interval import _met, interval_spec, stab_many
 from pagestore.kernels.build import write_page
 from pagestore.kernels.fold import MAX
 from pagestore.kernels.scan import fold_page
@@ -92,3 +92,17 @@ def test_the_small_interval_query():
     pager = MemoryPager(4096, 1 << 10)
     tree = bulk(pager, interval_spec(9, 0, 0), [np.array([(2, 10), (3, 7), (5, 15), (6, 9)]).T])
     assert stab_many(pager.pages, tree, np.array([[10]])).T.tolist() == [[2, 10], [5, 15]]
+
+
+@pytest.mark.parametrize("n", [10**3, 10**4, 10**5])
+@pytest.mark.parametrize("reaching", [0, 1, 7, 60])
+def test_a_stab_looks_at_little(n, reaching):
+    """O((m + 1) log n) folds and records for m matches, among many intervals that begin before the point."""
+    a = 2 * np.arange(n)
+    b = a + 1
+    b[np.random.default_rng(n).choice(n - 1, reaching, replace=False)] = 4 * n
+    pager = MemoryPager(4096, 1 << 12)
+    tree = bulk(pager, interval_spec(9, 0, 0), [np.stack([a, b])])
+    found, looked = _met(pager.pages, tree, np.array([[2 * n], [2 * n]]), 100)
+    assert found.shape[1] == reaching
+    assert looked <= (reaching + 1) * (2 * np.log2(n) + 3 * 32)
