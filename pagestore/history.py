@@ -87,6 +87,8 @@ class History:
 
     def drop(self, pager: Pager, versions: set[int]) -> None:
         """Forget versions; those in the tree take one batch of edits."""
+        if not versions:
+            return
         kept = [entry for entry in self.recent if entry.version not in versions]
         if len(self.recent) - len(kept) < len(versions):
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]

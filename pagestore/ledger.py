@@ -14,6 +14,7 @@ verifies them and falls back to the commit before. An error in these steps poiso
 is unknown.
 """
 
+import threading
 import time
 from collections.abc import Sequence
 from itertools import chain
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .catalog import Catalog
-from .errors import PoisonedError
+from .errors import CorruptionError, PoisonedError
 from .file import EXCLUSIVE, UNLOCKED, VERSION_LOCK
 from .history import HISTORY, Entry, History
 from .layout import CRC
@@ -36,6 +37,7 @@ from .space import Space
 from .state import Head, State, Version, roots_of, rows
 from .tree import Tree
 
+DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
 
 
@@ -67,6 +69,8 @@ class Ledger:
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
         self.pins: dict[int, int] = {}  # versions that snapshots of this process read
+        self.going: set[int] = set()  # versions that are being dropped
+        self.guard = threading.RLock()  # of both
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -96,11 +100,16 @@ class Ledger:
             roots=roots_of(t for i, t in draft.trees.items() if i > DEAD.tree_id), message=draft.message,
         )  # fmt: skip
         heads = {**state.heads, branch: Head(version, NO_RUN, head.origin)}
-        doomed = self.lock(self.excess(branch), head.version)
+        locked = doomed = self.lock(self.excess(branch), head.version)
         try:
-            run = self._publish(record, history, system, heads, state.settings, doomed)
+            try:
+                reclaim = self.plan(doomed)
+            except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
+                doomed = [entry for entry in doomed if self._readable(entry)]
+                reclaim = self.plan(doomed)
+            run = self._publish(record, history, system, heads, state.settings, doomed, reclaim)
         finally:
-            self.unlock(doomed)
+            self.unlock(locked)
         return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
 
     def administer(
@@ -135,6 +144,7 @@ class Ledger:
             heads or state.heads,
             settings_,
             doomed,
+            self.plan(doomed),
             freed,
             shrink,
         )
@@ -164,24 +174,44 @@ class Ledger:
         return doomed if len(old) >= 32 else doomed[len(old) :]  # those in the tree go in batches
 
     def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions against new readers; those that somebody reads, and the parent, are left out."""
+        """Lock versions against new readers; those that somebody reads, and the parent, are left out.
+
+        Threads of this process look at `going`, other processes at the file's locks.
+        """
         locked = []
         for entry in entries:
-            if entry.version == parent or self.pins.get(entry.version):
-                continue
-            if self.mapping.file.lock(EXCLUSIVE, VERSION_LOCK + entry.version):
-                locked.append(entry)
+            with self.guard:
+                if entry.version == parent or self.pins.get(entry.version):
+                    continue
+                if not self.mapping.file.lock(EXCLUSIVE, VERSION_LOCK + entry.version):
+                    continue
+                self.going.add(entry.version)
+            locked.append(entry)
         return locked
 
     def unlock(self, entries: Sequence[Entry]) -> None:
+        """After the commit: whoever comes now finds that they are gone."""
         for entry in entries:
             self.mapping.file.lock(UNLOCKED, VERSION_LOCK + entry.version)
+            self.going.discard(entry.version)
 
-    def would_free(self, doomed: Sequence[Entry]) -> int:
-        """How many pages dropping versions would free."""
+    def plan(self, doomed: Sequence[Entry]) -> Reclaim:
+        """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
         reclaim = Reclaim(self.pager, self.state.system[DEAD.tree_id], self.dead_of)
-        self._drop_all(reclaim, doomed)
-        return len(reclaim.freed)
+        origins = {branch: head.origin for branch, head in self.state.heads.items()}
+        retained = list(self.state.history.entries(self.mapping.pages)) if doomed else []
+        for entry in doomed:
+            reclaim.drop(entry, spans_of(entry, retained, origins))
+            retained.remove(entry)
+        return reclaim
+
+    def _readable(self, entry: Entry) -> bool:
+        """Whether all that dropping a version takes reads."""
+        try:
+            self.plan([entry])
+        except CorruptionError:
+            return False
+        return True
 
     # --- the protocol ---------------------------------------------------------------------------
 
@@ -193,6 +223,7 @@ class Ledger:
         heads: dict[int, Head],
         settings: Settings,
         doomed: Sequence[Entry],
+        reclaim: Reclaim,
         freed: Sequence[int] = (),
         shrink: bool = False,
     ) -> Run:
@@ -201,7 +232,9 @@ class Ledger:
         pager.retract()
         self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
         try:
-            freed = [*freed, *self._drop(doomed, history, system)]
+            system[DEAD.tree_id] = reclaim.finish()
+            history.drop(pager, {entry.version for entry in doomed})
+            freed = [*freed, *reclaim.freed]
             if state.commit.administrative:
                 freed += state.run.ids(self.mapping.pages.page_words)
             record.settings, stale = self._write_settings(settings)
@@ -214,8 +247,11 @@ class Ledger:
             record.dead = list(chain.from_iterable(dead))
             kept = pager.settle()
             space.free(freed)
+            if shrink:
+                pager.give_back()
+                space.trim()
             self._checkpoint(record, shrink)
-            run = self._write_record(record, history, heads, kept, shrink)
+            run = self._write_record(record, history, heads, kept)
             self._write_meta(record, run)
         except BaseException as error:
             self.poison = error
@@ -240,23 +276,6 @@ class Ledger:
         words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed)
 
-    def _drop(self, doomed: Sequence[Entry], history: History, system: dict[int, Tree]) -> list[int]:
-        """Drop versions; returns the pages that are free with this commit."""
-        if not doomed:
-            return []
-        reclaim = Reclaim(self.pager, system[DEAD.tree_id], self.dead_of)
-        self._drop_all(reclaim, doomed)
-        system[DEAD.tree_id] = reclaim.finish()
-        history.drop(self.pager, {entry.version for entry in doomed})
-        return reclaim.freed
-
-    def _drop_all(self, reclaim: Reclaim, doomed: Sequence[Entry]) -> None:
-        origins = {branch: head.origin for branch, head in self.state.heads.items()}
-        retained = list(self.state.history.entries(self.mapping.pages))
-        for entry in doomed:
-            reclaim.drop(entry, spans_of(entry, retained, origins))
-            retained.remove(entry)
-
     def _carry(self, dead: DeadList) -> None:
         """The dead list of an administrative commit belongs to the version to come."""
         for lineage in {row[0] for row in dead}:
@@ -266,6 +285,8 @@ class Ledger:
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
         if version not in self._dead:
+            if len(self._dead) >= DEAD_LISTS_CACHED:
+                self._dead.clear()
             entry = self.state.history.find(self.mapping.pages, version)
             assert entry is not None
             self._dead[version] = dead_rows(Commit.decode(self.mapping.read_run(entry.run)))
@@ -321,7 +342,9 @@ class Ledger:
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
 
-    def _write_record(self, record: Commit, history, heads, kept: np.ndarray, shrink: bool) -> Run:
+    def _write_record(
+        self, record: Commit, history: History, heads: dict[int, Head], kept: np.ndarray
+    ) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
         words = (
@@ -336,9 +359,6 @@ class Ledger:
         )  # its own pages change the rest
         run = pager.reserve_run(words)
         pager.settle()
-        if shrink:
-            pager.give_back()
-            space.trim()
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = heads[record.branch]._replace(run=run)

@@ -274,7 +274,8 @@ class Pager:
         return Run(first, words)
 
     def fill_run(self, run: Run, content: np.ndarray, purpose: int) -> None:
-        """Write the words of a run to the pages reserved for it."""
+        """Write the words of a run to the pages reserved for it; zeros fill what they leave."""
+        assert len(content) <= run.words, f"a record of {len(content)} words in a run of {run.words}"
         page_words = self.pages.page_words
         arena = run_arena(run, content, self.version, purpose, page_words)
         self.write(arena, np.array(run.ids(page_words), np.int64))

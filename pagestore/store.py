@@ -165,7 +165,7 @@ class Store:
             self._ledger = Ledger(
                 self._mapping, self._state, self._meta.top, self._meta.page_size, self._meta.uuid, self._sync
             )
-            self._ledger.pins = self._pins
+            self._ledger.pins, self._ledger.guard = self._pins, self._guard
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -268,6 +268,8 @@ class Store:
         """Keep a version from being dropped; False if that is happening already or it is long gone."""
         self._check()
         with self._guard:
+            if self._mode == "rw" and version in self._ledger.going:
+                return False
             count = self._pins.get(version, 0)
             if not count and self._mode == "r" and not self._file.lock(SHARED, VERSION_LOCK + version):
                 return False
@@ -288,6 +290,8 @@ class Store:
     def _refresh(self) -> State:
         """The newest commit's state; a reader looks at the file, the writer knows."""
         self._check()
+        if self._mode == "rw":
+            self._state = self._ledger.state
         if self._mode == "rw" or self._searched:
             return self._state
         with self._guard:
@@ -338,15 +342,22 @@ class Store:
         """The retained versions, newest first. O(versions listed)."""
         state = self._refresh()
         wanted = None if branch is None else self._branch_id(branch)
-        entries = (e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch))
-        described = (info for entry in entries if (info := self._described(entry)))
-        return list(islice(described, limit))
+        while True:
+            entries = (
+                e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch)
+            )
+            described = list(islice((info for e in entries if (info := self._described(e))), limit))
+            if described or limit == 0 or wanted is not None:
+                return described
+            state = self._refresh()  # all of them were dropped while they were read
 
     def _described(self, entry: Entry) -> VersionInfo | None:
         """A line of the history; None if the writer drops the version at this moment."""
         settings = self._state.settings
         try:
             commit = Commit.decode(self._mapping.read_run(entry.run))
+            if (commit.version, commit.administrative) != (entry.version, 0):
+                raise CorruptionError(f"the record of version {entry.version} is another's", page=entry.page)
         except CorruptionError:
             if self._refresh().history.find(self._mapping.pages, entry.version):
                 raise
@@ -586,6 +597,10 @@ class Store:
                 self._ledger.close()
         finally:
             self._file.close(unlock=mine)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a handle that was never closed, or never opened
+            self.close()
 
     def __enter__(self) -> "Store":
         return self

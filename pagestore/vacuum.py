@@ -35,7 +35,9 @@ def run(store: "Store", keep_versions: int | None, drop: Iterable[int] | None, d
         if drop is not None and free:
             raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
         if dry_run:
-            return Vacuum(tuple(entry.version for entry in doomed), reasons, ledger.would_free(doomed), 0)
+            return Vacuum(
+                tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0
+            )
         return _drop(store, doomed, reasons)
     finally:
         ledger.unlock(doomed)
@@ -61,7 +63,7 @@ def why_kept(store: "Store", version: int) -> str:
 def _drop(store: "Store", doomed: list[Entry], reasons: dict[int, str]) -> Vacuum:
     ledger = store._ledger
     size = store._file.size()
-    freed = ledger.would_free(doomed)
+    freed = len(ledger.plan(doomed).freed)
     store._administer(doomed=doomed, shrink=True)
     store._administer(shrink=True)  # what the first one freed may be cut off only after it
     store._file.truncate(store._state.commit.top * store.page_size)

@@ -1,10 +1,14 @@
 """Space: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
 
+import random
+import threading
+
 import numpy as np
 import pytest
 
 import pagestore
 from pagestore.delta import Delta
+from pagestore.errors import VersionError
 
 
 def churn(store, rng, transactions, rows=100, keys=20_000):
@@ -143,3 +147,49 @@ def test_many_versions_move_to_the_history_tree(tmp_path):
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert [info.version for info in store.history()][-4:] == [150, 2, 1, 0]
         assert len(store.at(2)["r"]) == 1
+
+
+def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
+    """Readers take the newest version while the writer drops all but one, as fast as both can."""
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64", key="k").insert([(k, 1) for k in range(300)])
+        wrong, end = [], threading.Event()
+
+        def read():
+            while not end.is_set():
+                try:
+                    with store.at(random.choice([v.version for v in store.history()])) as snapshot:
+                        values = set(snapshot["r"].to_numpy()["v"].tolist()) if snapshot.version else {0}
+                        if values != {snapshot.version}:
+                            wrong.append((snapshot.version, values))
+                except VersionError:
+                    continue
+                except Exception as error:
+                    wrong.append(error)
+
+        readers = [threading.Thread(target=read) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        for _ in range(400):
+            with store.transaction() as txn:
+                txn["r"].set([(k, txn.version) for k in range(300)])
+        end.set()
+        for reader in readers:
+            reader.join()
+        assert wrong == []
+
+
+def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
+    rng = np.random.default_rng(6)
+    churn(store, rng, 12, rows=3)
+    entry = store._state.history.recent[1]
+    store._ledger._dead.clear()
+    store._file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
+    churn(store, rng, 12, rows=3)
+    versions = [info.version for info in store._state.history.recent]
+    assert entry.version in versions
+    assert len(versions) <= 13
+    violations = store.check()
+    assert entry.page in {violation.page for violation in violations}
+    assert {v.invariant for v in violations if v.page != entry.page} <= {"page audit"}  # what it alone reached

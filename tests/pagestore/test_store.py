@@ -295,6 +295,7 @@ def test_versions_by_number_tag_branch_and_time(store):
 
 def test_branches_are_written_apart(store):
     store.branch("what-if")
+    assert store.history(branch="what-if") == []
     with store.transaction(branch="what-if") as txn:
         txn["edge"].insert([(50, 50)])
         txn["price"].set([("tea", Decimal("1")), ("only here", Decimal("2"))])
