@@ -20,6 +20,7 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
+from ivm.edits import TAKE, Clash, Edits, compose
 from ivm.engine import Account, Engine, adds_up_apart, recompute, total_name
 from ivm.errors import (
     DivergenceError,
@@ -39,7 +40,7 @@ from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.relation import Relation
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
-from pagestore.tree import ERASE, INSERT, SET, get, net, scan
+from pagestore.tree import ERASE, INSERT, SET, scan
 
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 OnChange = Callable[[pa.Table], None]
@@ -93,7 +94,9 @@ class Workspace:
             txn.properties[BUILT] = json.dumps(engine.built)
             txn.properties[PROPERTY] = installed.save()
             if block.part.edits:
-                engine.carry(_words_of_edits(txn, block.part.edits, installed))
+                edits = Transaction(self, txn, installed)
+                edits.edit(block.part.edits)
+                engine.carry(edits.composed())
         self._installed = installed
         self._built = engine.built
         self._accounts |= engine.accounts
@@ -320,8 +323,11 @@ class Transaction:
     anything with `__arrow_c_stream__`.
     """
 
-    def __init__(self, workspace: Workspace, txn: pagestore.Transaction) -> None:
+    def __init__(
+        self, workspace: Workspace, txn: pagestore.Transaction, installed: Installed | None = None
+    ) -> None:
         self._workspace, self._txn = workspace, txn
+        self._installed = installed or workspace._installed
         self._edits: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def insert(self, name: str, rows: Any) -> None:
@@ -333,11 +339,8 @@ class Transaction:
         relation = self._relation(name)
         words = relation.encode(rows, keys_allowed=True)
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
-        if len(words) == columns > keys:
-            found, values = get(self._txn.pages, self._txn.tree(name), words[:keys])
-            words = words[:, found & (values[: columns - keys] == words[keys:]).all(axis=0)]
         padding = np.zeros((columns - len(words), words.shape[1]), np.int64)
-        self._add(name, ERASE, np.concatenate([words, padding]))
+        self._add(name, TAKE if len(words) == columns > keys else ERASE, np.concatenate([words, padding]))
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""
@@ -345,15 +348,19 @@ class Transaction:
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
         """Edits as `exec` parses them."""
-        for name, parts in _words_of_edits(self._txn, edits, self._workspace._installed).items():
+        for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
             self._edits.setdefault(name, []).append(parts)
+
+    def composed(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
+        return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
     def commit(self) -> int:
         """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
         workspace = self._workspace
         try:
             engine = Engine(self._txn, workspace._installed, _encoder(self._txn), built=dict(workspace._built))
-            engine.carry({name: self._composed(name, parts) for name, parts in self._edits.items()})
+            engine.carry(self.composed())
             if engine.built != workspace._built:
                 self._txn.properties[BUILT] = json.dumps(engine.built)
             version = self._txn.commit()
@@ -393,19 +400,12 @@ class Transaction:
         actions = np.concatenate([p[0] for p in parts])
         rows = np.concatenate([p[1] for p in parts], axis=1)
         tree = self._txn.tree(name)
-        keys = tree.spec.keys
-        if self._workspace._installed.layouts[name].bare:
+        if self._installed.layouts[name].bare:
             return self._only(name, actions, rows)
-        if not tree.spec.values:
-            return net(actions, rows, tree.spec)
-        composed, edits = net(actions, rows, tree.spec)
-        wanted = actions == INSERT
-        self._refuse_conflict(name, edits[:, composed != ERASE], rows[:, wanted], composed[composed != ERASE])
-        found, values = get(self._txn.pages, tree, edits[:keys])
-        clash = np.flatnonzero(found & (composed == INSERT) & (values != edits[keys:]).any(axis=0))
-        if len(clash):
-            raise self._conflict(name, edits[:, clash[0]], values[:, clash[0]])
-        return composed, edits
+        try:
+            return compose(self._txn.pages, tree, Edits(actions, rows))
+        except Clash as clash:
+            raise self._conflict(name, clash.row, clash.other) from None
 
     def _only(self, name: str, actions: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Edits of a function without keys, f[] = t, one by one: it has one value or none."""
@@ -414,24 +414,14 @@ class Transaction:
         for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
             if action == INSERT and values and values != [word]:
                 raise self._conflict(name, np.array([word]), np.array(values))
-            values = [] if action == ERASE else [word]
+            if action != TAKE or values == [word]:
+                values = [] if action in (ERASE, TAKE) else [word]
         edits = [(ERASE, w) for w in stored if w not in values] + [(INSERT, w) for w in values]
         table = np.array(edits, np.int64).reshape(-1, 2).T.copy()
         return table[0], table[1:]
 
-    def _refuse_conflict(self, name: str, final: np.ndarray, inserted: np.ndarray, composed: np.ndarray) -> None:
-        """Rows inserted with one key and two values, none of them erased or set in between."""
-        keys = self._txn.tree(name).spec.keys
-        by_key = {tuple(row[:keys]): row for row, a in zip(final.T.tolist(), composed, strict=True) if a == INSERT}
-        if len(by_key) == inserted.shape[1]:
-            return
-        for row in inserted.T.tolist():
-            kept = by_key.get(tuple(row[:keys]))
-            if kept is not None and kept != row:
-                raise self._conflict(name, np.array(row), np.array(kept[keys:]))
-
     def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
-        predicate = self._workspace._known(name)
+        predicate = self._installed.program.predicates[name]
         keys = len(row) - len(other)
         shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
         before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])]
@@ -476,7 +466,8 @@ def _words_of_edits(
         terms = edit.args if edit.value is None else (*edit.args, edit.value)
         words = [encode(term) for term in terms]
         words += [0] * (installed.layouts[edit.predicate].visible - len(words))
-        found.setdefault(edit.predicate, []).append((action[edit.action], words))
+        taken = edit.action == "-" and edit.value is not None
+        found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
     return {
         name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
         for name, rows in found.items()

@@ -86,16 +86,23 @@ def delete(rows: set | dict, row: tuple) -> None:
 
 
 def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
-    """Apply the edits of a transaction in order."""
+    """Apply the edits of a transaction in order; a conflict counts if its key is not edited again."""
+    conflicts: dict[tuple, FunctionConflictError] = {}
     for e in edits:
         rows, key = state[e.predicate], tuple(c.value for c in e.args)
-        if e.action == "-":
-            if e.value is None or isinstance(rows, set) or rows.get(key) == e.value.value:
-                delete(rows, key)
-        elif e.action == "^":
-            rows[key] = e.value.value
-        else:
-            insert(program.predicates[e.predicate], rows, key if e.value is None else (*key, e.value.value))
+        row = key if e.value is None else (*key, e.value.value)
+        if e.action == "+":
+            try:
+                insert(program.predicates[e.predicate], rows, row)
+            except FunctionConflictError as conflict:
+                conflicts[e.predicate, key] = conflict
+        elif e.action == "^" or e.value is None or rows.get(key) == e.value.value:
+            conflicts.pop((e.predicate, key), None)
+            delete(rows, key)
+            if e.action == "^":
+                rows[key] = row[-1]
+    for conflict in conflicts.values():
+        raise conflict
 
 
 # -- rules

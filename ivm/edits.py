@@ -1,0 +1,85 @@
+"""A transaction's edits in order, composed to one edit per key.
+
+    +f[1] = 2.  -f[1].  +f[1] = 3.        becomes        ^f[1] = 3.
+
+A relation's edits are netted, the later wins.  A function's are followed from the stored value on: a
+second value that is neither set nor preceded by a deletion is a conflict, but only if it is still there
+in the end.  TAKE deletes a function's key only if it has the given value.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get, net
+
+TAKE = 4  # beside pagestore's actions, and gone after `compose`
+
+
+class Clash(Exception):
+    """The row (words) that comes, and the values (words) that its key has."""
+
+    def __init__(self, row: np.ndarray, other: np.ndarray):
+        super().__init__(row, other)
+        self.row, self.other = row, other
+
+
+class Edits(NamedTuple):
+    """Edits in order: actions int64[n], words int64[C, n], a function's values behind its keys."""
+
+    actions: np.ndarray
+    rows: np.ndarray
+
+
+def compose(pages: Pages, tree: Tree, edits: Edits) -> Edits:
+    """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
+    if not tree.spec.values:
+        return Edits(*net(edits.actions, edits.rows, tree.spec))
+    keys = tree.spec.keys
+    order = np.lexsort(edits.rows[:keys][::-1])
+    actions, rows = edits.actions[order], edits.rows[:, order]
+    first = np.ones(len(order), bool)
+    first[1:] = (rows[:keys, 1:] != rows[:keys, :-1]).any(axis=0)
+    starts = np.flatnonzero(first)
+    found, stored = get(pages, tree, rows[:keys, starts])
+    sizes = np.diff(np.append(starts, len(order)))
+    composed, final = actions[starts], rows[:, starts]
+    _check_single(composed, final, found, stored, sizes == 1, keys)
+    for group in np.flatnonzero((sizes > 1) | (composed == TAKE)):
+        part = slice(starts[group], starts[group] + sizes[group])
+        value = tuple(stored[:, group].tolist()) if found[group] else None
+        value = _follow(actions[part].tolist(), rows[:, part], keys, value)
+        composed[group] = ERASE if value is None else SET
+        final[keys:, group] = 0 if value is None else value
+    return Edits(composed, final)
+
+
+def _check_single(
+    actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, alone: np.ndarray, keys: int
+) -> None:
+    """A key's only edit must not insert beside another value."""
+    differs = (stored != rows[keys:]).any(axis=0)
+    clashes = np.flatnonzero(alone & found & (actions == INSERT) & differs)
+    if len(clashes):
+        raise Clash(rows[:, clashes[0]], stored[:, clashes[0]])
+
+
+def _follow(
+    actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """The value of one key after its edits, from `value` on; None is no value."""
+    clash = None
+    for number, action in enumerate(actions):
+        given = tuple(rows[keys:, number].tolist())
+        if action == INSERT:
+            if value is not None and value != given:
+                clash = Clash(rows[:, number], np.array(value))
+            else:
+                value = given
+        elif action == SET:
+            value, clash = given, None
+        elif action == ERASE or value == given:
+            value, clash = None, None
+    if clash is not None:
+        raise clash
+    return value
