@@ -14,6 +14,7 @@ import numpy as np
 from pagestore.errors import CorruptionError, EditError, OrderError
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import bulk as k_bulk
+from pagestore.kernels import cursor as k_cursor
 from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
@@ -309,7 +310,7 @@ def scan(
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     rows = max(1, min(rows, tree.count))
     start = np.array(lo or (0,), np.int64)
-    checked(k_read.start_scan(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor), spec)
+    checked(k_cursor.seek(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
     n = rows
     while n == rows:
         out = np.empty((len(wanted), rows), np.int64)

@@ -10,7 +10,7 @@ a corrupt page up as a negative status: ``-page_id``.
 
 from numba import njit
 
-from pagestore.kernels.page import child_slot, enter, field, gallop, locate
+from pagestore.kernels.page import child_slot, enter, field, locate
 from pagestore.layout import COUNT
 
 LEAF_PAGE, LEAF_SLOT, LEAF_ENTRIES, TREE_HEIGHT, PATH = range(5)
@@ -132,19 +132,3 @@ def above(words, page, slot, key, m):
         if value != key[c]:
             return value > key[c]
     return False
-
-
-@njit(cache=True, nogil=True)
-def advance(words, seen, page_words, keys, key, m, cursors, o):
-    """As `forward`, looking in the current leaf first: the finger search of a merge."""
-    page = cursors[o + LEAF_PAGE]
-    if page < 0:
-        return 0
-    if m == 1:
-        slot = gallop(words, page, 0, cursors[o + LEAF_SLOT], cursors[o + LEAF_ENTRIES], key[0])
-    else:
-        slot, _ = locate(words, page, key, m, cursors[o + LEAF_SLOT])
-    if slot < cursors[o + LEAF_ENTRIES]:
-        cursors[o + LEAF_SLOT] = slot
-        return 1
-    return forward(words, seen, page_words, keys, key, m, cursors, o)
