@@ -59,25 +59,6 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
 # -- scope
 
 
-def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
-    """The same with no variable hidden by two negations, which expansion may have copied."""
-    hidden: set[Var] = set()
-    return tuple(
-        tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts
-    )
-
-
-def _rename_hidden(
-    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
-) -> Literal:
-    if not isinstance(literal, Negation):
-        return renamed(literal, names)
-    own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
-    hidden.update(own.values())
-    body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)
-    return replace(literal, body=body, exists=tuple(own.values()))
-
-
 def _own(body: Conj, outer: set[Var]) -> set[Var]:
     """The variables whose smallest conjunction is this one: in a literal of it, or in two of its parts."""
     uses: Counter[Var] = Counter()
@@ -148,3 +129,25 @@ def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]
 
 def _flip(comparison: Compare) -> Compare:
     return replace(comparison, op=FLIPPED[comparison.op])
+
+
+# -- hidden variables
+
+
+def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
+    """The same with no variable hidden by two negations, which expansion may have copied."""
+    hidden: set[Var] = set()
+    return tuple(
+        tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts
+    )
+
+
+def _rename_hidden(
+    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
+) -> Literal:
+    if not isinstance(literal, Negation):
+        return renamed(literal, names)
+    own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
+    hidden.update(own.values())
+    body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)
+    return replace(literal, body=body, exists=tuple(own.values()))
