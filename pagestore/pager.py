@@ -349,7 +349,8 @@ class Pager:
             self._consumed = [np.setdiff1d(_join(self._consumed), released, assume_unique=True)]
             self._released = []
             self.space.take_back(released.tolist())
-        pool = self.space.lend(max(n, min(POOL_PAGES, len(self.space.heap))))
+        ready = 0 if self.space.appending else len(self.space.heap)
+        pool = self.space.lend(max(n, min(POOL_PAGES, ready)))
         self._pool = np.array(pool, np.int64)
 
     def _close_segment(self) -> None:
