@@ -1,0 +1,126 @@
+"""Views come and go between transactions: what is installed follows, and nothing is left of what is not."""
+
+import tempfile
+from pathlib import Path
+
+import naive
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import DECLARATIONS, FULL, cases
+
+import ivm
+from ivm import errors
+from ivm.lang import NOTHING, compile
+from ivm.lang.rule import reads
+
+
+class Blocks:
+    """A workspace with a block per view, beside the slow truth over the blocks installed."""
+
+    def __init__(self, path: Path, views: list[str]):
+        self.path, self.views = path, views
+        self.workspace = ivm.open(path)
+        self.workspace.install(DECLARATIONS, name="stored")
+        self.parts = {"stored": compile(DECLARATIONS)}
+        self.state = naive.empty(self.parts["stored"])
+
+    @property
+    def program(self):
+        whole = NOTHING
+        for part in self.parts.values():
+            whole = whole.including(part)
+        return whole
+
+    def toggle(self, number: int) -> None:
+        """Install a view, or uninstall it if it is there; both refuse what would break a view."""
+        name = f"block{number}"
+        if name in self.parts:
+            self.uninstall(name)
+        else:
+            self.install(name, self.views[number])
+        self.compare()
+
+    def install(self, name: str, text: str) -> None:
+        try:
+            part = compile(text, self.program)
+            full = naive.evaluate(self.program.including(part), self.state)
+        except (errors.RuleError, errors.FunctionConflictError):
+            part = None
+        try:
+            self.workspace.install(text, name=name)
+        except (errors.RuleError, errors.FunctionConflictError) as error:
+            assert part is None or isinstance(error, errors.ConstructError)
+        else:
+            assert part is not None
+            self.parts[name], self.state = part, full
+
+    def uninstall(self, name: str) -> None:
+        made = self.parts[name].predicates.keys()
+        others = [rule for other, part in self.parts.items() if other != name for rule in part.rules]
+        try:
+            self.workspace.uninstall(name)
+        except errors.UninstallError:
+            assert any(made & set(reads(rule)) for rule in others)
+        else:
+            assert not any(made & set(reads(rule)) for rule in others)
+            del self.parts[name]
+            self.state = {n: rows for n, rows in self.state.items() if n not in made}
+
+    def change(self, edits: list) -> None:
+        state = {name: rows.copy() for name, rows in self.state.items()}
+        for name, row, inserted in edits:
+            naive.change(state[name], row, inserted)
+        try:
+            state = naive.evaluate(self.program, state)
+        except errors.FunctionConflictError:
+            return
+        with self.workspace.transaction() as txn:
+            for name, row, inserted in edits:
+                if inserted:
+                    (txn.insert if isinstance(state[name], set) else txn.set)(name, [row])
+                else:
+                    txn.delete(name, [row if isinstance(state[name], set) else row[:-1]])
+        self.state = state
+        self.compare()
+
+    def reopen(self) -> None:
+        self.workspace.close()
+        self.workspace = ivm.open(self.path)
+        self.compare()
+
+    def compare(self) -> None:
+        for name, rows in self.state.items():
+            if "$" not in name:
+                assert sorted(self.workspace[name]) == sorted(naive.rows_of(rows)), name
+        visible = {name for name in self.workspace if "$" not in name}
+        assert visible == {name for name in self.state if "$" not in name}
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(cases(FULL, count_max=6), st.lists(st.integers(0, 2), min_size=3, max_size=8))
+def test_views_come_and_go(case, toggles):
+    text, transactions = case
+    views = [view for view in text.removeprefix(DECLARATIONS).split("\n") if view]
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = Blocks(Path(folder) / "store.pages", views)
+        for step in range(max(len(transactions), len(toggles))):
+            if step < len(toggles):
+                blocks.toggle(toggles[step] % len(views))
+            if step < len(transactions):
+                blocks.change(transactions[step])
+            if step % 3 == 2:
+                blocks.reopen()
+        for number in reversed(range(len(views))):
+            if f"block{number}" in blocks.parts:
+                blocks.toggle(number)
+        assert blocks.parts.keys() == {"stored"}
+        hidden = leftovers(blocks.workspace)
+        blocks.workspace.close()
+        assert hidden == set()
+
+
+def leftovers(workspace: ivm.Workspace) -> set[str]:
+    """Hidden trees of views that are gone: indices and sensitivities."""
+    with workspace.store.snapshot() as snap:
+        trees = {info.name for info in snap._version.catalog.relations.values()}
+    return {name for name in trees if name.startswith(("$index", "$sense")) or "v" in name}
