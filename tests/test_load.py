@@ -112,7 +112,7 @@ def test_a_key_that_is_no_column(store, folder) -> None:
 def test_the_command_loads_and_says_what_went_wrong(folder, tmp_path: Path, capsys) -> None:
     file, path = tmp_path / "c.pages", folder(table(x=[3, 1]))
     assert command.pagestore(["load", str(file), "r", str(path), "--key", "x"]) == 0
-    assert "r: 2 rows from 1 files" in capsys.readouterr().out
+    assert "r: 2 rows from 1 file in" in capsys.readouterr().out
     assert command.pagestore(["load", str(file), "r", str(path), "--key", "x"]) == 1
     assert "pagestore load: there is a relation 'r' already" in capsys.readouterr().err
     with pagestore.open(file, mode="r") as opened:

@@ -41,7 +41,8 @@ class Report:
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        rate = f"{self.rows:,} rows from {self.files:,} files in {self.seconds:.1f} s"
+        files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        rate = f"{self.rows:,} rows from {files} in {self.seconds:.1f} s"
         more = ["sorted first"] * self.sorted
         more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
         more += [f"{self.collapsed:,} duplicates collapsed"] * bool(self.collapsed)
