@@ -5,7 +5,7 @@ The name is the code that stands in the catalog, so a store opened elsewhere can
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numba import cfunc
 
@@ -21,7 +21,7 @@ class Operator(NamedTuple):
     name: str
     identity: int
     address: int
-    compiled: object
+    compiled: Any
 
 
 _registered: dict[int, Operator] = {}

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from .catalog import Info
+from .complement import Complement
 from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
+from .intervals import met
 from .scans import Scan, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, get, scan
 from .words import Column, Interner, Schema, arrow_columns, decode, encode, to_numpy
@@ -52,11 +54,21 @@ class Relation:
         return self.info.schema
 
     @property
+    def source(self) -> Source:
+        """The snapshot or transaction that the relation reads from."""
+        return self._source
+
+    @property
+    def bounded(self) -> bool:
+        """Whether this is a range, and not the whole relation."""
+        return bool(self._lo or self._hi)
+
+    @property
     def tree(self) -> Tree:
         """The tree of words behind the relation, whole."""
         return self._source.tree(self.name)
 
-    def _view(self) -> tuple[Pages, Tree]:
+    def view(self) -> tuple[Pages, Tree]:
         """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
         tree = self.tree
         return self._source.pages, tree
@@ -75,7 +87,7 @@ class Relation:
         """O(1) for a whole relation; O(log n) for a range with a "count" scan, and a pass over it without."""
         if not self._lo and not self._hi:
             return self.tree.count
-        pages, tree = self._view()
+        pages, tree = self.view()
         if rows_of(tree.spec, COUNT_ROWS):
             start, stop = self._places(pages, tree)
             return stop - start
@@ -91,7 +103,7 @@ class Relation:
         if len(row) not in (keys, len(self.schema.columns)):
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({self.schema})")
         words = self._row(row)
-        found, values = get(*self._view(), np.array(words[:keys], np.int64)[:, None])
+        found, values = get(*self.view(), np.array(words[:keys], np.int64)[:, None])
         key = tuple(words[:keys])
         inside = bool(found[0]) and self._inside(key)
         return inside and values[:, 0].tolist()[: len(words) - keys] == words[keys:]
@@ -103,7 +115,7 @@ class Relation:
             raise SchemaError(
                 f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})"
             )
-        found, values = get(*self._view(), np.array(self._row(row), np.int64)[:, None])
+        found, values = get(*self.view(), np.array(self._row(row), np.int64)[:, None])
         if not found[0]:
             return default
         columns = self.schema.stored[len(row) :]
@@ -132,7 +144,7 @@ class Relation:
                 for column, values in zip(self.schema.stored, _key_columns(keys, self.schema), strict=False)
             ]
         )
-        found, values = get(*self._view(), words)
+        found, values = get(*self.view(), words)
         if self._lo or self._hi:
             found &= np.array([self._inside(tuple(key)) for key in words.T.tolist()], bool)
         out = {}
@@ -168,7 +180,7 @@ class Relation:
         checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
         that makes no sense, MissingError for one that the relation does not carry.
         """
-        pages, tree = self._view()
+        pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
         folds = scan_one(pages, tree, rows, self._lo, self._hi)
         return value_of(scan, folds.words[:, 0].tolist(), bool(folds.full[0]), self._source.dictionary)
@@ -180,13 +192,14 @@ class Relation:
         unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan`, and WordError
         naming the first interval whose sum does not fit 64 bits.
         """
-        if self._lo or self._hi:
+        if self.bounded:
             raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
         low, high = self._bounds(lo), self._bounds(hi)
-        if low is None and high is None:
+        given = high if low is None else low
+        if given is None:
             raise SchemaError("scan_many without bounds has no intervals; use scan")
-        none = np.zeros((0, low.shape[1] if low is not None else high.shape[1]), np.int64)
-        pages, tree = self._view()
+        none = np.zeros((0, given.shape[1]), np.int64)
+        pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
         folds = scan_many(pages, tree, rows, none if low is None else low, none if high is None else high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
@@ -201,7 +214,7 @@ class Relation:
 
         Raises MissingError without a "count" scan.
         """
-        pages, tree = self._view()
+        pages, tree = self.view()
         start, stop = self._places(pages, tree)
         bound = self._bound(key)
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
@@ -212,13 +225,46 @@ class Relation:
 
         Raises IndexError beyond the ends, MissingError without a "count" scan.
         """
-        pages, tree = self._view()
+        pages, tree = self.view()
         start, stop = self._places(pages, tree)
         place = rank + (start if rank >= 0 else stop)
         if not start <= place < stop:
             raise IndexError(f"rank {rank} of {stop - start} records")
         record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
-        return next(zip(*(column.to_pylist() for column in self.record_batch(record).columns), strict=True))
+        return _tuples(self.record_batch(record))[0]
+
+    def complement(self, part: "Relation") -> Iterator[tuple]:
+        """The records whose keys `part`, a subset, has not, in key order; O((those + 1) log n) by "count" scans.
+
+        `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
+        MissingError without count scans, OrderError where the counts show that it is no subset;
+        `pagestore.complement.subset` makes sure beforehand.
+        """
+        keys = len(self.schema.key)
+        types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
+        if types[0] != types[1] or len(part.schema.key) != keys or part.bounded:
+            raise SchemaError(f"{part.name!r} ({part.schema}) is no subset of {self.name!r} ({self.schema})")
+        missing = Complement(*self.view(), *part.view(), self._lo, self._hi)
+        for words in missing:
+            yield from _tuples(self.record_batch(words[: len(self.schema.columns)]))
+
+    def stab(self, *point: Any) -> list[tuple]:
+        """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
+
+        O((m + 1) log n) for m records. Raises as `stab_many`.
+        """
+        return _tuples(self.stab_many([point]))
+
+    def stab_many(self, points: Any) -> pa.RecordBatch:
+        """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
+
+        `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
+        """
+        return self.record_batch(met(self, points, 1)[: len(self.schema.columns)])
+
+    def overlaps(self, *point: Any) -> list[tuple]:
+        """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
+        return _tuples(self.record_batch(met(self, [point], 2)[: len(self.schema.columns)]))
 
     def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
         """The ranks in the whole relation of the first record and of the one behind the last."""
@@ -261,7 +307,7 @@ class Relation:
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
-        return scan(*self._view(), self._lo, self._hi, columns, rows)
+        return scan(*self.view(), self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -365,13 +411,29 @@ class WritableRelation(Relation):
         words = self.encode(rows, keys_allowed=True)
         keys = len(self.schema.key)
         if len(words) > keys:
-            found, values = get(*self._view(), words[:keys])
+            found, values = get(*self.view(), words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
             words = np.concatenate(
                 [words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)]
             )
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
+
+    def remove_stabbed(self, points: Any) -> pa.RecordBatch:
+        """Remove the records that one of many points (alpha..., x) stabs, and return them; see `stab_many`.
+
+        They come in key order, so one descent finds them all and one takes them all out.
+        """
+        return self._remove(met(self, points, 1))
+
+    def remove_overlaps(self, points: Any) -> pa.RecordBatch:
+        """Remove the records that one of many points (alpha..., lo, hi) overlaps, and return them."""
+        return self._remove(met(self, points, 2))
+
+    def _remove(self, words: np.ndarray) -> pa.RecordBatch:
+        if words.shape[1]:
+            self._source.apply(self.name, np.full(words.shape[1], ERASE), words)
+        return self.record_batch(words[: len(self.schema.columns)])
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """`relation[key] = value`, or a tuple of values."""
@@ -480,6 +542,10 @@ def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[l
     flat = list(chain.from_iterable(rows))
     width = len(rows[0])
     return [flat[c::width] for c in range(width)]
+
+
+def _tuples(batch: pa.RecordBatch) -> list[tuple]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def _escaped(value: Any) -> str:

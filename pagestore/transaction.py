@@ -21,7 +21,7 @@ from .pager import Pager
 from .relation import WritableRelation
 from .scans import parse_scan, scan_names
 from .state import Version
-from .tree import MAX, Pages, Spec, Tree, apply, bulk, net, pages_of, scan
+from .tree import Pages, Spec, Tree, apply, bulk, net, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 
 if TYPE_CHECKING:
@@ -81,15 +81,40 @@ class Transaction:
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
         stored = [column.name for column in parsed.stored]
-        folds = _rows(scans, parsed)
+        scans = list(scans)
         if intervals:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
-            folds.append((MAX, stored.index(intervals[1])))
+            if f"max:{intervals[1]}" not in scans:
+                scans.append(f"max:{intervals[1]}")
+        folds = _rows(scans, parsed)
         self._create(
             name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals
         )
         return self[name]
+
+    def create_intervals(
+        self,
+        name: str,
+        schema: str | Schema | pa.Schema,
+        ends: tuple[str, str],
+        key: Iterable[str] | str | None = None,
+        scans: Iterable[str] = (),
+    ) -> WritableRelation:
+        """Make an empty interval relation, to `stab`: `ends` are two neighbouring key columns, an interval's ends.
+
+        Key columns before them part the intervals into groups, key columns behind them tell equal intervals
+        apart. Both ends belong to an interval; one that ends before it begins is met by nothing.
+        Raises ExistsError, SchemaError.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/rooms.pages") as store, store.transaction() as txn:
+        ...     booked = txn.create_intervals("booked", "room: int64, a: int64, b: int64", ("a", "b"))
+        ...     booked.insert([(1, 900, 1030), (1, 1015, 1200), (2, 800, 1800)])
+        ...     booked.stab(1, 1000), booked.overlaps(1, 1030, 1100), booked.remove_stabbed([(2, 900)]).num_rows
+        ([(1, 900, 1030)], [(1, 900, 1030), (1, 1015, 1200)], 1)
+        """
+        return self.create(name, schema, key, scans, ends)
 
     def create_words(
         self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()
