@@ -16,7 +16,7 @@ from ivm import sensitivity
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.expression import Encode
 from ivm.heads import PLAIN, Head, Layout
-from ivm.join import Join
+from ivm.join import evaluate
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
@@ -55,6 +55,7 @@ class Engine:
     txn: Transaction
     installed: Installed
     encode: Encode
+    threads: int = 1
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
@@ -184,10 +185,10 @@ class Engine:
         self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
     ) -> Change:
         """Both versions from scratch, and the sensitivity indices built anew."""
-        before = Join(self.txn.pages, plan.shape, [old[t.index] for t in plan.tries])
-        rows = before.bindings()
+        trees = [old[t.index] for t in plan.tries]
+        before = evaluate(self.txn.pages, plan.shape, trees, threads=self.threads)
         after, operations = self._record(views, p, plan, new)
-        return Change(difference(rows, after), [], before.operations + operations, 0)
+        return Change(difference(before.bindings, after), [], before.operations + operations, 0)
 
     def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
         """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
@@ -205,11 +206,10 @@ class Engine:
         self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree]
     ) -> tuple[np.ndarray, int]:
         """All bindings of a plan and how many operations they took; its sensitivity indices are replaced."""
-        join = Join(
+        bindings, recorded, operations = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
-            sensors=plan.sensor_arrays, granularity=views.granularity,
+            sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads,
         )  # fmt: skip
-        bindings, recorded = join.all()
         total = 0
         for s, rows in enumerate(recorded):
             spec = sensitivity.index_spec(plan.sensors[s])
@@ -221,7 +221,7 @@ class Engine:
             total += tree.count
         if recorded:
             self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
-        return bindings, join.operations
+        return bindings, operations
 
     def tree(self, index: Index) -> Tree:
         """The tree behind an index, as it is now."""
@@ -292,7 +292,7 @@ class Source(Protocol):
     def tree(self, name: str) -> Tree: ...
 
 
-def recompute(source: Source, installed: Installed, encode: Encode, name: str) -> np.ndarray:
+def recompute(source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1) -> np.ndarray:
     """The visible words int64[C, n] of a view, from its own rules over what is stored; stores nothing."""
     layout = installed.layouts[name]
     parts = []
@@ -300,7 +300,7 @@ def recompute(source: Source, installed: Installed, encode: Encode, name: str) -
         if name in views.writes:
             for plan in views.plans:
                 trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
-                bindings = Join(source.pages, plan.shape, trees).bindings()
+                bindings = evaluate(source.pages, plan.shape, trees, threads=threads).bindings
                 everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
                 parts.append(Head(views.rule, plan, installed.layouts, encode).edits(everything)[name])
     actions, rows = _joined(parts)

@@ -5,6 +5,7 @@ is one more trie; without it every binding of the body comes out.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -13,10 +14,13 @@ import numpy as np
 
 from ivm.kernels import leapfrog as kernel
 from pagestore.errors import CorruptionError
-from pagestore.tree import Pages, Tree
+from pagestore.tree import Pages, Tree, scan
 
 INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
+ALL = (INT_MIN, INT_MAX)
 BATCH = 1 << 16
+RANGES_PER_THREAD = 4  # so that an uneven range does not keep the others waiting
+PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +98,11 @@ class Join:
         sensors: Sensors | None = None,
         granularity: int = 1,
         regions: Regions | None = None,
-        first: tuple[int, int] = (INT_MIN, INT_MAX),
+        first: tuple[int, int] = ALL,
         batch: int = BATCH,
     ) -> None:
         sensors = sensors or shape.no_sensors
-        if first != (INT_MIN, INT_MAX):
+        if first != ALL:
             shape = _narrowed(shape, first)
         self._pages = pages
         self._plan = plan_array(shape, sensors, granularity)
@@ -144,6 +148,52 @@ class Join:
             return batches[0]
         out = np.concatenate([b[0] for b in batches], axis=1)
         return out, [np.concatenate(rows, axis=1) for rows in zip(*(b[1] for b in batches), strict=True)]
+
+
+class Evaluation(NamedTuple):
+    """All bindings int64[L + V, n] in order, the trace rows of each sensor, and the iterator operations done."""
+
+    bindings: np.ndarray
+    recorded: list[np.ndarray]
+    operations: int
+
+
+def evaluate(
+    pages: Pages,
+    shape: Shape,
+    trees: Sequence[Tree],
+    *,
+    sensors: Sensors | None = None,
+    granularity: int = 1,
+    threads: int = 1,
+) -> Evaluation:
+    """Run a plan in full, ranges of its first variable side by side.  The kernel runs without the GIL."""
+    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
+
+    def run(first: tuple[int, int]) -> tuple[np.ndarray, list[np.ndarray], int]:
+        join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
+        return *join.all(), join.operations
+
+    if len(ranges) == 1:
+        return Evaluation(*run(ranges[0]))
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(run, ranges))
+    recorded = [np.concatenate(rows, axis=1) for rows in zip(*(part[1] for part in parts), strict=True)]
+    return Evaluation(np.concatenate([part[0] for part in parts], axis=1), recorded, sum(part[2] for part in parts))
+
+
+def first_ranges(pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int) -> list[tuple[int, int]]:
+    """Cut the first variable's values into about `wanted` ranges [lo, hi] with as many records each."""
+    held = shape.bounds[: shape.bound_start[1], 0]
+    tries = shape.parts[: shape.part_start[1], 0].tolist()
+    if (held == kernel.EQ).any() or not tries:
+        return [ALL]
+    smallest = min((trees[t] for t in tries), key=lambda tree: tree.count)
+    if smallest.count < PARALLEL_FROM:
+        return [ALL]
+    keys = np.concatenate([batch[0] for batch in scan(pages, smallest, columns=(0,))])
+    cuts = np.unique(keys[len(keys) * np.arange(1, wanted) // wanted]).tolist()
+    return list(zip([INT_MIN, *cuts], [*(cut - 1 for cut in cuts), INT_MAX], strict=True))
 
 
 @lru_cache(256)

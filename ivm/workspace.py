@@ -46,19 +46,19 @@ BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices 
 OnChange = Callable[[pa.Table], None]
 
 
-def open(path: str | os.PathLike[str], **options: Any) -> "Workspace":
-    """Open the workspace in a store file, or make one; options as for `pagestore.open`.
+def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
+    """Open the workspace in a store file, or make one; other options as for `pagestore.open`.
 
-    Raises pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
+    `threads` evaluate from scratch side by side, as many as there are cores unless told otherwise.  Raises pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
     """
-    return Workspace(pagestore.open(path, **options))
+    return Workspace(pagestore.open(path, **options), threads or os.cpu_count() or 1)
 
 
 class Workspace:
     """Rules and data in one store.  Close it, or use it in `with`."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, threads: int = 1) -> None:
+        self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
         self._subscribers: dict[str, list[OnChange]] = {}
         with store.snapshot() as snap:
@@ -89,7 +89,7 @@ class Workspace:
             self._refuse_foreign_writers(block.part, name)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
-            engine = Engine(txn, installed, _encoder(txn), built=dict(self._built))
+            engine = Engine(txn, installed, _encoder(txn), self.threads, built=dict(self._built))
             engine.fill([v for v in installed.rules if v in block.rules])
             txn.properties[BUILT] = json.dumps(engine.built)
             txn.properties[PROPERTY] = installed.save()
@@ -172,7 +172,7 @@ class Workspace:
         block = installed.blocks[-1]
         for predicate in block.part.predicates.values():
             self._provide(txn, predicate, installed)
-        Engine(txn, installed, _encoder(txn)).fill([v for v in installed.rules if v in block.rules])
+        Engine(txn, installed, _encoder(txn), self.threads).fill([v for v in installed.rules if v in block.rules])
         return Answer(txn[head].to_arrow())
 
     # -- what happened, and why
@@ -194,7 +194,7 @@ class Workspace:
         predicate = self._known(name)
         with self.store.snapshot() as snap:
             started = time.perf_counter()
-            words = recompute(snap, self._installed, _encoder(snap), name)
+            words = recompute(snap, self._installed, _encoder(snap), name, self.threads)
             seconds = time.perf_counter() - started
             arrays = [snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, words, strict=True)]
         return Answer(pa.table(arrays, names=list(predicate.columns)), seconds)
@@ -359,7 +359,9 @@ class Transaction:
         """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
         workspace = self._workspace
         try:
-            engine = Engine(self._txn, workspace._installed, _encoder(self._txn), built=dict(workspace._built))
+            engine = Engine(
+                self._txn, workspace._installed, _encoder(self._txn), workspace.threads, built=dict(workspace._built)
+            )  # fmt: skip
             engine.carry(self.composed())
             if engine.built != workspace._built:
                 self._txn.properties[BUILT] = json.dumps(engine.built)
