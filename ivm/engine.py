@@ -25,7 +25,6 @@ from pagestore.errors import EditError
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
 
-
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
 HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
@@ -59,14 +58,18 @@ class Engine:
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
-    built: dict[str, tuple[int, int]] = field(default_factory=dict)  # sensitivity and body rows at the last building
+    built: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # sensitivity and body rows at the last building
 
     # -- a delta through all views
 
     def carry(self, edits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
         self._indices = self.installed.indices
-        waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [edit] for name, edit in edits.items()}
+        waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
+            name: [edit] for name, edit in edits.items()
+        }
         for views in self.installed.rules:
             for name in views.reads:
                 if name in waiting:
@@ -106,7 +109,9 @@ class Engine:
         account.inserted, account.erased = inserted, len(actions) - inserted
         account.maintain_seconds += time.perf_counter() - started
 
-    def _apply(self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int) -> tuple[np.ndarray, np.ndarray]:
+    def _apply(
+        self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         try:
             return self.txn.apply(name, actions, rows, visible)
         except EditError as error:
@@ -142,7 +147,10 @@ class Engine:
         predicate = self.installed.program.predicates[name]
         found = next(scan(self.txn.pages, tree, key, (*key[:-1], key[-1] + 1)))
         shown = [
-            tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
+            tuple(
+                self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py()
+                for c, t in enumerate(predicate.types)
+            )
             for i in range(2)
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
@@ -155,6 +163,7 @@ class Engine:
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
             new = {index: self.tree(index) for index in indices_of(plan)}
             old = {index: self.before.get(index, tree) for index, tree in new.items()}
+            change: Change | None
             if self._is_huge(plan, old):
                 change = self._reevaluate(views, p, plan, old, new)
             else:
@@ -257,7 +266,9 @@ class Engine:
         for name, parts in waiting.items():
             self._fill_view(name, parts)
 
-    def _evaluate(self, views: Views, p: int, plan: Plan) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    def _evaluate(
+        self, views: Views, p: int, plan: Plan
+    ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         bindings, operations = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries})
         for name in views.writes:
             self.accounts.setdefault(name, Account()).operations += operations
@@ -292,7 +303,9 @@ class Source(Protocol):
     def tree(self, name: str) -> Tree: ...
 
 
-def recompute(source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1) -> np.ndarray:
+def recompute(
+    source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1
+) -> np.ndarray:
     """The visible words int64[C, n] of a view, from its own rules over what is stored; stores nothing."""
     layout = installed.layouts[name]
     parts = []

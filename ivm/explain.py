@@ -36,14 +36,18 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     if plan.considered:
         lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
-        lines.append(f"  deltas    {plan.choice}; one of more than {HUGE:.0%} of a relation is re-evaluated instead")
+        lines.append(
+            f"  deltas    {plan.choice}; one of more than {HUGE:.0%} of a relation is re-evaluated instead"
+        )
     for t, trie in enumerate(plan.tries):
         how = "in its own order"
         if permuted(trie.index):
             how = f"through the permuted index {tree_name(trie.index)}"
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
-            sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
+            sense = f"sensitivity at {', '.join(sensed)}" + (
+                f" (granularity {granularity})" if granularity > 1 else ""
+            )
         elif plan.probes:
             sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:

@@ -152,5 +152,3 @@ class Head:
 
 def _ready(filters: tuple, names: tuple[str, ...]) -> list:
     return [f for f in filters if all(v.name in names for v in variables(f))]
-
-

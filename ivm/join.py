@@ -179,7 +179,9 @@ def evaluate(
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(run, ranges))
     recorded = [np.concatenate(rows, axis=1) for rows in zip(*(part[1] for part in parts), strict=True)]
-    return Evaluation(np.concatenate([part[0] for part in parts], axis=1), recorded, sum(part[2] for part in parts))
+    return Evaluation(
+        np.concatenate([part[0] for part in parts], axis=1), recorded, sum(part[2] for part in parts)
+    )
 
 
 def first_ranges(pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from ivm.kernels.leapfrog import EQ
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.surgery import Delta, surgeries
-from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, net
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
 
 
 class Change(NamedTuple):
@@ -87,7 +87,9 @@ def probe(
     A binding of the old body that holds an erased branch is gone, one of the new body that holds an
     inserted branch is new; for a negated trie it is the other way round.  Needs no sensitivity index.
     """
-    erased, inserted, operations = [], [], 0
+    erased: list[np.ndarray] = []
+    inserted: list[np.ndarray] = []
+    operations = 0
     for t, probing in enumerate(plan.probes):
         trie = probing.tries[t]
         delta = deltas.get(trie.index)
@@ -99,7 +101,9 @@ def probe(
         for branches, trees, found in ((gone, old, erased), (came, new, inserted)):
             if branches.shape[1]:
                 oracle = _pinned(probing, t, branches)
-                join = Join(pages, probing.shape, [trees[x.index] for x in probing.tries], regions=oracle, batch=SMALL)
+                join = Join(
+                    pages, probing.shape, [trees[x.index] for x in probing.tries], regions=oracle, batch=SMALL
+                )
                 found.append(join.bindings()[back])
                 operations += join.operations
     if not erased and not inserted:
@@ -156,7 +160,9 @@ def _match(
                 contributions.append((depth, rows))
             elif branches.shape[1]:
                 matched[i] = sensitivity.matches(pages, indices[i], branches)
-                contributions.append((plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i])))
+                contributions.append(
+                    (plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i]))
+                )
     return contributions, matched
 
 

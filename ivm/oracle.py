@@ -1,6 +1,6 @@
 """The change oracle: what surgeries matched, as a union of regions that the join takes as one more trie.
 
-    A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
+A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
 """
 
 from collections.abc import Iterable

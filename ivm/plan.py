@@ -22,7 +22,20 @@ import numpy as np
 from ivm.errors import ConstructError
 from ivm.join import Sensors, Shape
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
-from ivm.lang.rule import Atom, Binary, Compare, Const, Disjunct, Negation, Predicate, Rule, Term, Var, atoms, variables
+from ivm.lang.rule import (
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Disjunct,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Var,
+    atoms,
+    variables,
+)
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
@@ -127,11 +140,16 @@ class Plan:
         for t, trie in enumerate(self.tries):
             arguments[t, : len(trie.levels)] = trie.levels
         parts = [
-            [(t, trie.levels.index(v)) for t, trie in enumerate(self.tries) if v in trie.levels and not trie.negated]
+            [
+                (t, trie.levels.index(v))
+                for t, trie in enumerate(self.tries)
+                if v in trie.levels and not trie.negated
+            ]
             for v in range(levels)
         ]
         absent = [
-            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v] for v in range(levels)
+            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v]
+            for v in range(levels)
         ]
         bounds = [[b[1:] for b in self.bounds if b.level == v] for v in range(levels)]
         reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]
@@ -224,7 +242,9 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:
-        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
+        return replace(
+            plan, choice="matched: all tries follow the key order, so no sensitivity index is needed"
+        )
     probes, costs = zip(*(conjunction.probe(t, distinct) for t in range(len(plan.tries))), strict=True)
     if maintenance == PROBE:
         return replace(plan, probes=probes, choice="probed, as asked for")
@@ -270,7 +290,14 @@ class Conjunction:
         positive = [x for x in disjunct if isinstance(x, Atom)]
         negative = [x for x in disjunct if isinstance(x, Negation)]
         self.keys = {a.name for x in positive for a in x.args if isinstance(a, Var)}
-        self.keys |= {a.name for n in negative for x in n.body if isinstance(x, Atom) for a in x.args if isinstance(a, Var)}
+        self.keys |= {
+            a.name
+            for n in negative
+            for x in n.body
+            if isinstance(x, Atom)
+            for a in x.args
+            if isinstance(a, Var)
+        }
         self.used_once = self._used_once(disjunct)
         self.keys |= {
             x.value.name
@@ -369,14 +396,18 @@ class Conjunction:
             for literal in waiting:
                 target = self._defines(literal, known)
                 if target is not None:
-                    self.computed.append((target.name, literal.right if literal.left == target else literal.left))
+                    self.computed.append(
+                        (target.name, literal.right if literal.left == target else literal.left)
+                    )
                     known.add(target.name)
                 elif {v.name for v in variables(literal)} <= known:
                     self._compare(literal)
                 else:
                     rest.append(literal)
             if len(rest) == len(waiting):
-                raise ConstructError(rest[0].where, "the variables of this comparison are defined by each other only")
+                raise ConstructError(
+                    rest[0].where, "the variables of this comparison are defined by each other only"
+                )
             waiting = rest
 
     @staticmethod
@@ -384,7 +415,11 @@ class Conjunction:
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
-            if isinstance(side, Var) and side.name not in known and {v.name for v in variables(other)} <= known:
+            if (
+                isinstance(side, Var)
+                and side.name not in known
+                and {v.name for v in variables(other)} <= known
+            ):
                 return side
         return None
 
@@ -426,7 +461,12 @@ class Conjunction:
             return None, self.encode(term)
         if isinstance(term, Var):
             return (term.name, 0) if term.name in self.keys else None
-        if isinstance(term, Binary) and term.op in "+-" and isinstance(term.right, Const) and isinstance(term.left, Var):
+        if (
+            isinstance(term, Binary)
+            and term.op in "+-"
+            and isinstance(term.right, Const)
+            and isinstance(term.left, Var)
+        ):
             exact = self.rule.types.get(term.left.name) == "int64" and term.left.name in self.keys
             if exact:
                 return term.left.name, self.encode(term.right) * (1 if term.op == "+" else -1)
@@ -448,7 +488,14 @@ class Conjunction:
             for a, column, name in self.reads
         )
         return Plan(
-            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
+            tuple(order),
+            tries,
+            tuple(bounds),
+            reads,
+            tuple(self.computed),
+            tuple(self.filters),
+            cost,
+            considered,
         )
 
     def probe(self, t: int, distinct: Distinct) -> tuple[Plan, float]:
@@ -458,7 +505,9 @@ class Conjunction:
         tails = permutations(rest) if len(rest) <= ORDERS_MAX else [tuple(rest)]
         fixed = self._cost(self._with_held(own), distinct)
         best = min((self._with_held([*own, *tail]) for tail in tails), key=lambda o: self._cost(o, distinct))
-        below = (self._cost(best, distinct) - fixed) / max(1.0, self._bindings(self._with_held(own), distinct))
+        below = (self._cost(best, distinct) - fixed) / max(
+            1.0, self._bindings(self._with_held(own), distinct)
+        )
         return self.plan(distinct, best), max(1.0, below)
 
     def _free_names(self) -> list[str]:
@@ -472,7 +521,10 @@ class Conjunction:
         predicate = self.predicates[arguments.atom.predicate]
         columns += [c for c in range(self.stored_keys[predicate.name]) if c not in columns]
         return Trie(
-            Index(predicate.name, tuple(columns)), tuple(v for v, _ in used), arguments.negated, str(arguments.atom)
+            Index(predicate.name, tuple(columns)),
+            tuple(v for v, _ in used),
+            arguments.negated,
+            str(arguments.atom),
         )
 
     def _choose(self, distinct: Distinct) -> tuple[float, tuple[str, ...], int]:
@@ -526,7 +578,9 @@ class Conjunction:
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
             indices = {self._trie(a, level).index for a in self.atoms}
-            cost += sum(2 * distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
+            cost += sum(
+                2 * distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order)
+            )
         return cost
 
     def _bindings(self, order: Sequence[str], distinct: Distinct) -> float:
@@ -590,5 +644,3 @@ def _column(index: Index, stored_keys: int, column: int) -> int:
     if column in index.order:
         return index.order.index(column)
     return len(index.order) + column - stored_keys
-
-

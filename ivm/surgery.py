@@ -1,9 +1,9 @@
 """Tree surgery: a relation's delta as insertions and removals of trie branches, by depth.
 
-    version 1: (3,40,90) (3,50,91) (3,50,92)        delta: ERASE 3,40,90  ERASE 3,50,92  INSERT 4,60,71
-    version 2: (3,50,91) (4,60,71)
+version 1: (3,40,90) (3,50,91) (3,50,92)        delta: ERASE 3,40,90  ERASE 3,50,92  INSERT 4,60,71
+version 2: (3,50,91) (4,60,71)
 
-    depth 1: INSERT 4        depth 2: ERASE 3-40, INSERT 4-60        depth 3: the delta itself
+depth 1: INSERT 4        depth 2: ERASE 3-40, INSERT 4-60        depth 3: the delta itself
 """
 
 from typing import NamedTuple

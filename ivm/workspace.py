@@ -1,10 +1,10 @@
 """A workspace: rules and data in one store file; every transaction leaves all views up to date.
 
-    with ivm.open("graph.pages") as ws:
-        ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="triangles")
-        with ws.transaction() as txn:
-            txn.insert("edge", [(1, 2), (2, 3), (1, 3)])
-        ws["tri"].to_arrow()
+with ivm.open("graph.pages") as ws:
+    ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="triangles")
+    with ws.transaction() as txn:
+        txn.insert("edge", [(1, 2), (2, 3), (1, 3)])
+    ws["tri"].to_arrow()
 """
 
 import json
@@ -49,7 +49,8 @@ OnChange = Callable[[pa.Table], None]
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
     """Open the workspace in a store file, or make one; other options as for `pagestore.open`.
 
-    `threads` evaluate from scratch side by side, as many as there are cores unless told otherwise.  Raises pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
+    `threads` evaluate from scratch side by side, as many as there are cores unless told otherwise.  Raises
+    pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
     """
     return Workspace(pagestore.open(path, **options), threads or os.cpu_count() or 1)
 
@@ -73,11 +74,13 @@ class Workspace:
 
         `granularity` lets up to so many consecutive operations share one sensitivity interval: less
         memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe" (permuted indices
-        instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and column; nothing is installed then.
+        instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and
+        column; nothing is installed then.
         """
         if self._installed.block(name):
             raise RedefinitionError(
-                lang.Where(name, 1, 1), f"a block `{name}` is installed; uninstall it first, or choose another name"
+                lang.Where(name, 1, 1),
+                f"a block `{name}` is installed; uninstall it first, or choose another name",
             )
         with self.store.transaction(f"install {name}") as txn:
             estimates = Estimates(txn)
@@ -108,7 +111,12 @@ class Workspace:
             known = ", ".join(b.name for b in self._installed.blocks) or "none"
             raise UninstallError(f"no block `{name}` is installed; there is {known}")
         left = self._installed.excluding(name)
-        gone = {v.sense_name(p, s) for v in block.rules for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))}
+        gone = {
+            v.sense_name(p, s)
+            for v in block.rules
+            for p, plan in enumerate(v.plans)
+            for s in range(len(plan.sensors))
+        }
         views = {n for n in block.part.predicates if n not in left.program.predicates}
         gone |= views | {total_name(n) for n in views if adds_up_apart(self._installed.layouts[n])}
         kept = {tree_name(i) for indices in left.indices.values() for i in indices}
@@ -168,11 +176,15 @@ class Workspace:
             txn.rollback()
 
     def _answer(self, txn: Any, text: str, head: str) -> Answer:
-        installed = self._installed.including("query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn))
+        installed = self._installed.including(
+            "query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn)
+        )
         block = installed.blocks[-1]
         for predicate in block.part.predicates.values():
             self._provide(txn, predicate, installed)
-        Engine(txn, installed, _encoder(txn), self.threads).fill([v for v in installed.rules if v in block.rules])
+        Engine(txn, installed, _encoder(txn), self.threads).fill(
+            [v for v in installed.rules if v in block.rules]
+        )
         return Answer(txn[head].to_arrow())
 
     # -- what happened, and why
@@ -196,7 +208,9 @@ class Workspace:
             started = time.perf_counter()
             words = recompute(snap, self._installed, _encoder(snap), name, self.threads)
             seconds = time.perf_counter() - started
-            arrays = [snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, words, strict=True)]
+            arrays = [
+                snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, words, strict=True)
+            ]
         return Answer(pa.table(arrays, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
@@ -204,7 +218,9 @@ class Workspace:
         fresh = self.evaluate(name).to_arrow()
         kept = self[name].to_arrow().cast(fresh.schema)
         if not kept.equals(fresh):
-            odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(zip(*fresh.to_pydict().values(), strict=True))
+            odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(
+                zip(*fresh.to_pydict().values(), strict=True)
+            )
             raise DivergenceError(
                 f"{name} has {len(kept)} rows and {len(fresh)} from scratch; {next(iter(odd), 'their order')} differs"
             )
@@ -258,7 +274,10 @@ class Workspace:
                 continue
             predicate = self._known(name)
             with self.store.snapshot() as snap:
-                arrays = [snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, delta.rows, strict=True)]
+                arrays = [
+                    snap.decode(t, np.ascontiguousarray(w))
+                    for t, w in zip(predicate.types, delta.rows, strict=True)
+                ]
             kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
             table = pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
             for on_change in list(subscribers):
@@ -282,7 +301,9 @@ class Workspace:
     def _refuse_foreign_writers(self, part: lang.Program, name: str) -> None:
         for rule in part.rules:
             for head in rule.heads:
-                owner = next((b.name for b in self._installed.blocks if head.predicate in b.part.predicates), None)
+                owner = next(
+                    (b.name for b in self._installed.blocks if head.predicate in b.part.predicates), None
+                )
                 if owner is not None:
                     raise RedefinitionError(
                         head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
@@ -397,7 +418,9 @@ class Transaction:
         if words.shape[1]:
             self._edits.setdefault(name, []).append((np.full(words.shape[1], action), words))
 
-    def _composed(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def _composed(
+        self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
         actions = np.concatenate([p[0] for p in parts])
         rows = np.concatenate([p[1] for p in parts], axis=1)
@@ -426,7 +449,9 @@ class Transaction:
         predicate = self._installed.program.predicates[name]
         keys = len(row) - len(other)
         shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
-        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])]
+        before = [
+            self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
+        ]
         return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
 
 
@@ -449,8 +474,8 @@ def _layouts(source: Any) -> Callable[[Predicate], Layout]:
         functional = predicate.value is not None and len(schema.key) != len(predicate.keys)
         if types != predicate.types or functional:
             raise EditError(
-                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not fit "
-                f"its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
+                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
+                f"fit its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
             )
         return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0)
 

@@ -1,6 +1,6 @@
 """The paper's aspiration, counted: maintenance costs about the edit distance between traces.
 
-    operations <= C * granularity * (1 + trace distance) * log2(records)
+operations <= C * granularity * (1 + trace distance) * log2(records)
 """
 
 from math import log2
@@ -51,14 +51,19 @@ def test_operations_follow_the_trace_distance(rule, granularity, tmp_path):
 def test_an_edit_far_from_the_trace_costs_nothing(tmp_path):
     """B(3) changes no operation of A n B in the paper's example, so no operation is redone for it."""
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:
-        ws.install("r(x, y) -> int(x), int(y). s(y, x) -> int(y), int(x). c(x, y) <- r(x, y), s(y, x).", maintenance="match")
+        ws.install(
+            "r(x, y) -> int(x), int(y). s(y, x) -> int(y), int(x). c(x, y) <- r(x, y), s(y, x).",
+            maintenance="match",
+        )
         with ws.transaction() as txn:
             txn.insert("r", [(1, y) for y in (0, 2, 4, 5, 6)])
             txn.insert("s", [(y, 1) for y in (1, 2, 6, 7)])
         before = ws.store.version
         with ws.transaction() as txn:
             txn.insert("s", [(3, 5)])
-        assert ws.stats("c")["operations"] <= 4 * (1 + ws.trace_distance("c", before, ws.store.version)) * log2(10)
+        assert ws.stats("c")["operations"] <= 4 * (
+            1 + ws.trace_distance("c", before, ws.store.version)
+        ) * log2(10)
 
 
 def test_the_index_does_not_grow_without_bound_under_churn(tmp_path):

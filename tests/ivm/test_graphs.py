@@ -128,7 +128,7 @@ def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path):
     rng = np.random.default_rng(3)
     with loaded(tmp_path / "g.pages", edges) as ws:
         single = []
-        for i in range(61):
+        for _ in range(61):
             x, y = edges[:, rng.integers(edges.shape[1])].tolist()
             for sign in "-+":
                 a = time.perf_counter()

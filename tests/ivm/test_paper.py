@@ -28,7 +28,12 @@ def plan_of(text, order=None):
     program = lang.compile(text)
     stored = {name: len(p.types) for name, p in program.predicates.items()}
     return make_plans(
-        program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, [Orders(order)] if order else ()
+        program.rules[0],
+        program.predicates,
+        stored,
+        lambda p, c: 1000.0,
+        lambda const: const.value,
+        [Orders(order)] if order else (),
     )[0]
 
 
@@ -54,7 +59,9 @@ class TestUnaryJoin:
 
     def record(self, pager, trees):
         """The join with every operation recorded; the plan itself drops both indices, which follow the order."""
-        return Join(pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)).all()
+        return Join(
+            pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)
+        ).all()
 
     def test_sensitivities(self, trees):
         pager, old, _ = trees
@@ -88,7 +95,12 @@ class TestUnaryJoin:
         tries = [t.index for t in self.PLAN.tries]
         deltas = {i: Delta(*delta(pager.pages, o, n)) for i, o, n in zip(tries, old, new, strict=True)}
         change = maintain(
-            pager.pages, self.PLAN, dict(zip(tries, old, strict=True)), dict(zip(tries, new, strict=True)), deltas, []
+            pager.pages,
+            self.PLAN,
+            dict(zip(tries, old, strict=True)),
+            dict(zip(tries, new, strict=True)),
+            deltas,
+            [],
         )
         assert change.delta.actions.tolist() == [ERASE]
         assert change.delta.rows.tolist() == [[2]]
@@ -107,7 +119,11 @@ class TestTreeSurgery:
         assert actions.tolist() == [ERASE, ERASE, ERASE, INSERT]
         assert rows.T.tolist() == [[0, 30, 81], [3, 40, 90], [3, 50, 92], [4, 60, 71]]
         by_depth = [surgeries(pager.pages, Delta(actions, rows), old, new, d) for d in (1, 2, 3)]
-        assert [s.erased.T.tolist() for s in by_depth] == [[], [[3, 40]], [[0, 30, 81], [3, 40, 90], [3, 50, 92]]]
+        assert [s.erased.T.tolist() for s in by_depth] == [
+            [],
+            [[3, 40]],
+            [[0, 30, 81], [3, 40, 90], [3, 50, 92]],
+        ]
         assert [s.inserted.T.tolist() for s in by_depth] == [[[4]], [[4, 60]], [[4, 60, 71]]]
 
 
@@ -161,7 +177,10 @@ class TestSeveralArguments:
         assert all_of_them == {
             ("G", "x"), ("G", "z"), ("H", "y"), ("H", "z"), ("I", "x"), ("I", "y"), ("I", "z"), ("R", "z"),
         }  # fmt: skip
-        kept = {(name[s.trie], plan.variables[s.level]): "".join(variable[c] for c in s.columns) for s in plan.sensors}
+        kept = {
+            (name[s.trie], plan.variables[s.level]): "".join(variable[c] for c in s.columns)
+            for s in plan.sensors
+        }
         assert kept == {
             ("G", "z"): "x[]y", ("H", "y"): "[]x", ("H", "z"): "y[]x", ("R", "z"): "[]xy",
         }  # fmt: skip
