@@ -19,14 +19,15 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .blocks import read_blocks, write_block
 from .check import Walk
 from .dictionary import PLACES, TEXTS
-from .dump import read_blocks, write_block
 from .errors import CorruptionError, FormatError, VersionError
 from .file import File
 from .layout import BIRTH, FIRST_PAGE, WORD
+from .mapping import Mapping, Run, run_arena
 from .meta import SLOT_SIZE, Meta
-from .pager import NO_ORIGIN, Mapping, Run, run_arena
+from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
 from .settings import MAIN_ID
 from .snapshot import Snapshot
@@ -117,9 +118,7 @@ def _apply_one(source: IO[bytes], heads: list[Head], file: File) -> Head:
     head = Head(*_HEAD.unpack(next(blocks)[1]))
     before = heads[-1].version if heads else -1
     if head.base != before or (heads and head.uuid != heads[0].uuid):
-        raise FormatError(
-            f"a backup from version {head.base} to {head.version} cannot follow version {before}"
-        )
+        raise FormatError(f"a backup from version {head.base} to {head.version} cannot follow version {before}")
     count = 0
     for kind, data in blocks:
         (n,) = struct.unpack_from("<q", data)

@@ -43,7 +43,7 @@ def delete(store: "Store", name: str) -> None:
         raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
     entries = [e for e in state.history.entries(store._mapping.pages) if e.branch == number]
     _refuse_needed(store, number, name, {entry.version for entry in entries})
-    doomed = store._ledger.lock(entries)
+    doomed = store._ledger.locks.lock(entries)
     try:
         if len(doomed) < len(entries):
             busy = next(entry.version for entry in entries if entry not in doomed)
@@ -56,7 +56,7 @@ def delete(store: "Store", name: str) -> None:
             freed=_own_pages(store, number),
         )
     finally:
-        store._ledger.unlock(doomed)
+        store._ledger.locks.unlock(doomed)
 
 
 def _refuse_needed(store: "Store", number: int, name: str, versions: set[int]) -> None:

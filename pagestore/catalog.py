@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .pager import NO_RUN, Run
+from .mapping import NO_RUN, Run
 from .record import CATALOG, Reader, Writer
 from .tree import Spec
 from .words import Column, Schema, Type

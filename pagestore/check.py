@@ -27,8 +27,8 @@ from .errors import CorruptionError
 from .history import HISTORY, Entry
 from .kernels.page import unpack
 from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
+from .mapping import Mapping, Run, page_fault
 from .meta import Meta
-from .pager import Mapping, Run, page_fault
 from .reclaim import DEAD
 from .record import Commit
 from .recovery import read_slots
@@ -128,9 +128,7 @@ class Walk:
             self._done[key] = self._fresh_page(name, page, spec, level, (*path, page))
         return self._done[key]
 
-    def _fresh_page(
-        self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]
-    ) -> Subtree | None:
+    def _fresh_page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
         if not FIRST_PAGE <= page < len(self.pages.seen):
             self._add("shape", page, f"{name}: there is no such page", path)
             return None
@@ -184,14 +182,10 @@ class Walk:
                     (*path, child),
                 )
             if below.birth > birth:
-                self._add(
-                    "birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child)
-                )
+                self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
             folds = tuple(columns[spec.keys + 1 :, slot].tolist())
             if folds != below.folds:
-                self._add(
-                    "folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path
-                )
+                self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
             before, count = below.high, count + below.records
         if not whole or before is None:
             return None
@@ -332,13 +326,9 @@ class Check(Walk):
         roots = set(commit.roots[1::4])
         for _, page, birth in rows(commit.dead, 3):
             if birth >= entry.version:
-                self._add(
-                    "dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}"
-                )
+                self._add("dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}")
             if page in roots:
-                self._add(
-                    "dead lists", page, f"version {entry.version} lists it as dead and has it as a root"
-                )
+                self._add("dead lists", page, f"version {entry.version} lists it as dead and has it as a root")
 
     def _text_trees(self) -> None:
         """Reach the texts that stand in runs of their own, and compare the two trees."""
@@ -386,9 +376,7 @@ class Check(Walk):
                 continue
             retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
             newest = max(retained, default=-1)
-            needed |= {
-                page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest
-            }
+            needed |= {page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest}
         return needed
 
 

@@ -57,9 +57,7 @@ class Conformance:
 
     def run(self, steps: int, where: str) -> None:
         for step in range(steps):
-            action = self.rng.choice(
-                [self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare]
-            )
+            action = self.rng.choice([self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare])
             action(f"{where}, step {step}")
         self.reopen(where)
         self.compare(where)
@@ -93,9 +91,7 @@ class Conformance:
             return
         a, b = self.rng.choice(recent), self.rng.choice(recent)
         assert self.host.items(a) == sorted(self.versions[a].items()), f"{where}: version {a}"
-        assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), (
-            f"{where}: from {a} to {b}"
-        )
+        assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), f"{where}: from {a} to {b}"
 
     def _edit(self, items: dict[int, int]) -> dict[int, int]:
         """Random edits through the host; what they should lead to."""

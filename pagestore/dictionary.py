@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from .pager import STORE_LINEAGE, Pager, Run
+from .mapping import Run
+from .pager import STORE_LINEAGE, Pager
 from .record import TEXT, Reader, Writer
 from .tree import INSERT, SET, Pages, Spec, Tree, apply, get, net, scan
 
@@ -32,9 +33,7 @@ CACHE_MAX = 1 << 17
 class Dictionary:
     """Reading texts of a version. `trees` maps tree ids to trees, `read_run` gives a run's words."""
 
-    def __init__(
-        self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]
-    ):
+    def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
 
     def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
@@ -84,9 +83,7 @@ class Dictionary:
     def _probe(self, texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """(ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
-        places = np.array(
-            [int.from_bytes(blake2b(t, digest_size=8).digest(), "little", signed=True) for t in texts]
-        )
+        places = np.array([int.from_bytes(blake2b(t, digest_size=8).digest(), "little", signed=True) for t in texts])
         places = places.astype(np.int64)
         open_ = np.arange(len(texts))
         while len(open_):
@@ -94,9 +91,7 @@ class Dictionary:
             open_, candidates = open_[found], values[0][found]
             offsets, data = self._load(candidates)
             raw = data.tobytes()
-            same = np.array(
-                [raw[offsets[i] : offsets[i + 1]] == texts[j] for i, j in enumerate(open_.tolist())], bool
-            )
+            same = np.array([raw[offsets[i] : offsets[i + 1]] == texts[j] for i, j in enumerate(open_.tolist())], bool)
             ids[open_[same]] = candidates[same]
             open_ = open_[~same]
             places[open_] += 1

@@ -27,9 +27,7 @@ def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
     for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
-        kinds = pa.DictionaryArray.from_arrays(
-            pa.array(actions != INSERT).cast(pa.int8()), ["insert", "delete"]
-        )
+        kinds = pa.DictionaryArray.from_arrays(pa.array(actions != INSERT).cast(pa.int8()), ["insert", "delete"])
         columns = new[relation].record_batch(words).columns
         yield pa.RecordBatch.from_arrays([*columns, kinds.cast(pa.string())], schema=schema)
     old.close()

@@ -20,14 +20,13 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import zstandard
-from crc32c import crc32c
 
+from .blocks import read_blocks, write_block
 from .catalog import Catalog
 from .delta import Delta
 from .dictionary import TEXTS
 from .errors import CorruptionError, FormatError, MissingError
-from .pager import NO_RUN
+from .mapping import NO_RUN
 from .record import CATALOG, Reader, Writer
 from .snapshot import Snapshot
 from .tree import ERASE, INSERT, Tree, bulk
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from .store import Store
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
-BLOCK = struct.Struct("<4sIQQ")
 ROWS = 1 << 16
 
 
@@ -102,9 +100,7 @@ class _Restore:
         while kind == b"VERS":
             kind, data = self._version(data)
         if kind != b"DONE" or struct.unpack("<QQ", data) != (len(self.made), self.rows):
-            raise CorruptionError(
-                f"the dump ends with {kind!r} after {len(self.made)} of {self.expected} versions"
-            )
+            raise CorruptionError(f"the dump ends with {kind!r} after {len(self.made)} of {self.expected} versions")
         return self.made
 
     def _version(self, data: bytes) -> tuple[bytes, bytes]:
@@ -157,33 +153,6 @@ class _Restore:
 # --- blocks -------------------------------------------------------------------------------------
 
 
-def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
-    packed = zstandard.compress(data)
-    out.write(BLOCK.pack(kind, crc32c(packed), len(packed), len(data)))
-    out.write(packed)
-
-
-def read_blocks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The blocks of a dump, checked; CorruptionError at the place where it ends or is damaged."""
-    at = len(MAGIC)
-    while True:
-        header = source.read(BLOCK.size)
-        if len(header) < BLOCK.size:
-            raise CorruptionError(f"the dump is cut off at byte {at + len(header)}; make it again")
-        kind, checksum, length, plain = BLOCK.unpack(header)
-        packed = source.read(length)
-        if len(packed) < length:
-            raise CorruptionError(
-                f"the dump is cut off at byte {at + BLOCK.size + len(packed)}; make it again"
-            )
-        if crc32c(packed) != checksum:
-            raise CorruptionError(f"the dump is damaged in the block at byte {at}; make it again")
-        at += BLOCK.size + length
-        yield kind, zstandard.decompress(packed, max_output_size=plain)
-        if kind == b"DONE":
-            return
-
-
 def _ipc(batches: Sequence[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
@@ -210,9 +179,7 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
-            raise MissingError(
-                f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot)}"
-            )
+            raise MissingError(f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot)}")
     if names is not None:
         catalog.relations = {name: catalog.relations[name] for name in names}
     return catalog
@@ -248,9 +215,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=ROWS):
         rows += batch.shape[1]
         columns = [f"c{i}" for i in range(len(batch))]
-        write_block(
-            out, b"ROWS", _ipc([pa.RecordBatch.from_arrays([pa.array(column) for column in batch], columns)])
-        )
+        write_block(out, b"ROWS", _ipc([pa.RecordBatch.from_arrays([pa.array(column) for column in batch], columns)]))
     return rows
 
 

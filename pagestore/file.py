@@ -96,9 +96,7 @@ class File:
         way.
         """
         if kind == EXCLUSIVE and not self.writable:
-            raise LockedError(
-                errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing"
-            )
+            raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
         try:
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
         except OSError as error:

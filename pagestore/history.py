@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .pager import STORE_LINEAGE, Pager, Run
+from .mapping import Run
+from .pager import STORE_LINEAGE, Pager
 from .tree import ERASE, INSERT, Pages, Spec, Tree, apply, get, net, scan
 
 HISTORY = Spec(3, 1, 4)

@@ -14,7 +14,6 @@ verifies them and falls back to the commit before. An error in these steps poiso
 is unknown.
 """
 
-import threading
 import time
 from collections.abc import Sequence
 from itertools import chain
@@ -24,15 +23,17 @@ import numpy as np
 
 from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
-from .file import EXCLUSIVE, UNLOCKED, VERSION_LOCK
 from .history import HISTORY, Entry, History
 from .layout import CRC
+from .locks import VersionLocks
+from .mapping import NO_RUN, Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
-from .pager import NO_ORIGIN, NO_RUN, STORE_LINEAGE, Mapping, Pager, Run, run_pages
+from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
 from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
-from .settings import RETAIN_ALL, Settings
+from .retention import excess
+from .settings import Settings
 from .space import Space
 from .state import Head, State, Version, roots_of, rows
 from .tree import Tree
@@ -57,20 +58,17 @@ class Draft(NamedTuple):
 class Ledger:
     """The writer's half of a store: free space, and one commit after the other."""
 
-    def __init__(self, mapping: Mapping, state: State, top: int, page_size: int, uuid: bytes, sync: str):
-        self.mapping, self.state, self.sync = mapping, state, sync
-        self.page_size, self.uuid = page_size, uuid
+    def __init__(self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks):
+        self.mapping, self.state, self.sync, self.locks = mapping, state, sync, locks
+        self.page_size, self.uuid = meta.page_size, meta.uuid
         commit = state.commit
         extents = rows(_free_extents(mapping, commit.checkpoint), 2)
         free = [page for first, count in extents for page in range(first, first + count)]
-        self.pager = Pager(mapping, Space(top, free, commit.added, commit.removed))
+        self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed))
         if commit.administrative:  # its dead list is for the version to come
             self._carry(dead_rows(commit))
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
-        self.pins: dict[int, int] = {}  # versions that snapshots of this process read
-        self.going: set[int] = set()  # versions that are being dropped
-        self.guard = threading.RLock()  # of both
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -81,9 +79,7 @@ class Ledger:
     def check(self) -> None:
         cause = self.poison or self.pager.poison
         if cause:
-            raise PoisonedError(
-                f"an earlier write failed ({cause}); store.reopen() goes back to the last commit"
-            )
+            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
@@ -100,7 +96,7 @@ class Ledger:
             roots=roots_of(t for i, t in draft.trees.items() if i > DEAD.tree_id), message=draft.message,
         )  # fmt: skip
         heads = {**state.heads, branch: Head(version, NO_RUN, head.origin)}
-        locked = doomed = self.lock(self.excess(branch), head.version)
+        locked = doomed = self.locks.lock(excess(state, self.mapping.pages, branch), head.version)
         try:
             try:
                 reclaim = self.plan(doomed)
@@ -109,7 +105,7 @@ class Ledger:
                 reclaim = self.plan(doomed)
             run = self._publish(record, history, system, heads, state.settings, doomed, reclaim)
         finally:
-            self.unlock(locked)
+            self.locks.unlock(locked)
         return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
 
     def administer(
@@ -148,52 +144,6 @@ class Ledger:
             freed,
             shrink,
         )
-
-    # --- which versions may go ------------------------------------------------------------------
-
-    def kept_versions(self) -> set[int]:
-        """Versions that nothing may drop: tagged, a branch's head, or where a branch begins."""
-        kept = set(self.state.settings.tags.values())
-        for head in self.state.heads.values():
-            kept.update((head.version, head.origin))
-        return kept
-
-    def excess(self, branch: int) -> list[Entry]:
-        """Versions of a branch beyond the newest `retain`, one more being made; oldest first."""
-        retain = self.state.settings.retain
-        if retain == RETAIN_ALL:
-            return []
-        history = self.state.history
-        entries = [e for e in history.entries(self.mapping.pages) if e.branch == branch]
-        if len(entries) < retain:
-            return []
-        kept = self.kept_versions()
-        doomed = [e for e in entries[: len(entries) - retain + 1] if e.version not in kept]
-        first_recent = history.recent[0].version if history.recent else 0
-        old = [e for e in doomed if e.version < first_recent]
-        return doomed if len(old) >= 32 else doomed[len(old) :]  # those in the tree go in batches
-
-    def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions against new readers; those that somebody reads, and the parent, are left out.
-
-        Threads of this process look at `going`, other processes at the file's locks.
-        """
-        locked = []
-        for entry in entries:
-            with self.guard:
-                if entry.version == parent or self.pins.get(entry.version):
-                    continue
-                if not self.mapping.file.lock(EXCLUSIVE, VERSION_LOCK + entry.version):
-                    continue
-                self.going.add(entry.version)
-            locked.append(entry)
-        return locked
-
-    def unlock(self, entries: Sequence[Entry]) -> None:
-        """After the commit: whoever comes now finds that they are gone."""
-        for entry in entries:
-            self.mapping.file.lock(UNLOCKED, VERSION_LOCK + entry.version)
-            self.going.discard(entry.version)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
@@ -322,9 +272,7 @@ class Ledger:
         before = self.state.commit.settings
         if settings is self.state.settings:
             return before, []
-        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(
-            before.ids(self.mapping.pages.page_words)
-        )
+        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
 
     def _checkpoint(self, record: Commit, shrink: bool) -> None:
         """Write all free pages anew if the difference has grown too long."""
@@ -342,21 +290,12 @@ class Ledger:
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
 
-    def _write_record(
-        self, record: Commit, history: History, heads: dict[int, Head], kept: np.ndarray
-    ) -> Run:
+    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: np.ndarray) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
-        words = (
-            record.length()
-            + 5 * (len(history.recent) + 1 + len(heads))
-            + len(space.added)
-            + len(space.removed)
-        )
+        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
         words += 2 * len(kept) * (self.sync == "commit") + 16
-        words += 2 * run_pages(
-            words + words // 64, self.mapping.pages.page_words
-        )  # its own pages change the rest
+        words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
         pager.settle()
         if not record.administrative:

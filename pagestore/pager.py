@@ -1,4 +1,4 @@
-"""The map that everybody reads, and fresh pages for the one who writes.
+"""Fresh pages for the one who writes.
 
 A committed page is never modified. A transaction reserves pages, writes each once at its final place, and
 they become reachable with the commit; until then nobody else looks at them. Where a page goes that is not
@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from .errors import CorruptionError
-from .file import File
-from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type, page_type_fields
+from .layout import BIRTH, CRC, WORD
+from .mapping import Mapping, Run, run_arena, run_pages
 from .space import Space
 from .tree import Pages
 
@@ -28,128 +27,6 @@ STORE_LINEAGE = 0
 NO_ORIGIN = -1
 POOL_PAGES = 512  # free pages looked up at once
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
-GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
-
-
-class Run(NamedTuple):
-    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none."""
-
-    page: int
-    words: int
-
-    def ids(self, page_words: int) -> range:
-        return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
-
-
-NO_RUN = Run(0, 0)
-
-
-def run_pages(words: int, page_words: int) -> int:
-    """Pages that a run of so many words takes."""
-    return max(1, -(-words // (page_words - HEADER)))
-
-
-def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_words: int) -> np.ndarray:
-    """The pages of a run, side by side, checksums included; shorter content is filled up with zeros."""
-    ids = run.ids(page_words)
-    room = page_words - HEADER
-    arena = np.zeros(len(ids) * page_words, np.int64)
-    for i, page in enumerate(ids):
-        part = content[i * room : (i + 1) * room]
-        words = arena[i * page_words : (i + 1) * page_words]
-        words[ID], words[BIRTH], words[TYPE] = page, birth, page_type(RUN, 0, 0, 0, purpose)
-        words[COUNT] = WORD * min(room, run.words - i * room)
-        words[HEADER : HEADER + len(part)] = part
-        words[CRC] = crc32c(words[1:].data)
-    return arena
-
-
-class Mapping:
-    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
-
-    def __init__(self, file: File, page_size: int, whole: bool = True):
-        self.file = file
-        self._whole = whole  # whether a file that is too short is refused
-        self.page_size = page_size
-        self._seen = np.zeros(0, np.uint8)
-        self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
-
-    def cover(self, top: int) -> None:
-        """Map the file anew if pages below `top` are not in the map yet."""
-        if top <= len(self.pages.seen):
-            return
-        count = self.file.size() // self.page_size
-        if count < top and self._whole:
-            raise CorruptionError(f"the file is cut off: it holds {count} pages and the store says {top}")
-        if count > len(self._seen):
-            seen = np.zeros(2 * count, np.uint8)
-            seen[: len(self._seen)] = self._seen
-            self._seen = seen
-        words = self.file.map(count * self.page_size)
-        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
-
-    def grow(self, top: int) -> None:
-        """Make the file and the map hold all pages below `top`, and some more to spare."""
-        if top <= len(self.pages.seen):
-            return
-        size = self.file.size()
-        more = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
-        wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
-        self.file.fallocate(size, wanted - size)
-        self.cover(top)
-
-    def shrink(self) -> None:
-        """The file was cut: map what is left. Old arrays must not be read behind its end."""
-        count = self.file.size() // self.page_size
-        words = self.file.map(count * self.page_size)
-        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
-
-    def forget(self) -> None:
-        """Verify every page again: another process may have reused some."""
-        self._seen = np.zeros(len(self._seen), np.uint8)
-        self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
-
-    def read_run(self, run: Run) -> np.ndarray:
-        """The words of a run, each page verified. O(words).
-
-        Reads a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
-        """
-        page_words = self.pages.page_words
-        ids = run.ids(page_words)
-        if not 0 < ids.start < ids.stop:
-            raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
-        data = self.file.pread(len(ids) * self.page_size, ids.start * self.page_size)
-        if len(data) < len(ids) * self.page_size:
-            raise CorruptionError("the file is cut off before its end", page=run.page)
-        words = np.frombuffer(data, np.int64)
-        parts = []
-        for i, page in enumerate(ids):
-            part = words[i * page_words : (i + 1) * page_words]
-            fault = page_fault(part, page)
-            if fault:
-                raise CorruptionError(fault, page=page)
-            if (
-                page_type_fields(int(part[TYPE]))[0] != RUN
-                or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD
-            ):
-                raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
-            parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
-        content = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(content) != run.words:
-            raise CorruptionError(f"the run holds {len(content)} words, not {run.words}", page=run.page)
-        return content
-
-
-def page_fault(words: np.ndarray, page: int) -> str | None:
-    """What is wrong with the bytes of a page, or None.
-
-    `words` is the page, int64[page_size / 8].
-    """
-    if int(words[CRC]) != crc32c(words[1:].data):
-        return "its checksum does not match its bytes"
-    if int(words[ID]) != page:
-        return f"it says that it is page {int(words[ID])}"
-    return None
 
 
 class Mark(NamedTuple):

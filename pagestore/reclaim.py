@@ -73,9 +73,7 @@ class Reclaim:
             before = len(self._pager.retired)
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
-            replaced = self._pager.retired[
-                before:
-            ]  # no reader looks at this tree, so its pages need not wait
+            replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
             del self._pager.retired[before:]
             self.freed += [page for _, ids, _ in replaced for page in ids.tolist()]
         return self._tree

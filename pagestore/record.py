@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from .errors import CorruptionError
-from .pager import NO_RUN, Run
+from .mapping import NO_RUN, Run
 
 COMMIT, CATALOG, SETTINGS, FREE, TEXT = range(1, 6)  # purposes of runs
 
@@ -48,9 +48,7 @@ class Reader:
         self.words = content
         self.at = 0
         if self.take() != purpose:
-            raise CorruptionError(
-                f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}"
-            )
+            raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
 
     def take(self) -> int:
         if self.at >= len(self.words):

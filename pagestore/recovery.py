@@ -24,8 +24,8 @@ from .layout import (
     page_type_fields,
 )
 from .ledger import checksum_of
+from .mapping import Mapping, Run, page_fault
 from .meta import SIZE, SLOT_SIZE, Meta, unpack
-from .pager import Mapping, Run, page_fault
 from .record import COMMIT, Commit
 from .state import State, load_state, rows
 
@@ -64,12 +64,8 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
     if not metas:
         raise _not_a_store(file, slots)
     if page_size is not None and page_size != metas[0].page_size:
-        raise FormatError(
-            f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out"
-        )
-    problems = [
-        f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)
-    ]
+        raise FormatError(f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out")
+    problems = [f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)]
     for meta in metas:
         try:
             mapping = Mapping(file, meta.page_size)
@@ -80,9 +76,7 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
         except CorruptionError as error:
             problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
     else:
-        raise CorruptionError(
-            f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage"
-        )
+        raise CorruptionError(f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage")
     recovery = Recovery(meta.version, meta.clean, tuple(problems))
     return meta, state, mapping, None if meta.clean and not problems else recovery
 
@@ -119,9 +113,7 @@ def _commits(mapping: Mapping) -> Iterator[Meta]:
         run = Run(page, count + (int(words[last * page_words + COUNT]) // WORD if last < len(seen) else 0))
         with suppress(CorruptionError):
             commit = Commit.decode(mapping.read_run(run))
-            yield Meta(
-                mapping.page_size, bytes(16), commit.sequence, commit.last_version, *run, commit.top, False
-            )
+            yield Meta(mapping.page_size, bytes(16), commit.sequence, commit.last_version, *run, commit.top, False)
 
 
 def _verify(mapping: Mapping, state: State) -> None:
@@ -140,13 +132,9 @@ def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
     """Say what the file is, as far as one can see."""
     newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
     if newer:
-        return FormatError(
-            f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore"
-        )
+        return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
     if file.size() < 2 * SLOT_SIZE:
         return FormatError(f"{file.path} is no store: it has {file.size()} bytes")
     if all(slot == "bad magic" for slot in slots):
         return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}")
-    return CorruptionError(
-        f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage"
-    )
+    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage")

@@ -1,7 +1,6 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,9 +11,10 @@ from .complement import Complement
 from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
+from .rows import key_columns, plain_rows, rows_as_columns
 from .scans import Scan, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, get, scan
-from .words import Column, Interner, Schema, arrow_columns, decode, encode, to_numpy
+from .words import Column, Interner, Schema, decode, encode, to_numpy
 
 if TYPE_CHECKING:
     from .transaction import Transaction
@@ -112,16 +112,13 @@ class Relation:
         """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) != len(self.schema.key):
-            raise SchemaError(
-                f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})"
-            )
+            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})")
         found, values = get(*self.view(), np.array(self._row(row), np.int64)[:, None])
         if not found[0]:
             return default
         columns = self.schema.stored[len(row) :]
         out = tuple(
-            decode(column.type, values[c], self._source.dictionary)[0].as_py()
-            for c, column in enumerate(columns)
+            decode(column.type, values[c], self._source.dictionary)[0].as_py() for c, column in enumerate(columns)
         )
         return out[0] if len(out) == 1 else out
 
@@ -141,7 +138,7 @@ class Relation:
         words = np.stack(
             [
                 encode(column, values, self._source.dictionary)
-                for column, values in zip(self.schema.stored, _key_columns(keys, self.schema), strict=False)
+                for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
             ]
         )
         found, values = get(*self.view(), words)
@@ -154,9 +151,7 @@ class Relation:
                 out[column.name] = np.full(len(found), "" if column.type.name == "string" else b"", object)
                 out[column.name][found] = some
             else:
-                out[column.name] = to_numpy(
-                    column.type, np.where(found, column_words, 0), self._source.dictionary
-                )
+                out[column.name] = to_numpy(column.type, np.where(found, column_words, 0), self._source.dictionary)
         return found, out
 
     def _inside(self, key: tuple[int, ...]) -> bool:
@@ -294,9 +289,7 @@ class Relation:
         elif not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
             values = [values]
         if len(values) > len(self.schema.key):
-            raise SchemaError(
-                f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}"
-            )
+            raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         columns = zip(self.schema.stored, values, strict=False)
         return np.stack([encode(column, value, self._source.dictionary) for column, value in columns])
 
@@ -320,9 +313,7 @@ class Relation:
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
         batches = list(self.words())
-        words = (
-            np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
-        )
+        words = np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
         stored = [column.name for column in self.schema.stored]
         return {
             column.name: to_numpy(column.type, words[stored.index(column.name)], self._source.dictionary)
@@ -336,9 +327,7 @@ class Relation:
 
     def _repr_html_(self) -> str:
         rows = list(self.range_head(10))
-        head = "".join(
-            f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns
-        )
+        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
         body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
         return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
 
@@ -363,9 +352,7 @@ class Relation:
     def _bound(self, values: Any) -> tuple[int, ...]:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
-            raise SchemaError(
-                f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})"
-            )
+            raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
         return tuple(self._row(row))
 
     def _row(self, row: tuple) -> list[int]:
@@ -401,9 +388,7 @@ class WritableRelation(Relation):
         """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only."""
         for column in self.schema.stored[len(self.schema.key) :]:
             if column.type.name not in ("int64", "decimal"):
-                raise SchemaError(
-                    f"column {column.name!r} is {column.type}; only int64 and decimal values add up"
-                )
+                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
         self._edit(ADD, rows)
 
     def delete(self, rows: Any) -> None:
@@ -414,9 +399,7 @@ class WritableRelation(Relation):
             found, values = get(*self.view(), words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
-            words = np.concatenate(
-                [words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)]
-            )
+            words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
 
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
@@ -463,10 +446,10 @@ class WritableRelation(Relation):
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
         if self.info.spec.columns != len(self.schema.columns):
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
-        if self.schema.plain and (words := _plain_rows(rows, self.schema)) is not None:
+        if self.schema.plain and (words := plain_rows(rows, self.schema)) is not None:
             return words
         columns = self.schema.columns
-        values = _columns(rows, self.schema, keys_allowed)
+        values = rows_as_columns(rows, self.schema, keys_allowed)
         if len(values) != len(columns):
             columns = self.schema.stored[: len(self.schema.key)]
             places = list(range(len(columns)))
@@ -483,65 +466,6 @@ class WritableRelation(Relation):
     def _edit(self, action: int, rows: Any) -> None:
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)
-
-
-def _key_columns(keys: Any, schema: Schema) -> list[Any]:
-    """Keys in any form as a list of columns."""
-    if isinstance(keys, np.ndarray) and keys.ndim == 1:
-        keys = [keys]
-    return _columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
-
-
-def _plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """The usual small transaction without a detour: tuples of nothing but int, whole records."""
-    if not isinstance(rows, list) or not rows or type(rows[0]) is not tuple:
-        return None
-    flat = list(chain.from_iterable(rows))
-    width = len(schema.columns)
-    if set(map(type, flat)) != {int} or set(map(len, rows)) != {width}:
-        return None
-    try:
-        words = np.array(flat, np.int64).reshape(-1, width).T
-    except OverflowError:
-        return None
-    ascending = list(range(width))
-    return words if schema.places == ascending else words[np.argsort(schema.places)]
-
-
-def _columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Rows in any form as a list of columns: all of the schema's, or its key's."""
-    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
-        table = pa.table(rows)
-        if keys_allowed and set(table.column_names) == set(schema.key):
-            return [table.column(name) for name in schema.key]
-        return list(arrow_columns(schema, table))
-    if isinstance(rows, dict):
-        names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
-        if set(rows) != set(names):
-            raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
-        return [rows[name] for name in names]
-    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
-        rows = list(rows)
-    if rows and isinstance(rows[0], tuple):
-        rows = _transposed(rows, schema, keys_allowed)
-    elif rows and (isinstance(rows[0], str | bytes) or not hasattr(rows[0], "__len__")):
-        rows = _transposed([(value,) for value in rows], schema, keys_allowed)
-    if not rows:
-        return [[] for _ in schema.columns]
-    if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
-        raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
-    return list(rows)
-
-
-def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
-    widths = set(map(len, rows))
-    wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
-    if len(widths) > 1 or not widths <= wanted:
-        bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
-        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema})")
-    flat = list(chain.from_iterable(rows))
-    width = len(rows[0])
-    return [flat[c::width] for c in range(width)]
 
 
 def _tuples(batch: pa.RecordBatch) -> list[tuple]:

@@ -15,9 +15,7 @@ import numpy as np
 class Space:
     """The free pages below `top`, and the never used ones from there on."""
 
-    def __init__(
-        self, top: int, free: Iterable[int] = (), added: Iterable[int] = (), removed: Iterable[int] = ()
-    ):
+    def __init__(self, top: int, free: Iterable[int] = (), added: Iterable[int] = (), removed: Iterable[int] = ()):
         self.top = top
         self.added, self.removed = set(added), set(removed)
         self.heap = sorted((set(free) | self.added) - self.removed)

@@ -70,7 +70,7 @@ def _reached(store: "Store", entry: Entry) -> set[int]:
 def readers(store: "Store") -> list[Reader]:
     """See Store.readers."""
     versions = {entry.version for entry in store._state.history.entries(store._mapping.pages)}
-    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(store._pins)]
+    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(store._locks.pins)]
     others = []
     for version in sorted(versions):
         if store._file.locked(VERSION_LOCK + version, 1) is not None:

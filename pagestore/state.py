@@ -7,8 +7,9 @@ from .catalog import Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
 from .history import HISTORY, History
+from .mapping import Mapping, Run
 from .meta import Meta
-from .pager import NO_ORIGIN, Mapping, Run
+from .pager import NO_ORIGIN
 from .reclaim import DEAD
 from .record import Commit
 from .settings import MAIN_ID, Settings
@@ -61,9 +62,7 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
     run = Run(meta.state, meta.words)
     commit = Commit.decode(mapping.read_run(run))
     if commit.sequence != meta.sequence:
-        raise CorruptionError(
-            f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page
-        )
+        raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
     system = trees_of(commit.system, SYSTEM)
     heads = {
         branch: Head(version, Run(page, words), origin)
@@ -81,19 +80,13 @@ def load_version(mapping: Mapping, run: Run, catalogs: dict[Run, Catalog]) -> Ve
     commit = Commit.decode(mapping.read_run(run))
     catalog = catalogs.get(commit.catalog)
     if catalog is None:
-        catalog = (
-            Catalog.decode(mapping.read_run(commit.catalog), commit.catalog)
-            if commit.catalog.page
-            else Catalog()
-        )
+        catalog = Catalog.decode(mapping.read_run(commit.catalog), commit.catalog) if commit.catalog.page else Catalog()
         catalogs[commit.catalog] = catalog
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
     trees = trees_of(commit.roots, specs)
     system = trees_of(commit.system, SYSTEM)
     trees |= {spec.tree_id: system[spec.tree_id] for spec in (TEXTS, PLACES)}
-    return Version(
-        commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog
-    )
+    return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
 
 
 def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:

@@ -38,12 +38,14 @@ from .errors import (
     TransactionError,
     VersionError,
 )
-from .file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, WRITER_LOCK, File
+from .file import EXCLUSIVE, WRITER_LOCK, File
 from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
+from .locks import VersionLocks
+from .mapping import Run, run_arena
 from .meta import Meta
-from .pager import NO_ORIGIN, Run, run_arena
+from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
@@ -135,7 +137,8 @@ class Store:
     ):
         self._file, self._mode, self._sync = file, mode, sync
         self._pid = os.getpid()
-        self._guard = threading.RLock()  # the handle's own books
+        self._locks = VersionLocks(file, writer=mode == "rw")
+        self._guard = threading.RLock()  # of what the handle remembers
         self._writing = threading.Lock()  # one transaction at a time
         self._writer: int | None = None
         self._texts: dict[bytes, int] = {}
@@ -143,8 +146,7 @@ class Store:
         try:
             if mode == "rw" and not file.lock(EXCLUSIVE, WRITER_LOCK):
                 raise LockedError(
-                    f"{file.path} is being written by another handle or process; close that, "
-                    "or open with mode='r'"
+                    f"{file.path} is being written by another handle or process; close that, or open with mode='r'"
                 )
             self._load(page_size, searched)
         except BaseException:
@@ -159,13 +161,9 @@ class Store:
         self._meta, self._state, self._mapping, self.recovery = found
         self._searched = searched
         self._catalogs: dict[Run, Catalog] = {}
-        self._pins: dict[int, int] = {}
         self._versions: dict[int, Version] = {}
         if self._mode == "rw":
-            self._ledger = Ledger(
-                self._mapping, self._state, self._meta.top, self._meta.page_size, self._meta.uuid, self._sync
-            )
-            self._ledger.pins, self._ledger.guard = self._pins, self._guard
+            self._ledger = Ledger(self._mapping, self._state, self._meta, self._sync, self._locks)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -205,8 +203,7 @@ class Store:
         snapshot = self._snapshot(version)
         if snapshot is None:
             raise VersionError(
-                f"version {version} is not retained; store.history() lists those that are, "
-                "retain= and tags keep more"
+                f"version {version} is not retained; store.history() lists those that are, retain= and tags keep more"
             )
         return snapshot
 
@@ -228,9 +225,7 @@ class Store:
         for entry in self._state.history.newest_first(self._mapping.pages):
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
-        raise VersionError(
-            f"no retained version is as old as {when}; store.history() lists those that are there"
-        )
+        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
 
     def _snapshot(self, version: int) -> Snapshot | None:
         """A snapshot of a version, or None if it is gone."""
@@ -265,27 +260,16 @@ class Store:
         self._versions[version.version] = version
 
     def _pin(self, version: int) -> bool:
-        """Keep a version from being dropped; False if that is happening already or it is long gone."""
+        """Keep a version from being dropped; False if that is happening already."""
         self._check()
-        with self._guard:
-            if self._mode == "rw" and version in self._ledger.going:
-                return False
-            count = self._pins.get(version, 0)
-            if not count and self._mode == "r" and not self._file.lock(SHARED, VERSION_LOCK + version):
-                return False
-            self._pins[version] = count + 1
-        self._refresh()
+        if not self._locks.pin(version):
+            return False
+        self._refresh()  # what was dropped before shows now
         return True
 
     def _unpin(self, version: int) -> None:
-        if not self._open or os.getpid() != self._pid:
-            return
-        with self._guard:
-            self._pins[version] -= 1
-            if not self._pins[version]:
-                del self._pins[version]
-                if self._mode == "r":
-                    self._file.lock(UNLOCKED, VERSION_LOCK + version)
+        if self._open and os.getpid() == self._pid:
+            self._locks.unpin(version)
 
     def _refresh(self) -> State:
         """The newest commit's state; a reader looks at the file, the writer knows."""
@@ -311,8 +295,7 @@ class Store:
 
     def _adopt(self, meta: Meta) -> bool:
         """Take a newer commit's state, holding its newest version meanwhile; False if that was too late."""
-        at = VERSION_LOCK + meta.version
-        if meta.version not in self._pins and not self._file.lock(SHARED, at):
+        if not self._locks.pin(meta.version):
             return False
         try:
             if newest_meta(self._file) != meta:
@@ -324,8 +307,7 @@ class Store:
             self._state, self._meta = state, meta
             return True
         finally:
-            if meta.version not in self._pins:
-                self._file.lock(UNLOCKED, at)
+            self._locks.unpin(meta.version)
 
     def _read_run(self, run: Run) -> np.ndarray:
         return self._mapping.read_run(run)
@@ -343,9 +325,7 @@ class Store:
         state = self._refresh()
         wanted = None if branch is None else self._branch_id(branch)
         while True:
-            entries = (
-                e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch)
-            )
+            entries = (e for e in state.history.newest_first(self._mapping.pages) if wanted in (None, e.branch))
             described = list(islice((info for e in entries if (info := self._described(e))), limit))
             if described or limit == 0 or wanted is not None:
                 return described
@@ -364,9 +344,7 @@ class Store:
             return None
         tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
         branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
-        return VersionInfo(
-            entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags
-        )
+        return VersionInfo(entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -582,9 +560,7 @@ class Store:
         """Go back to the last commit that is on disk, after a failed write or sync. Snapshots stay open."""
         if self._writer is not None:
             raise TransactionError("a transaction is open; roll it back first")
-        pins = self._pins
         self._load()
-        self._pins.update(pins)
 
     def close(self) -> None:
         """Close the store; an open transaction is lost. Idempotent."""

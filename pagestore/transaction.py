@@ -88,9 +88,7 @@ class Transaction:
             if f"max:{intervals[1]}" not in scans:
                 scans.append(f"max:{intervals[1]}")
         folds = _rows(scans, parsed)
-        self._create(
-            name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals
-        )
+        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals)
         return self[name]
 
     def create_intervals(
@@ -116,9 +114,7 @@ class Transaction:
         """
         return self.create(name, schema, key, scans, ends)
 
-    def create_words(
-        self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()
-    ) -> Tree:
+    def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
         """Make a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
         if not name.startswith("$"):
             raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
@@ -198,9 +194,7 @@ class Transaction:
             return
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
-        if len(actions) >= BUFFER_ROWS or (
-            len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS
-        ):
+        if len(actions) >= BUFFER_ROWS or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS):
             self._flush(info.name)
 
     def apply(

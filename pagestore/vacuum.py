@@ -28,19 +28,17 @@ def run(store: "Store", keep_versions: int | None, drop: Iterable[int] | None, d
         version, reason = next(iter(reasons.items()))
         raise RetainedError(f"version {version} cannot be dropped: {reason}")
     ledger = store._ledger
-    doomed = ledger.lock([entry for entry in chosen if entry.version not in reasons])
+    doomed = ledger.locks.lock([entry for entry in chosen if entry.version not in reasons])
     try:
         free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
         reasons |= {entry.version: "another process reads it" for entry in free}
         if drop is not None and free:
             raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
         if dry_run:
-            return Vacuum(
-                tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0
-            )
+            return Vacuum(tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0)
         return _drop(store, doomed, reasons)
     finally:
-        ledger.unlock(doomed)
+        ledger.locks.unlock(doomed)
 
 
 def why_kept(store: "Store", version: int) -> str:
@@ -55,7 +53,7 @@ def why_kept(store: "Store", version: int) -> str:
             return f"it is the newest of branch {names[number]!r}"
         if head.origin == version:
             return f"branch {names[number]!r} begins at it; delete the branch first"
-    if store._pins.get(version):
+    if version in store._locks.pins:
         return "a snapshot of this process reads it; close it first"
     return ""
 

@@ -153,9 +153,7 @@ class Schema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        return pa.schema(
-            [pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns]
-        )
+        return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
 
     def __str__(self) -> str:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
@@ -259,9 +257,7 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if values.type == wanted:
             return _checked_decimal(column, values)
         if not _castable(values.type, column.type):
-            raise WordError(
-                f"column {column.name!r}: {values.type} values for a column of type {column.type}"
-            )
+            raise WordError(f"column {column.name!r}: {values.type} values for a column of type {column.type}")
         return _checked_decimal(column, values.cast(wanted))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
         raise _first_bad(column, values, error) from None
@@ -305,11 +301,7 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
     for row in range(len(values)):
         one = values[row : row + 1]
         try:
-            array = (
-                one
-                if isinstance(one, pa.Array)
-                else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
-            )
+            array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
             array.cast(wanted).validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
             if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
@@ -322,9 +314,7 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
 def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
     bad = np.isnan(values)
     if bad.any():
-        raise WordError(
-            f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order"
-        )
+        raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
     return float_words(values)
 
 
@@ -352,9 +342,7 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
         return pa.array(words.astype(np.int32)).view(pa.date32())
     if name == "decimal":
         halves = np.stack([words, words >> 63], axis=1)
-        return pa.Array.from_buffers(
-            column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))]
-        )
+        return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))])
     return interner.texts(words, name == "bytes")
 
 

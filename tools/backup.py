@@ -9,9 +9,7 @@ from .report import answer, common, opened
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("output")
-    parser.add_argument(
-        "--since", type=int, metavar="VERSION", help="only what is younger than an earlier backup's"
-    )
+    parser.add_argument("--since", type=int, metavar="VERSION", help="only what is younger than an earlier backup's")
 
 
 def run(options: argparse.Namespace) -> int:

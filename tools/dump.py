@@ -12,9 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", default="-", help="a file, or - for stdout")
     parser.add_argument("--relation", action="append", help="only this one; may be repeated")
     parser.add_argument("--version", action="append", type=version_or_name, help="this one; may be repeated")
-    parser.add_argument(
-        "--all-versions", action="store_true", help="every version of the main branch that is kept"
-    )
+    parser.add_argument("--all-versions", action="store_true", help="every version of the main branch that is kept")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -30,9 +30,7 @@ def run(options: argparse.Namespace) -> int:
                 lost = salvage(store, target)
                 data["lost"] = [part._asdict() for part in lost]
                 lines += [str(part) for part in lost]
-                lines.append(
-                    f"salvaged {sum(map(len, target.snapshot().values())):,} records to {options.salvage}"
-                )
+                lines.append(f"salvaged {sum(map(len, target.snapshot().values())):,} records to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._state.commit.top:,} pages")
         answer(options, data, "\n".join(lines))

@@ -4,7 +4,7 @@ import argparse
 
 from pagestore.check import Walk
 from pagestore.layout import BIRTH, COUNT, CRC, HEADER, LEAF, RUN, TYPE, page_type_fields
-from pagestore.pager import page_fault
+from pagestore.mapping import page_fault
 
 from .report import answer, common, opened, table
 
@@ -23,9 +23,7 @@ def run(options: argparse.Namespace) -> int:
         walk = Walk(store._mapping)
         page_words = walk.pages.page_words
         if not 2 <= options.page < len(walk.pages.seen):
-            raise OSError(
-                f"{options.file} has pages 2 to {len(walk.pages.seen) - 1}; there is no page {options.page}"
-            )
+            raise OSError(f"{options.file} has pages 2 to {len(walk.pages.seen) - 1}; there is no page {options.page}")
         words = walk.pages.words[options.page * page_words : (options.page + 1) * page_words]
         kind, level, columns, folds, tree = page_type_fields(int(words[TYPE]))
         fault = page_fault(words, options.page)
@@ -39,9 +37,7 @@ def run(options: argparse.Namespace) -> int:
             "crc": int(words[CRC]),
             "fault": fault,
         }
-        lines = [
-            f"page {options.page}: {data['kind']}, level {level}, tree {tree}, born in version {data['birth']}"
-        ]
+        lines = [f"page {options.page}: {data['kind']}, level {level}, tree {tree}, born in version {data['birth']}"]
         lines.append(f"crc32c {data['crc']:08x}" + (f": {fault}" if fault else ""))
         if kind == RUN:
             lines.append(f"a record of {data['count']} bytes here")
@@ -51,9 +47,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if fault else 0
 
 
-def _entries(
-    walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, words
-) -> list[str]:
+def _entries(walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, words) -> list[str]:
     values = walk.columns(options.page)
     names = [f"word {c}" for c in range(columns)]
     if kind != LEAF:
@@ -63,7 +57,5 @@ def _entries(
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]
     shown = rows if options.all or len(rows) <= 2 * ROWS else rows[:ROWS] + rows[-ROWS:]
-    note = (
-        [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} entries between are left out; --all)"]
-    )
+    note = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} entries between are left out; --all)"]
     return [f"{len(rows)} entries", table(shown, head), *note]

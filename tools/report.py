@@ -58,9 +58,7 @@ def table(rows: list[tuple], head: tuple[str, ...]) -> str:
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     right = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
     lines = [
-        "  ".join(
-            cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)
-        ).rstrip()
+        "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
         for row in cells
     ]
     return "\n".join(lines)

@@ -13,9 +13,7 @@ from .report import answer, common
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, file=False)
-    parser.add_argument(
-        "source", nargs="+", help="a dump; or a full backup and the increments behind it, in order"
-    )
+    parser.add_argument("source", nargs="+", help="a dump; or a full backup and the increments behind it, in order")
     parser.add_argument("file", help="the new store's file")
 
 
@@ -33,7 +31,5 @@ def run(options: argparse.Namespace) -> int:
             store = stack.enter_context(pagestore.open(options.file))
             versions = store.restore(sources[0])
         progress.clear()
-        answer(
-            options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}"
-        )
+        answer(options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}")
     return 0

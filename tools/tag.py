@@ -19,7 +19,5 @@ def run(options: argparse.Namespace) -> int:
         elif options.name:
             store.tag(options.name, options.version)
         tags = store.tags
-        answer(
-            options, {"tags": tags}, "\n".join(f"{tag} {version}" for tag, version in sorted(tags.items()))
-        )
+        answer(options, {"tags": tags}, "\n".join(f"{tag} {version}" for tag, version in sorted(tags.items())))
     return 0

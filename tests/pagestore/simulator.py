@@ -97,9 +97,7 @@ class SimulatedFile:
         return self.fail.get(self.calls)
 
 
-def crashes(
-    start: bytes, operations: list[Operation], rng: Random, variants: int = 4
-) -> Iterator[tuple[int, bytes]]:
+def crashes(start: bytes, operations: list[Operation], rng: Random, variants: int = 4) -> Iterator[tuple[int, bytes]]:
     """What the disk may hold after a crash behind each prefix of the operations: (prefix length, content).
 
     What was written before the last sync is there. Each write since is kept, dropped, or torn at a sector, in

@@ -24,9 +24,7 @@ def test_a_reader_made_from_the_description_alone(tmp_path, page_size):
             txn.create("small", "k: int64, v: float64, w: bool", key="k")
             txn["small"].insert([(k, -k / 3, k % 3 == 0) for k in range(-500, 500)])
             txn.create("texts", "v: string, id: int64, d: date, b: bytes", key="id")
-            txn["texts"].insert(
-                [("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)]
-            )
+            txn["texts"].insert([("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)])
             txn.create("empty", "x: int64")
             folded = txn.create("folded", "k: int64, v: int64", key="k", scans=["sum:v", "count", "max:v,k"])
             folded.insert([(k, k * k % 1009) for k in range(2000)])

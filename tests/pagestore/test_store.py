@@ -36,9 +36,7 @@ def store(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
             txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3), (3, 1)])
-            txn.create("price", "item: string, price: decimal(9,2)", key="item").insert(
-                [("tea", Decimal("3.50"))]
-            )
+            txn.create("price", "item: string, price: decimal(9,2)", key="item").insert([("tea", Decimal("3.50"))])
         yield store
 
 
@@ -136,8 +134,7 @@ def test_bulk_streams_ascending_batches(store):
     with store.transaction() as txn:
         big = txn.create("big", "k: int64, v: float64", key="k")
         assert (
-            big.bulk([{"k": np.arange(i, i + 1000), "v": np.arange(1000.0)} for i in range(0, 50_000, 1000)])
-            == 50_000
+            big.bulk([{"k": np.arange(i, i + 1000), "v": np.arange(1000.0)} for i in range(0, 50_000, 1000)]) == 50_000
         )
         with pytest.raises(OrderError, match="record 2"):
             txn.create("bad", "k: int64").bulk([[1, 2], [2]])
@@ -171,9 +168,7 @@ def test_rows_in_every_form(store, rows):
 def test_many_keys_at_once(store):
     with store.transaction() as txn:
         txn["price"].set([("milk", Decimal("1")), ("rye", Decimal("2"))])
-        txn.create("name", "id: int64, name: string, ok: bool", key="id").insert(
-            [(1, "a", True), (3, "b", False)]
-        )
+        txn.create("name", "id: int64, name: string, ok: bool", key="id").insert([(1, "a", True), (3, "b", False)])
         txn.create("single", "s: string").insert(["one", "two"])
     snapshot = store.snapshot()
     found, columns = snapshot["price"].get_many(["rye", "gold", "tea"])
@@ -228,9 +223,7 @@ def test_a_key_of_sixteen_columns(store):
     with store.transaction() as txn:
         txn.create("wide", schema).insert(rows)
     assert list(store.snapshot()["wide"]) == sorted(rows)
-    assert list(store.snapshot()["wide"].range((1, 0, 1))) == [
-        row for row in sorted(rows) if row >= (1, 0, 1)
-    ]
+    assert list(store.snapshot()["wide"].range((1, 0, 1))) == [row for row in sorted(rows) if row >= (1, 0, 1)]
     assert store.check() == []
 
 
@@ -308,9 +301,7 @@ def test_branches_are_written_apart(store):
         {"x": 1, "y": 2, "_change_type": "insert"},
         {"x": 50, "y": 50, "_change_type": "insert"},
     ]
-    assert (
-        store.diff("main", "what-if", "price").read_all().num_rows == 2
-    )  # tea goes and comes; the other is equal
+    assert store.diff("main", "what-if", "price").read_all().num_rows == 2  # tea goes and comes; the other is equal
     with pytest.raises(RetainedError, match="cannot be deleted"):
         store.delete_branch("main")
     store.delete_branch("what-if")

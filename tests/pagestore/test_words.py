@@ -30,9 +30,7 @@ def test_order_and_values_survive(text):
     def check(values):
         words = encode(column, values, None)
         assert words.dtype == np.int64
-        assert decode(column.type, words, None).to_pylist() == [
-            v + 0.0 if text == "float64" else v for v in values
-        ]
+        assert decode(column.type, words, None).to_pylist() == [v + 0.0 if text == "float64" else v for v in values]
         in_order = [values[i] for i in np.argsort(words, kind="stable")]
         assert in_order == sorted(values)
 

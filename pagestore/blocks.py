@@ -1,0 +1,37 @@
+"""Blocks of a dump or backup: a header of 24 bytes (kind, checksum, lengths) and a zstandard frame each."""
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+import zstandard
+from crc32c import crc32c
+
+from .errors import CorruptionError
+
+BLOCK = struct.Struct("<4sIQQ")
+
+
+def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
+    packed = zstandard.compress(data)
+    out.write(BLOCK.pack(kind, crc32c(packed), len(packed), len(data)))
+    out.write(packed)
+
+
+def read_blocks(source: IO[bytes], start: int = 12) -> Iterator[tuple[bytes, bytes]]:
+    """The blocks of a dump, checked; CorruptionError at the place where it ends or is damaged."""
+    at = start
+    while True:
+        header = source.read(BLOCK.size)
+        if len(header) < BLOCK.size:
+            raise CorruptionError(f"the dump is cut off at byte {at + len(header)}; make it again")
+        kind, checksum, length, plain = BLOCK.unpack(header)
+        packed = source.read(length)
+        if len(packed) < length:
+            raise CorruptionError(f"the dump is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
+        if crc32c(packed) != checksum:
+            raise CorruptionError(f"the dump is damaged in the block at byte {at}; make it again")
+        at += BLOCK.size + length
+        yield kind, zstandard.decompress(packed, max_output_size=plain)
+        if kind == b"DONE":
+            return

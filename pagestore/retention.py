@@ -1,0 +1,31 @@
+"""Which versions a commit lets go: those beyond the newest N of its branch that nothing needs."""
+
+from .history import Entry
+from .settings import RETAIN_ALL
+from .state import State
+from .tree import Pages
+
+OLD_BATCH = 32  # versions in the history tree go so many at a time, since each batch rewrites pages of it
+
+
+def needed(state: State) -> set[int]:
+    """Versions that nothing may drop: tagged, a branch's newest, or where a branch begins."""
+    versions = set(state.settings.tags.values())
+    for head in state.heads.values():
+        versions.update((head.version, head.origin))
+    return versions
+
+
+def excess(state: State, pages: Pages, branch: int) -> list[Entry]:
+    """Versions of a branch beyond the newest `retain`, one more being made; oldest first. O(versions)."""
+    retain, history = state.settings.retain, state.history
+    if retain == RETAIN_ALL:
+        return []
+    entries = [entry for entry in history.entries(pages) if entry.branch == branch]
+    if len(entries) < retain:
+        return []
+    kept = needed(state)
+    doomed = [entry for entry in entries[: len(entries) - retain + 1] if entry.version not in kept]
+    first_recent = history.recent[0].version if history.recent else 0
+    old = sum(entry.version < first_recent for entry in doomed)
+    return doomed if old >= OLD_BATCH else doomed[old:]

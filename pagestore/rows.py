@@ -1,0 +1,69 @@
+"""Rows in every form that a caller may have them in, as columns of a schema."""
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .errors import SchemaError
+from .words import Schema, arrow_columns
+
+
+def key_columns(keys: Any, schema: Schema) -> list[Any]:
+    """Keys in any form as a list of columns."""
+    if isinstance(keys, np.ndarray) and keys.ndim == 1:
+        keys = [keys]
+    return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
+
+
+def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
+    """The usual small transaction without a detour: tuples of nothing but int, whole records."""
+    if not isinstance(rows, list) or not rows or type(rows[0]) is not tuple:
+        return None
+    flat = list(chain.from_iterable(rows))
+    width = len(schema.columns)
+    if set(map(type, flat)) != {int} or set(map(len, rows)) != {width}:
+        return None
+    try:
+        words = np.array(flat, np.int64).reshape(-1, width).T
+    except OverflowError:
+        return None
+    ascending = list(range(width))
+    return words if schema.places == ascending else words[np.argsort(schema.places)]
+
+
+def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
+    """Rows in any form as a list of columns: all of the schema's, or its key's."""
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        table = pa.table(rows)
+        if keys_allowed and set(table.column_names) == set(schema.key):
+            return [table.column(name) for name in schema.key]
+        return list(arrow_columns(schema, table))
+    if isinstance(rows, dict):
+        names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
+        if set(rows) != set(names):
+            raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
+        return [rows[name] for name in names]
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
+        rows = list(rows)
+    if rows and isinstance(rows[0], tuple):
+        rows = _transposed(rows, schema, keys_allowed)
+    elif rows and (isinstance(rows[0], str | bytes) or not hasattr(rows[0], "__len__")):
+        rows = _transposed([(value,) for value in rows], schema, keys_allowed)
+    if not rows:
+        return [[] for _ in schema.columns]
+    if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
+        raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
+    return list(rows)
+
+
+def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+    widths = set(map(len, rows))
+    wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
+    if len(widths) > 1 or not widths <= wanted:
+        bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
+        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema})")
+    flat = list(chain.from_iterable(rows))
+    width = len(rows[0])
+    return [flat[c::width] for c in range(width)]
