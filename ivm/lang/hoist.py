@@ -13,6 +13,7 @@ from itertools import count
 from ivm.errors import SafetyError, Where
 from ivm.lang.rule import Aggregate, Atom, Binary, Compare, Const, Term, Var
 from ivm.lang.tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.types import folded
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -128,6 +129,10 @@ class Hoist:
                 raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
             case Operation():
                 left, right = self.term(node.left, extra), self.term(node.right, extra)
+                if isinstance(left, Const) and isinstance(right, Const):
+                    literal = folded(node.op, left, right, node.where)
+                    if literal is not None:
+                        return literal
                 return Binary(node.op, left, right, where=node.where)
             case Call():
                 return self.variable(node, extra)

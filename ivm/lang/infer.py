@@ -54,8 +54,6 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
 
 def is_literal(term: Term) -> bool:
     """Whether the term leaves its type to the context."""
-    if isinstance(term, Binary):
-        return is_literal(term.left) and is_literal(term.right)
     return isinstance(term, Const) and is_flexible(term)
 
 
@@ -175,24 +173,16 @@ def _typed_pair(
     wanted = b_type if is_literal(left) else a_type
     if joint(a_type, b_type) is None and joint(wanted, wanted) and is_literal(left) != is_literal(right):
         a_type = b_type = wanted
-        a, b = _adapted(a, wanted), _adapted(b, wanted)
-    return _adapted_constant(a, a_type), _adapted_constant(b, b_type), joint(a_type, b_type)
+    return _adapted(a, a_type), _adapted(b, b_type), joint(a_type, b_type)
 
 
 def _adapted(term: Term, wanted: Type) -> Term:
-    """The term with all its literals adapted, if it is made of literals alone."""
-    if isinstance(term, Binary) and is_literal(term):
-        return replace(term, left=_adapted(term.left, wanted), right=_adapted(term.right, wanted))
-    return _adapted_constant(term, wanted)
-
-
-def _adapted_constant(term: Term, wanted: Type) -> Term:
     return adapt(term, wanted) if isinstance(term, Const) else term
 
 
 def _no_operation(term: Binary, left: Type, right: Type) -> RuleTypeError:
     reason = f"there is no {left} {term.op} {right}"
-    if scale(left) is not None and term.op == "/":
+    if term.op == "/" and (scale(left), scale(right)) != (None, None):
         reason += ": a quotient of decimals is not exact, so keep the column as float64"
     elif scale(left) is not None and scale(right) is not None and term.op in "+-":
         reason += ": decimals of different scales are not added, so declare both columns alike"

@@ -137,14 +137,10 @@ def _flip(comparison: Compare) -> Compare:
 def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
     """The same with no variable hidden by two negations, which expansion may have copied."""
     hidden: set[Var] = set()
-    return tuple(
-        tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts
-    )
+    return tuple(tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts)
 
 
-def _rename_hidden(
-    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
-) -> Literal:
+def _rename_hidden(literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]) -> Literal:
     if not isinstance(literal, Negation):
         return renamed(literal, names)
     own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}

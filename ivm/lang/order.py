@@ -18,8 +18,7 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
         for name in writes(rule):
             defining.setdefault(name, []).append(number)
     below = {
-        number: [below for name in reads(rule) for below in defining.get(name, ())]
-        for number, rule in enumerate(rules)
+        number: [below for name in reads(rule) for below in defining.get(name, ())] for number, rule in enumerate(rules)
     }
     try:
         return tuple(rules[number] for number in TopologicalSorter(below).static_order())

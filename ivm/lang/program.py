@@ -24,8 +24,12 @@ class Program:
         """What stays once `part` is uninstalled; UninstallError if a rule that stays reads what goes."""
         gone = {id(rule) for rule in part.rules}
         rules = tuple(rule for rule in self.rules if id(rule) not in gone)
-        kept = {name for rule in rules for name in writes(rule)}
-        predicates = {n: p for n, p in self.predicates.items() if n in kept or n not in part.predicates}
+        views = {name for rule in rules for name in writes(rule)}
+        predicates = {
+            name: predicate
+            for name, predicate in self.predicates.items()
+            if name in views or (predicate.extensional and name not in part.predicates)
+        }
         missing = readers(self.predicates.keys() - predicates.keys(), rules)
         if missing:
             uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in missing.items())

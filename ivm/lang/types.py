@@ -7,8 +7,9 @@ An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal
 one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 """
 
+import operator
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import cache
 
 from ivm.errors import RuleTypeError, Where
@@ -101,6 +102,22 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
     return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted")
+
+
+def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
+    """The literal that `left op right` is, exactly; None where it is none, as for a quotient of decimals."""
+    a, b = left.value, right.value
+    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal):
+        return None
+    if op == "/":
+        if not (isinstance(a, int) and isinstance(b, int) and b):
+            return None
+        return Const(abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "int64", where=where)
+    with localcontext(prec=1000):
+        value = {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
+    if isinstance(value, int):
+        return Const(value, "int64", where=where)
+    return Const(value, f"decimal({DIGITS_MAX},{-value.as_tuple().exponent})", where=where)
 
 
 def arithmetic(op: str, left: Type, right: Type) -> Type | None:

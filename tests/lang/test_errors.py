@@ -123,6 +123,9 @@ def test_arity(text, at, says):
         ("p(y) <- price[i] = _, y = i + i.", "1:29", "there is no string + string"),
         ("p(y) <- born[x] = d, y = d * 2.", "1:28", "there is no date * int64"),
         ("p(y) <- rate[i] = p, y = p * p * p * p * p.", "1:40", "there is no decimal(18,16) * decimal(10,4)"),
+        ("p(x) <- q(x), x > 1 / 2.5.", "1:21", "a quotient of decimals is not exact"),
+        ("p(i) <- price[i] > 1.005 * 1.", "1:26", "1.005 has more digits behind the point than decimal(18,2)"),
+        ("p(x) <- q(x), x > 9223372036854775807 + 1.", "1:39", "9223372036854775808 does not fit 64 bits"),
         # views with several rules
         (
             "p(x) <- q(x). p(i) <- price[i] = _.",
@@ -232,9 +235,7 @@ class TestQueries:
 
     def test_helpers_and_the_answer(self):
         # near(x, y) <- edge(x, y) ; edge(y, x).      far(x, z) <- near(x, y), near(y, z).
-        program = query(
-            "near(x, y) <- edge(x, y) ; edge(y, x). far(x, z) <- near(x, y), near(y, z).", self.known
-        )
+        program = query("near(x, y) <- edge(x, y) ; edge(y, x). far(x, z) <- near(x, y), near(y, z).", self.known)
         assert [rule.heads[0].predicate for rule in program.rules] == ["near", "far"]
 
     @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ def rules(text: str) -> list[str]:
         # literals take the type of their context
         ('p(i) <- price[i] > 3, i != "tea".', 'p(i) <- price[i] = _1, _1 > 3.00, i != "tea".'),
         ("p(i) <- price[i] * 2 > 1.5.", "p(i) <- price[i] = _1, _1 * 2 > 1.50."),
+        ("p(i) <- price[i] > 1 + 2 * 1.5.", "p(i) <- price[i] = _1, _1 > 4.00."),
+        ("p(x) <- q(x), x > 7 / -2 - 1.", "p(x) <- q(x), x > -4."),
         # negative numbers and unary minus
         ("p(x) <- q(x), x > -3.", "p(x) <- q(x), x > -3."),
         ("p(y) <- q(x), y = -x - -1.", "p(y) <- q(x), y = 0 - x - -1."),
