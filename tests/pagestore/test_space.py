@@ -1,7 +1,9 @@
 """Space: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
 
 import random
+import re
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,3 +195,31 @@ def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
     violations = store.check()
     assert entry.page in {violation.page for violation in violations}
     assert {v.invariant for v in violations if v.page != entry.page} <= {"page audit"}  # what it alone reached
+
+
+@pytest.mark.campaign
+def test_twenty_million_records_load_in_bounded_memory(tmp_path):
+    """Memory of the process itself, the mapped file not counted."""
+
+    def anonymous() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) << 10
+
+    before, most = anonymous(), 0
+
+    def batches():
+        nonlocal most
+        for first in range(0, 20_000_000, 500_000):
+            most = max(most, anonymous())
+            yield {"k": np.arange(first, first + 500_000) * 7, "v": rng.integers(0, 1 << 40, 500_000)}
+
+    rng = np.random.default_rng(7)
+    with pagestore.open(tmp_path / "big.pages") as store:
+        with store.transaction() as txn:
+            assert txn.create("r", "k: int64, v: int64", key="k").bulk(batches()) == 20_000_000
+        with store.transaction() as txn:
+            for _ in range(20):
+                txn["r"].set([rng.integers(0, 140_000_000, 100_000), np.zeros(100_000, np.int64)])
+            len(txn["r"])
+            most = max(most, anonymous())
+    assert most - before < 1 << 30
