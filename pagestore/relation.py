@@ -11,6 +11,7 @@ from .complement import Complement
 from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
+from .path import naming_path
 from .rows import key_columns, plain_rows, rows_as_columns
 from .scans import Scan, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, get, scan
@@ -103,7 +104,7 @@ class Relation:
         if len(row) not in (keys, len(self.schema.columns)):
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({self.schema})")
         words = self._row(row)
-        found, values = get(*self.view(), np.array(words[:keys], np.int64)[:, None])
+        found, values = self._look_up(np.array(words[:keys], np.int64)[:, None])
         key = tuple(words[:keys])
         inside = bool(found[0]) and self._inside(key)
         return inside and values[:, 0].tolist()[: len(words) - keys] == words[keys:]
@@ -113,7 +114,7 @@ class Relation:
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) != len(self.schema.key):
             raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})")
-        found, values = get(*self.view(), np.array(self._row(row), np.int64)[:, None])
+        found, values = self._look_up(np.array(self._row(row), np.int64)[:, None])
         if not found[0]:
             return default
         columns = self.schema.stored[len(row) :]
@@ -141,7 +142,7 @@ class Relation:
                 for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
             ]
         )
-        found, values = get(*self.view(), words)
+        found, values = self._look_up(words)
         if self._lo or self._hi:
             found &= np.array([self._inside(tuple(key)) for key in words.T.tolist()], bool)
         out = {}
@@ -153,6 +154,12 @@ class Relation:
             else:
                 out[column.name] = to_numpy(column.type, np.where(found, column_words, 0), self._source.dictionary)
         return found, out
+
+    def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keys int64[K, n]: (found bool[n], values int64[V, n])."""
+        pages, tree = self.view()
+        with naming_path(pages, tree):
+            return get(pages, tree, keys)
 
     def _inside(self, key: tuple[int, ...]) -> bool:
         return key >= self._lo and (not self._hi or key < self._hi)
@@ -300,7 +307,9 @@ class Relation:
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
-        return scan(*self.view(), self._lo, self._hi, columns, rows)
+        pages, tree = self.view()
+        with naming_path(pages, tree):
+            yield from scan(pages, tree, self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -396,7 +405,7 @@ class WritableRelation(Relation):
         words = self.encode(rows, keys_allowed=True)
         keys = len(self.schema.key)
         if len(words) > keys:
-            found, values = get(*self.view(), words[:keys])
+            found, values = self._look_up(words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
             words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])

@@ -29,6 +29,7 @@ from pagestore.errors import (
 )
 from pagestore.meta import Meta
 from pagestore.store import empty_store
+from pagestore.tree import pages_of
 
 
 @pytest.fixture
@@ -535,6 +536,23 @@ def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
             assert damaged.version == 1
             assert "does not read" in str(damaged.recovery)
             assert [v.invariant for v in damaged.check()] == ["meta slots"]
+
+
+def test_a_bad_page_is_named_with_its_tree_and_the_way_to_it(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64, y: int64").insert([(n * n, n) for n in range(20_000)])
+        tree = store.snapshot().tree("r")
+        leaf = int(pages_of(store.snapshot().pages, tree)[7])
+    data = bytearray(path.read_bytes())
+    data[leaf * 8192 + 4000] ^= 64
+    path.write_bytes(data)
+    with pagestore.open(path, mode="r") as store:
+        for read in (list, lambda r: r.to_arrow(), lambda r: r.get_many([(n * n, n) for n in range(20_000)])):
+            with pytest.raises(CorruptionError) as caught:
+                read(store.snapshot()["r"])
+            assert (caught.value.page, caught.value.tree, caught.value.path) == (leaf, 16, (tree.root, leaf))
 
 
 def test_meta_round_trip():
