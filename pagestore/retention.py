@@ -17,9 +17,13 @@ def needed(state: State) -> set[int]:
 
 
 def excess(state: State, pages: Pages, branch: int) -> list[Entry]:
-    """Versions of a branch beyond the newest `retain`, one more being made; oldest first. O(versions)."""
+    """Versions of a branch beyond the newest `retain`, one more being made; oldest first.
+
+    O(versions), every commit where few are retained and every OLD_BATCH commits where many are.
+    """
     retain, history = state.settings.retain, state.history
-    if retain == RETAIN_ALL:
+    many = retain > OLD_BATCH and history.tree.count
+    if retain == RETAIN_ALL or (many and state.last_version % OLD_BATCH):
         return []
     entries = [entry for entry in history.entries(pages) if entry.branch == branch]
     if len(entries) < retain:

@@ -83,7 +83,7 @@ def open(
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
     (none: fast, and a power cut may lose or damage the store); `retain` is how many versions of a branch are
-    kept, or "all".
+    kept at least, or "all"; more than 32 go in batches.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """

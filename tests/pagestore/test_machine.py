@@ -252,5 +252,5 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-StoreMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 test_random_operations = StoreMachine.TestCase

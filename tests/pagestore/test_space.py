@@ -151,6 +151,15 @@ def test_many_versions_move_to_the_history_tree(tmp_path):
         assert len(store.at(2)["r"]) == 1
 
 
+def test_many_retained_versions_go_in_batches(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=100) as store:
+        for k in range(300):
+            with store.transaction() as txn:
+                txn["r"].insert([k]) if k else txn.create("r", "k: int64")
+            assert min(k + 2, 100) <= len(store.history(branch="main")) <= 100 + 2 * 32
+        assert store.check() == []
+
+
 def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
     """Readers take the newest version while the writer drops all but one, as fast as both can."""
     with pagestore.open(tmp_path / "s.pages", sync="off", retain=1) as store:
