@@ -4,6 +4,7 @@ a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the su
 """
 
 from functools import lru_cache
+from threading import local
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +12,8 @@ import numpy as np
 from .errors import MissingError
 from .kernels import scan as kernel
 from .kernels.fold import CARRY, COUNT, THEN
+from .layout import HEIGHT_MAX
 from .tree import Pages, Spec, Tree, checked, scan_array
-
-NO_BOUND = np.zeros((0, 1), np.int64)
-
 
 class Rows(NamedTuple):
     """The rows first..end of a tree's scans: one scan, however many fold words it has."""
@@ -69,14 +68,36 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     return Folds(out, full, checked(status, spec))
 
 
-def scan_one(pages: Pages, tree: Tree, rows: Rows, lo: tuple[int, ...], hi: tuple[int, ...]) -> Folds:
-    """Fold the records with lo <= key < hi; prefixes allowed, () is unbounded."""
-    return scan_many(pages, tree, rows, column(lo), column(hi))
+def scan_one(
+    pages: Pages, tree: Tree, rows: Rows, lo: tuple[int, ...], hi: tuple[int, ...]
+) -> tuple[list[int], bool]:
+    """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
+    spec = tree.spec
+    scans = scan_array(spec)
+    place, acc = _scratch(spec.keys, len(scans))
+    place[: len(lo)] = lo
+    place[spec.keys : spec.keys + len(hi)] = hi
+    status = kernel.scan_one(
+        *pages, tree.root, tree.height, spec.keys, scans, rows.first, rows.end, place, len(lo), len(hi)
+    )
+    if status < 0:
+        checked(status, spec)
+    if not acc[2 * len(scans)]:
+        return [0] * (rows.end - rows.first), False
+    return acc[rows.first : rows.end].tolist(), True
 
 
-def column(key: tuple[int, ...]) -> np.ndarray:
-    """A key as int64[m, 1]."""
-    return np.array(key, np.int64).reshape(-1, 1) if key else NO_BOUND
+_local = local()
+
+
+def _scratch(keys: int, folds: int) -> tuple[np.ndarray, np.ndarray]:
+    """This thread's bounds, path and accumulator for one scan, in one array, and the last of them."""
+    known = _local.__dict__
+    found = known.get((keys, folds))
+    if found is None:
+        place = np.zeros(2 * keys + 2 * HEIGHT_MAX + 2 * folds + 2, np.int64)
+        found = known[keys, folds] = place, place[2 * keys + 2 * HEIGHT_MAX :]
+    return found
 
 
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:

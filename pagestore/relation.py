@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65536
 COUNT_ROWS = ((COUNT, 0),)
+WORD_END = 1 << 63
 
 
 class Source(Protocol):
@@ -184,8 +185,8 @@ class Relation:
         """
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
-        folds = scan_one(pages, tree, rows, self._lo, self._hi)
-        return value_of(scan, folds.words[:, 0].tolist(), bool(folds.full[0]), self._source.dictionary)
+        words, full = scan_one(pages, tree, rows, self._lo, self._hi)
+        return value_of(scan, words, full, self._source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
@@ -362,6 +363,8 @@ class Relation:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
+        if self.schema.plain and all(type(value) is int and -WORD_END <= value < WORD_END for value in row):
+            return row
         return tuple(self._row(row))
 
     def _row(self, row: tuple) -> list[int]:

@@ -155,6 +155,14 @@ class Schema:
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Kept, since every scan looks its name up by the schema."""
+        return hash((self.columns, self.key))
+
     def __str__(self) -> str:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
 

@@ -11,7 +11,7 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 import numpy as np
 from numba import njit
 
-from pagestore.kernels.fold import CHECKSUM, COUNT, MAX, MIN, combine, lift_entry
+from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT as ENTRIES
@@ -57,10 +57,34 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
         acc[2 * folds + 1] += hi - lo - 1
         take(scans, first, end, acc)
         return
+    if op == SUM and end == first + 2:
+        sum_entries(words, page, level, keys, scans, first, lo, hi, acc)
+        acc[2 * folds + 1] += hi - lo - 1
+        take(scans, first, end, acc)
+        return
     for i in range(lo, hi):
         for f in range(first, end):
             acc[folds + f] = lift_entry(words, page, level, keys, scans, f, i)
         take(scans, first, end, acc)
+
+
+@njit(cache=True, nogil=True)
+def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
+    """The exact sum of entries lo..hi into the spare words: by halves of words, which add up without a carry."""
+    folds = scans.shape[0]
+    base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
+    top_base, top_start, top_width = column(words, page, keys + 2 + first if level > 0 else 0)
+    low = 0
+    middle = 0
+    high = 0
+    for i in range(lo, hi):
+        value = base + bits(words, start, width, i)
+        low += value & 0xFFFFFFFF
+        middle += value >> 32 & 0xFFFFFFFF
+        high += top_base + bits(words, top_start, top_width, i) if level > 0 else value >> 63
+    middle += low >> 32
+    acc[folds + first] = middle << 32 | low & 0xFFFFFFFF
+    acc[folds + first + 1] = high + (middle >> 32)
 
 
 @njit(cache=True, nogil=True)
@@ -264,6 +288,17 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
         if d:
             page_id = field(words, page, keys, slot)
     return 1
+
+
+@njit(cache=True, nogil=True)
+def scan_one(words, seen, page_words, root, height, keys, scans, first, end, place, lo_m, hi_m):
+    """`scan_interval` with all arrays in one: place[:K] and place[K:2K] are the bounds, then `path`, then `acc`."""
+    acc = place[2 * keys + 2 * HEIGHT_MAX :]
+    acc[2 * scans.shape[0] + 1] = 0
+    return scan_interval(
+        words, seen, page_words, root, height, keys, scans, first, end,
+        place[:keys], lo_m, place[keys : 2 * keys], hi_m, place[2 * keys : 2 * keys + 2 * HEIGHT_MAX], acc,
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
