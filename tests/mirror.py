@@ -20,7 +20,7 @@ class Mirror:
         self.path = path
         self.program = compile(text)
         self.state = naive.empty(self.program)
-        self.workspace = ivm.open(path)
+        self.workspace = ivm.open(path, sync="off")
         self.workspace.install(text, **options)
         self.compare()
 
@@ -48,7 +48,7 @@ class Mirror:
 
     def reopen(self) -> None:
         self.workspace.close()
-        self.workspace = ivm.open(self.path)
+        self.workspace = ivm.open(self.path, sync="off")
         self.compare()
 
     def compare(self) -> None:

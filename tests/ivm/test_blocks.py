@@ -19,7 +19,7 @@ class Blocks:
 
     def __init__(self, path: Path, views: list[str]):
         self.path, self.views = path, views
-        self.workspace = ivm.open(path)
+        self.workspace = ivm.open(path, sync="off")
         self.workspace.install(DECLARATIONS, name="stored")
         self.parts = {"stored": compile(DECLARATIONS)}
         self.state = naive.empty(self.parts["stored"])
@@ -85,7 +85,7 @@ class Blocks:
 
     def reopen(self) -> None:
         self.workspace.close()
-        self.workspace = ivm.open(self.path)
+        self.workspace = ivm.open(self.path, sync="off")
         self.compare()
 
     def compare(self) -> None:

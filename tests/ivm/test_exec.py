@@ -33,7 +33,7 @@ EDITS = st.one_of(
 def test_exec_follows_the_truth(texts):
     program = compile(RULES)
     state = naive.empty(program)
-    with tempfile.TemporaryDirectory() as folder, ivm.open(Path(folder) / "store.pages") as workspace:
+    with tempfile.TemporaryDirectory() as folder, ivm.open(Path(folder) / "store.pages", sync="off") as workspace:
         workspace.install(RULES)
         for text in texts:
             state = step(workspace, program, state, text)
