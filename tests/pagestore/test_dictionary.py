@@ -1,0 +1,94 @@
+"""Texts and ids: every text has one, whatever the hashes do, and gets it back after any rollback."""
+
+import hashlib
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+import pagestore
+from pagestore import dictionary
+
+
+@pytest.fixture
+def store(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store:
+        yield store
+
+
+TEXTS = st.one_of(st.text(max_size=20), st.integers(0, 3000).map(lambda n: "x" * n), st.sampled_from(["", "\0", "a\0"]))
+
+
+def test_ids_and_texts_are_each_others_inverse(store):
+    ids: dict[str, int] = {}
+
+    @settings(max_examples=60)
+    @given(st.lists(TEXTS, max_size=30))
+    def check(texts):
+        with store.transaction() as txn:
+            words = txn.encode("string", texts).tolist()
+            assert txn.decode("string", np.array(words, np.int64)).to_pylist() == texts
+        for text, word in zip(texts, words, strict=True):
+            assert ids.setdefault(text, word) == word
+        with store.snapshot() as snapshot:
+            assert snapshot.encode("string", texts).tolist() == words
+            assert snapshot.decode("string", np.array(words, np.int64)).to_pylist() == texts
+
+    check()
+    assert len(set(ids.values())) == len(ids)
+    assert store.check() == []
+
+
+def test_equal_hashes_are_told_apart(store, monkeypatch):
+    def weak(data: bytes, digest_size: int):
+        return hashlib.blake2b(bytes([sum(data) % 3]), digest_size=digest_size)
+
+    monkeypatch.setattr(dictionary, "blake2b", weak)
+    texts = [f"text {n}" for n in range(200)]
+    with store.transaction() as txn:
+        words = txn.encode("string", texts[:120]).tolist()
+    store._texts.clear()
+    with store.transaction() as txn:
+        assert txn.encode("string", texts[:120]).tolist() == words
+        words += txn.encode("string", texts[120:]).tolist()
+    assert len(set(words)) == 200
+    assert store.snapshot().decode("string", np.array(words)).to_pylist() == texts
+    assert store.snapshot().encode("string", [*texts, "another"]).tolist() == [*words, 0]
+    assert store.check() == []
+
+
+def test_a_rollback_takes_its_texts_along(store):
+    with pytest.raises(KeyError), store.transaction() as txn:
+        txn.encode("string", ["lost", "gone " * 1000])
+        raise KeyError
+    with store.transaction() as txn:
+        with pytest.raises(KeyError), txn.savepoint():
+            undone = txn.encode("string", ["undone"])
+            raise KeyError
+        kept = txn.encode("string", ["kept"])
+        assert kept == undone  # the id was free again
+    assert store.snapshot().decode("string", kept).to_pylist() == ["kept"]
+    assert store.snapshot().encode("string", ["lost", "undone", "kept"]).tolist() == [0, 0, *kept]
+
+
+def test_branches_share_ids(store):
+    store.branch("side")
+    with store.transaction(branch="side") as txn:
+        side = txn.encode("string", ["both", "side only"])
+    with store.transaction() as txn:
+        main = txn.encode("string", ["main only", "both"])
+    assert main[1] == side[0]
+    assert len({*main, *side}) == 3
+    store.delete_branch("side")
+    with store.transaction() as txn:
+        assert txn.encode("string", ["side only"]) == side[1]
+    assert store.check() == []
+
+
+def test_arrow_dictionaries_and_bytes(store):
+    with store.transaction() as txn:
+        words = txn.encode("string", pa.array(["a", "b", "a"]).dictionary_encode())
+        assert txn.encode("bytes", [b"a", b"\xff\0", b"b"]).tolist()[::2] == [words[0], words[1]]
+        assert txn.decode("bytes", words).to_pylist() == [b"a", b"b", b"a"]
