@@ -38,6 +38,10 @@ class Dictionary:
 
     def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
         """Ids int64[n] of texts; 0 for those the store has never seen."""
+        return self.known(texts)
+
+    def known(self, texts: pa.Array) -> np.ndarray:
+        """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find([_bytes(text) for text in distinct.dictionary.to_pylist()])
         return known[distinct.indices.to_numpy(zero_copy_only=False)]
@@ -244,6 +248,17 @@ class DictionaryWriter(Dictionary):
         actions, edits = net(np.full(rows.shape[1], action), rows, spec)
         with self._pager.of(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self._pager, self._tree(spec), actions, edits)[0]
+
+
+class Finder:
+    """An interner that only looks up: what a key or a bound is encoded with."""
+
+    def __init__(self, dictionary: Dictionary):
+        self._dictionary = dictionary
+        self.texts = dictionary.texts
+
+    def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
+        return self._dictionary.known(texts)
 
 
 def _bytes(text: str | bytes) -> bytes:

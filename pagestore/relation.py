@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from .catalog import Info
 from .complement import Complement
+from .dictionary import Dictionary, Finder
 from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
@@ -31,7 +32,7 @@ class Source(Protocol):
     @property
     def pages(self) -> Pages: ...
     @property
-    def dictionary(self) -> Interner: ...
+    def dictionary(self) -> Dictionary: ...
     def tree(self, name: str) -> Tree: ...
 
 
@@ -139,7 +140,7 @@ class Relation:
         """
         words = np.stack(
             [
-                encode(column, values, self._source.dictionary)
+                encode(column, values, Finder(self._source.dictionary))
                 for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
             ]
         )
@@ -299,7 +300,7 @@ class Relation:
         if len(values) > len(self.schema.key):
             raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         columns = zip(self.schema.stored, values, strict=False)
-        return np.stack([encode(column, value, self._source.dictionary) for column, value in columns])
+        return np.stack([encode(column, value, Finder(self._source.dictionary)) for column, value in columns])
 
     def __iter__(self) -> Iterator[tuple]:
         """Records as tuples, lazily, in batches underneath."""
@@ -372,10 +373,8 @@ class Relation:
         columns: tuple[Column, ...] = self.schema.stored
         if len(row) == len(self.schema.columns):
             row = tuple(row[self.schema.names.index(column.name)] for column in columns)
-        return [
-            int(encode(column, [value], self._source.dictionary)[0])
-            for column, value in zip(columns, row, strict=False)
-        ]
+        finder = Finder(self._source.dictionary)
+        return [int(encode(column, [value], finder)[0]) for column, value in zip(columns, row, strict=False)]
 
 
 class WritableRelation(Relation):
@@ -405,7 +404,7 @@ class WritableRelation(Relation):
 
     def delete(self, rows: Any) -> None:
         """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
-        words = self.encode(rows, keys_allowed=True)
+        words = self.encode(rows, keys_allowed=True, interner=Finder(self._source.dictionary))
         keys = len(self.schema.key)
         if len(words) > keys:
             found, values = self._look_up(words[:keys])
@@ -454,7 +453,7 @@ class WritableRelation(Relation):
             raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
         return self._source.bulk(self.info, (self.encode(batch) for batch in batches))
 
-    def encode(self, rows: Any, keys_allowed: bool = False) -> np.ndarray:
+    def encode(self, rows: Any, keys_allowed: bool = False, interner: Interner | None = None) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
         if self.info.spec.columns != len(self.schema.columns):
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
@@ -469,7 +468,7 @@ class WritableRelation(Relation):
             places = self.schema.places
         out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
         for column, place, column_values in zip(columns, places, values, strict=True):
-            out[place] = encode(column, column_values, self._source.dictionary)
+            out[place] = encode(column, column_values, interner or self._source.dictionary)
         lengths = {len(words) for words in out}
         if len(lengths) > 1:
             raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")

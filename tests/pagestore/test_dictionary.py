@@ -73,6 +73,19 @@ def test_a_rollback_takes_its_texts_along(store):
     assert store.snapshot().encode("string", ["lost", "undone", "kept"]).tolist() == [0, 0, *kept]
 
 
+def test_looking_up_and_deleting_add_no_texts(store):
+    with store.transaction() as txn:
+        names = txn.create("names", "name: string, n: int64", key="name")
+        names.insert([("there", 1)])
+        before = txn.dictionary.next_id
+        assert ("missing", 1) not in names
+        assert names.get("gone") is None
+        assert names.get_many(["never", "there"])[0].tolist() == [False, True]
+        names.delete([("nowhere",), ("there",)])
+        assert len(names) == 0
+        assert txn.dictionary.next_id == before
+
+
 def test_branches_share_ids(store):
     store.branch("side")
     with store.transaction(branch="side") as txn:
