@@ -38,6 +38,7 @@ from ivm.lang.rule import (
 )
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
+ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
@@ -96,7 +97,8 @@ class Plan:
     A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are
     done on batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders
     were compared.  With `probes`, one plan for each trie that starts with the trie's variables, deltas are
-    probed; without, they are matched with sensitivity indices.  `choice` says why.
+    probed; without, they are matched with sensitivity indices; `once` means that no delta will come.
+    `choice` says why.
     """
 
     variables: tuple[str, ...]
@@ -109,6 +111,7 @@ class Plan:
     considered: int = 0
     probes: tuple["Plan", ...] = ()
     choice: str = ""
+    once: bool = False
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ class Plan:
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
         """One for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
-        if self.probes:
+        if self.probes or self.once:
             return ()
         found = []
         for t, trie in enumerate(self.tries):
@@ -219,7 +222,7 @@ def make_plans(
     """A plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
     `stored_keys` says how many key words each predicate has in the store, `maintenance` whether deltas are
-    matched, probed, or the cheaper of the two.  Raises ConstructError, with the place, for what is not
+    matched, probed, the cheaper of the two, or will not come.  Raises ConstructError, with the place, for what is not
     evaluated yet.
     """
     plans = []
@@ -239,6 +242,8 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     A changed row matches about (trace rows / rows) intervals of each trie; each match descends all levels on
     both versions and renews its interval.  Probing costs about the bindings below the row, in one version.
     """
+    if maintenance == ONCE:
+        return replace(plan, once=True, choice="evaluated once")
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:

@@ -35,7 +35,7 @@ from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.join import Join
 from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
-from ivm.plan import AUTO, Plan, sensors_of
+from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.relation import Relation
 from pagestore.snapshot import Snapshot
@@ -177,7 +177,7 @@ class Workspace:
 
     def _answer(self, txn: Any, text: str, head: str) -> Answer:
         installed = self._installed.including(
-            "query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn)
+            "query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn), maintenance=ONCE
         )
         block = installed.blocks[-1]
         for predicate in block.part.predicates.values():
