@@ -6,10 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .check import Walk, free_pages
+import numpy as np
+
+from .check import free_pages
 from .file import VERSION_LOCK
-from .history import Entry
-from .state import load_version
+from .settings import MAIN_ID
+from .state import Version, load_version
+from .tree import Tree, pages_of
 
 if TYPE_CHECKING:
     from .store import Store
@@ -39,32 +42,34 @@ class Stat(NamedTuple):
 
 
 def of(store: "Store") -> Stat:
-    """See Store.stat."""
+    """See Store.stat. O(versions * index pages)."""
     state = store._state
-    reach: dict[int, set[int]] = {}
-    for entry in state.history.entries(store._mapping.pages):
-        reach[entry.version] = _reached(store, entry)
-    newest = store._version(state.heads[1].version)
+    entries = list(state.history.entries(store._mapping.pages))
+    reach = {entry.version: _reached(store, load_version(store._mapping, entry.run, {})) for entry in entries}
+    counts = np.zeros(state.commit.top, np.int64)
+    for ids in reach.values():
+        counts[ids] += 1
+    newest = store._version(state.heads[MAIN_ID].version)
     assert newest is not None
-    relations = {}
-    for info in newest.catalog.relations.values():
-        walk = Walk(store._mapping)
-        walk.tree(info.name, newest.trees[info.spec.tree_id], newest.version)
-        relations[info.name] = len(walk.owner)
-    counts: dict[int, int] = {}
-    for pages in reach.values():
-        for page in pages:
-            counts[page] = counts.get(page, 0) + 1
-    only = {version: sum(counts[page] == 1 for page in pages) for version, pages in reach.items()}
+    relations = {
+        info.name: len(_pages_of(store, newest.trees[info.spec.tree_id])) for info in newest.catalog.relations.values()
+    }
+    only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
     free = len(free_pages(store))
-    own = state.commit.top - free - len(counts)
+    own = state.commit.top - free - int((counts > 0).sum())
     return Stat(store.page_size, state.commit.top, free, relations, own, only, readers(store))
 
 
-def _reached(store: "Store", entry: Entry) -> set[int]:
-    walk = Walk(store._mapping)
-    walk.reach(load_version(store._mapping, entry.run, {}))
-    return set(walk.owner)
+def _reached(store: "Store", version: Version) -> np.ndarray:
+    """The pages of a version, each once: its trees, its record, its catalog."""
+    page_words = store._mapping.pages.page_words
+    parts = [_pages_of(store, tree) for tree in version.trees.values()]
+    parts += [np.array(run.ids(page_words), np.int64) for run in (version.run, version.catalog.run)]
+    return np.concatenate(parts)
+
+
+def _pages_of(store: "Store", tree: Tree) -> np.ndarray:
+    return pages_of(store._mapping.pages, tree) if tree.root else np.zeros(0, np.int64)
 
 
 def readers(store: "Store") -> list[Reader]:

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with open_damaged(options.file) if options.salvage else opened(options) as store:
         with Progress("fsck", options.quiet) as progress:
-            progress(f"{store.page_size * store.stat().pages:,} bytes" if not options.quiet else "")
+            progress(f"{store._state.commit.top:,} pages")
             violations = store.check()
         lines = [str(violation) for violation in violations]
         data = {
