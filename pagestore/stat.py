@@ -41,7 +41,7 @@ class Stat(NamedTuple):
     readers: list[Reader]
 
 
-def of(store: "Store") -> Stat:
+def of(store: "Store", readers: list[Reader]) -> Stat:
     """See Store.stat. O(versions * index pages)."""
     state = store._state
     entries = list(state.history.entries(store._mapping.pages))
@@ -57,7 +57,7 @@ def of(store: "Store") -> Stat:
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
     free = len(free_pages(store))
     own = state.commit.top - free - int((counts > 0).sum())
-    return Stat(store.page_size, state.commit.top, free, relations, own, only, readers(store))
+    return Stat(store.page_size, state.commit.top, free, relations, own, only, readers)
 
 
 def _reached(store: "Store", version: Version) -> np.ndarray:

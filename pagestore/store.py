@@ -475,8 +475,9 @@ class Store:
 
     def stat(self) -> Stat:
         """What holds space: pages by kind, by version, by reader. O(pages)."""
+        readers = self.readers()
         with self._holding_all():
-            return stat.of(self)
+            return stat.of(self, readers)
 
     def readers(self) -> list[Reader]:
         """The versions that are being read now, and by which processes where that can be seen."""

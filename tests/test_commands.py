@@ -149,8 +149,10 @@ def test_compact_stat_page(file, capsys):
     before = file.stat().st_size
     data = answer(capsys, "compact", file)[1]
     assert data["after"] == file.stat().st_size < before / 2
-    stat = answer(capsys, "stat", file)[1]
-    assert stat["relations"]["edge"] == 1
+    with pagestore.open(file, mode="r") as store, store.snapshot() as snapshot:
+        stat = answer(capsys, "stat", file)[1]
+        assert stat["relations"]["edge"] == 1
+        assert [reader["version"] for reader in stat["readers"]] == [snapshot.version]
     with pagestore.open(file, mode="r") as store:
         root = store.snapshot()["edge"].tree.root
     assert command(["page", str(file), str(root)]) == 0
