@@ -1,0 +1,61 @@
+"""What went wrong where a text does not parse, in words: what was expected there, and what was found."""
+
+from typing import Any
+
+from lark.exceptions import UnexpectedToken
+
+from ivm.errors import RuleSyntaxError, Where
+
+_WORDS = {
+    "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
+    "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
+    "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
+    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`",
+}  # fmt: skip
+_TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
+_ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}
+
+
+def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
+    """The error for what lark raised while it parsed `text`."""
+    if not isinstance(error, UnexpectedToken) or text.startswith("/*", error.pos_in_stream):
+        where = Where(source, error.line, error.column)
+        return RuleSyntaxError(where, _stray(text[error.pos_in_stream :]))
+    expected = _expected(error.accepts or error.expected)
+    if error.token.type == "$END":
+        return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
+    where = Where(source, error.line, error.column)
+    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`")
+
+
+def _end(text: str, source: str) -> Where:
+    lines = text.rstrip().split("\n")
+    return Where(source, len(lines), len(lines[-1]) + 1)
+
+
+def _expected(terminals: set[str]) -> str:
+    """The terminals a place admits as words; those of a term or of arithmetic are one word each."""
+    words = set()
+    if "MOMENT" in terminals:
+        words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
+        terminals = terminals - _TERM - {"NAME", "LPAR", "MINUS", "BANG"}
+    if "STAR" in terminals:
+        words.add("arithmetic")
+        terminals = terminals - _ARITHMETIC
+    if "CARET" in terminals:
+        return "a rule, a declaration or an edit"
+    *most, last = sorted(words | {_WORDS[t] for t in terminals})
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _stray(rest: str) -> str:
+    """Why no token starts here."""
+    if rest.startswith('"'):
+        return "this string does not end on its line: close it with a double quote"
+    if rest.startswith("'"):
+        return "strings are written in double quotes"
+    if rest.startswith("/*"):
+        return "this comment is not closed: end it with */"
+    if rest.startswith("#"):
+        return "a date is written between two #, as in #2013-01-31#"
+    return f"`{rest[0]}` has no meaning here"
