@@ -143,6 +143,9 @@ def leaf_before(words, page, area, entries, depth, slot):
 @njit(cache=True, nogil=True)
 def fold_nodes(words, page, area, scans, first, end, l, r, acc):
     """Leaf nodes l..r of a heap: upwards from l, then the right-hand ones downwards, all in key order."""
+    if end == first + 1 and scans[first, 0] <= MAX:
+        plain_nodes(words, page, area, scans, first, l, r, acc)
+        return
     right = 0  # bit d: a node of depth d from below waits on the right
     d = 0
     a, b = l, r
@@ -159,6 +162,41 @@ def fold_nodes(words, page, area, scans, first, end, l, r, acc):
         d -= 1
         if right >> d & 1:
             take_node(words, page, area, scans, first, end, (r >> d) - 1, acc)
+
+
+@njit(cache=True, nogil=True)
+def plain_nodes(words, page, area, scans, first, l, r, acc):
+    """As `fold_nodes` for COUNT, MIN and MAX of one word, which may take both sides at once."""
+    if l >= r:
+        return
+    folds = scans.shape[0]
+    op = scans[first, 0]
+    base, start, width = tree_column(words, page, area, 1 + first)
+    result = 0
+    n = 0
+    while l < r:
+        for side in range(2):
+            k = l if side == 0 else r - 1
+            if (k & 1) == (1 - side) and l < r:
+                value = base + bits(words, start, width, k - 1)
+                if n == 0:
+                    result = value
+                elif op == MAX:
+                    result = max(result, value)
+                elif op == MIN:
+                    result = min(result, value)
+                else:
+                    result += value
+                n += 1
+                if side == 0:
+                    l += 1
+                else:
+                    r -= 1
+        l >>= 1
+        r >>= 1
+    acc[folds + first] = result
+    acc[2 * folds + 1] += n - 1
+    take(scans, first, first + 1, acc)
 
 
 @njit(cache=True, nogil=True)
