@@ -28,19 +28,19 @@ def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
     A point (alpha..., lo, hi) meets records with those alphas, a <= hi and lo <= b.  O((m + n) log count).
     """
     points = np.ascontiguousarray(points, np.int64)
-    out, _ = _met(pages, tree, points, 64 * points.shape[1] + 64)
+    out, _ = overlaps_counted(pages, tree, points, 64 * points.shape[1] + 64)
     return distinct(out)
 
 
-def _met(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """The records met, one for each point and record, and how many folds and records were looked at."""
+def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
+    """As `overlaps_many`, but a record for each point it meets; and how many folds and records were looked at."""
     spec = tree.spec
     alphas = len(points) - 2
     row = spec.scans.index((MAX, alphas + 1))
     out, visits = np.empty((spec.columns, room), np.int64), np.zeros(1, np.int64)
     shape = tree.root, tree.height, spec.keys, spec.columns, alphas, row
     n = checked(stab_points(*pages, *shape, points, out, visits), spec)
-    return (out[:, :n], int(visits[0])) if n <= room else _met(pages, tree, points, n)
+    return (out[:, :n], int(visits[0])) if n <= room else overlaps_counted(pages, tree, points, n)
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:

@@ -174,9 +174,7 @@ def leaf_entries_max(pager, tree):
         if level == 0 and tree.spec.scans[0][0] == COUNT:
             continue
         found = read_scan_tree(words, tree.spec.scans, level)
-        most = max(
-            [most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])]
-        )
+        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])])
     return most
 
 
@@ -211,8 +209,41 @@ def edited_singly(n, one, edits, keys_of, page_size=4096):
 def test_applications_of_an_update(one, pattern):
     """O(log B) for each page written, amortised: a path, a leaf or two, and the balance kept."""
     pager, tree, applied, written = edited_singly(20000, one, 1500, pattern)
-    entries = max(
-        page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist()
-    )
+    entries = max(page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist())
     assert applied / written <= 2 * leaf_entries_max(pager, tree) + 6 * log2(entries)
     assert faults(pager, tree) == []
+
+
+# --- as good as fresh --------------------------------------------------------------------------
+
+
+def churned(pattern, rng, n):
+    """Keys to insert, and then keys to erase, until about n are left."""
+    if pattern == "clustered deletes":
+        keys = np.arange(4 * n)
+        return keys, np.concatenate([c * 400 + np.arange(300) for c in range(n // 100)])
+    keys = rng.permutation(2 * n) if pattern == "random" else np.arange(2 * n)
+    return (keys[::-1] if pattern == "descending" else keys), np.sort(rng.choice(2 * n, n, replace=False))
+
+
+@pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered deletes"])
+def test_a_churned_tree_is_as_good_as_a_fresh_one(pattern):
+    """Pages within 2.5 times, applications of a scan within 1.5 times those of a bulk load of the same records."""
+    rng = np.random.default_rng(9)
+    one, n = SCANS[2], 20000
+    pager, spec = Recycling(4096, 1 << 15), spec_of(SCANS[2])
+    come, go = churned(pattern, rng, n)
+    tree = Tree.empty(spec)
+    for action, keys in ((INSERT, come), (ERASE, go)):
+        for at in range(0, len(keys), 150):
+            some = keys[at : at + 150]
+            edits = np.stack([some, rng.integers(0, 1000, len(some))])
+            tree, _, _ = apply(pager, tree, *net(np.full(len(some), action), edits, spec))
+            pager.version += 1
+    assert faults(pager, tree) == []
+    fresh = bulk(pager, spec, [records(pager, tree)])
+    assert len(pages_of(pager.pages, tree)) <= 2.5 * len(pages_of(pager.pages, fresh))
+    assert tree.height <= fresh.height + 1
+    lo, hi = np.sort(rng.integers(0, come.max(), (2, 500)), axis=0)
+    costs = [scan_many(pager.pages, t, Rows(0, len(one)), lo[None, :], hi[None, :]).applications for t in (tree, fresh)]
+    assert costs[0] <= 1.5 * costs[1]

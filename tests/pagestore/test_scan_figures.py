@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.pagestore.memory import MemoryPager
 
-from pagestore.interval import _met, interval_spec, stab_many
+from pagestore.interval import interval_spec, overlaps_counted, stab_many
 from pagestore.kernels.build import write_page
 from pagestore.kernels.fold import MAX
 from pagestore.kernels.scan import fold_page
@@ -13,6 +12,7 @@ from pagestore.layout import LEAF, page_type
 from pagestore.operators import code_of, register_operator
 from pagestore.scantree import read_scan_tree
 from pagestore.tree import Spec, bulk, scan_array
+from tests.pagestore.memory import MemoryPager
 
 PAGE_WORDS = 512
 register_operator("digits", lambda a, b: a * 10 ** len(str(b)) + b, 0)
@@ -103,6 +103,6 @@ def test_a_stab_looks_at_little(n, reaching):
     b[np.random.default_rng(n).choice(n - 1, reaching, replace=False)] = 4 * n
     pager = MemoryPager(4096, 1 << 12)
     tree = bulk(pager, interval_spec(9, 0, 0), [np.stack([a, b])])
-    found, looked = _met(pager.pages, tree, np.array([[2 * n], [2 * n]]), 100)
+    found, looked = overlaps_counted(pager.pages, tree, np.array([[2 * n], [2 * n]]), 100)
     assert found.shape[1] == reaching
     assert looked <= (reaching + 1) * (2 * np.log2(n) + 3 * 32)

@@ -1,6 +1,6 @@
 """Range folds: a scan and a sum over half the records beside DuckDB's, both on disk; what a scan costs updates.
 
-    python -m pagestore_tools.bench.scans --quick
+python -m pagestore_tools.bench.scans --quick
 """
 
 import argparse
@@ -39,9 +39,7 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
         yield updates(store, ids[: size // 10], prices[: size // 10])
 
 
-def fill(
-    store: pagestore.Store, name: str, ids: np.ndarray, prices: np.ndarray, scans: list[str]
-) -> None:
+def fill(store: pagestore.Store, name: str, ids: np.ndarray, prices: np.ndarray, scans: list[str]) -> None:
     with store.transaction() as txn:
         blocks = range(0, len(ids), 1 << 18)
         relation = txn.create(name, SCHEMA, key="id", scans=scans)
