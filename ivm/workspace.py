@@ -171,7 +171,7 @@ class Workspace:
         part = lang.query(text, self._installed.program)
         txn = self.store.transaction("query")
         try:
-            return self._answer(txn, text, part.rules[-1].heads[0].predicate)
+            return self._answer(txn, text, part.answer)
         finally:
             txn.rollback()
 

@@ -10,10 +10,14 @@ The passes, each in a file of its own: parse (text to tree), hoist and normalise
 check with declare, names, safety, infer, aggregate, order and edits (rules to a program).
 """
 
+from dataclasses import replace
+
 from ivm.errors import RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
+from ivm.lang.declare import split
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
+from ivm.lang.tree import Clause
 
 NOTHING = Program()
 
@@ -27,12 +31,13 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Progr
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:
-    """The rules of a question; the last rule's first head is the answer, the others are its helpers.
+    """The rules of a question; `answer` names the first head of the text's last rule, the others are helpers.
 
     Raises as `compile` does, and RuleError for declarations and edits, which a question cannot hold, and
     for heads that are installed already.
     """
-    program = compile(text, known, source)
+    statements = parse(text, source)
+    program = check(statements, known)
     if not program.rules:
         raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
     for statement in (*program.edits, *(p for p in program.predicates.values() if p.extensional)):
@@ -41,7 +46,8 @@ def query(text: str, known: Program, source: str = "query") -> Program:
         for head in rule.heads:
             if head.predicate in known.predicates:
                 raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
-    return program
+    last = [statement for statement in statements if isinstance(statement, Clause)][-1]
+    return replace(program, answer=split(last.heads[0])[0].name)
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]

@@ -10,11 +10,12 @@ from ivm.lang.rule import Edit, Predicate, Rule, writes
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each behind those it reads from, edits as written."""
+    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer."""
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     edits: tuple[Edit, ...] = ()
+    answer: str | None = None
 
     def including(self, part: "Program") -> "Program":
         """What is installed once `part`, compiled against this program, is too (its edits are not kept)."""

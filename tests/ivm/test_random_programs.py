@@ -3,13 +3,15 @@
 import tempfile
 from pathlib import Path
 
+import naive
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from mirror import Mirror
-from strategies import BASIC, FULL, Features, cases
+from strategies import BASIC, DECLARATIONS, FULL, Features, cases
 
-from ivm.errors import ConstructError
+from ivm.errors import ConstructError, FunctionConflictError
+from ivm.lang import query
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
 EXAMPLES = 60
@@ -61,6 +63,31 @@ def test_coarse_intervals(case, granularity):
 @given(case=cases(FULL))
 def test_matching_and_probing(maintenance, case):
     follow(case, maintenance=maintenance)
+
+
+@relaxed
+@given(cases(FULL))
+def test_questions(case):
+    """The views of a program asked, not installed: the answer is the last one, and nothing is left behind."""
+    text, transactions = case
+    rules = text.removeprefix(DECLARATIONS)
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
+        mirror.change([edit for edits in transactions for edit in edits])
+        version, names = mirror.workspace.store.version, set(mirror.workspace)
+        program = query(rules, mirror.program)
+        try:
+            truth = naive.evaluate(mirror.program.including(program), mirror.state)
+        except FunctionConflictError:
+            with pytest.raises(FunctionConflictError):
+                mirror.workspace.query(rules)
+        else:
+            answer = mirror.workspace.query(rules)
+            assert sorted(answer) == sorted(naive.rows_of(truth[program.answer]))
+            assert answer.to_arrow().column_names == list(program.predicates[program.answer].columns)
+        assert (mirror.workspace.store.version, set(mirror.workspace)) == (version, names)
+        mirror.compare()
+        mirror.close()
 
 
 @pytest.mark.campaign

@@ -237,6 +237,13 @@ class TestQueries:
         # near(x, y) <- edge(x, y) ; edge(y, x).      far(x, z) <- near(x, y), near(y, z).
         program = query("near(x, y) <- edge(x, y) ; edge(y, x). far(x, z) <- near(x, y), near(y, z).", self.known)
         assert [rule.heads[0].predicate for rule in program.rules] == ["near", "far"]
+        assert program.answer == "far"
+
+    def test_the_answer_is_last_in_the_text_not_in_the_order_of_evaluation(self):
+        # b(x) <- a(x).      c(x) <- q(x).      a(x), d(x) <- q(x).
+        program = query("b(x) <- a(x). c(x) <- q(x). a(x), d(x) <- q(x).", self.known)
+        assert program.rules[-1].heads[0].predicate == "b"
+        assert program.answer == "a"
 
     @pytest.mark.parametrize(
         ("text", "message"),
