@@ -37,14 +37,7 @@ CLIQUES = Task(
     "join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y "
     "join edge d on d.x = b.y join edge e on e.x = a.x and e.y = d.y join edge f on f.x = a.y and f.y = d.y",
 )
-PATHS = Task(
-    "distinct ends of 3-paths",
-    "q(x, w) <- edge(x, y), edge(y, z), edge(z, w).",
-    "select distinct a.x, c.y w from edge a join edge b on a.y = b.x join edge c on b.y = c.x",
-)
-
-
-TASKS = (TRIANGLES, CLIQUES, PATHS)
+TASKS = (TRIANGLES, CLIQUES)
 
 
 class Evaluator(Protocol):
@@ -74,6 +67,9 @@ class Maintainer(Protocol):
         """One transaction."""
 
     def triangles(self) -> int: ...
+    def counts(self) -> dict[str, float]:
+        """What the last change took besides time, and bytes on disk."""
+
     def close(self) -> None: ...
 
 
@@ -128,6 +124,10 @@ class OursMaintained:
 
     def triangles(self) -> int:
         return len(self.workspace["q"])
+
+    def counts(self) -> dict[str, float]:
+        size = self.workspace.store.path.stat().st_blocks * 512
+        return {"operations": self.workspace.stats("q")["operations"], "MB": round(size / 1e6, 1)}
 
     def close(self) -> None:
         self.workspace.close()
@@ -185,7 +185,6 @@ class Polars:
         questions: Mapping[Task, Callable[[], Any]] = {
             TRIANGLES: self._triangles,
             CLIQUES: self._cliques,
-            PATHS: self._paths,
         }
         return questions[task]().collect(engine="streaming").height
 
@@ -200,10 +199,6 @@ class Polars:
         fourth = self._triangles().join(self._as("z", "w"), on="z")
         fourth = fourth.join(self._as("x", "w"), on=["x", "w"], how="semi")
         return fourth.join(self._as("y", "w"), on=["y", "w"], how="semi")
-
-    def _paths(self) -> Any:
-        pairs = self._as("x", "y").join(self._as("y", "z"), on="y")
-        return pairs.join(self._as("z", "w"), on="z").select("x", "w").unique()
 
     def close(self) -> None: ...
 
@@ -238,7 +233,8 @@ class SqliteTriggers:
     """
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        self.db = sqlite3.connect(folder / "sqlite", isolation_level=None)
+        self.file = folder / "sqlite"
+        self.db = sqlite3.connect(self.file, isolation_level=None)
         for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", "synchronous=off"):
             self.db.execute(f"pragma {setting}")
         self.db.executescript(self.SCHEMA)
@@ -256,6 +252,9 @@ class SqliteTriggers:
 
     def triangles(self) -> int:
         return self.db.execute("select count(*) from triangle").fetchone()[0]
+
+    def counts(self) -> dict[str, float]:
+        return {"MB": round(self.file.stat().st_blocks * 512 / 1e6, 1)}
 
     def close(self) -> None:
         self.db.close()

@@ -50,10 +50,7 @@ def machine() -> dict[str, object]:
 def write(results: Sequence[Result], title: str, folder: Path) -> tuple[Path, Path]:
     """Writes `title`.json and `title`.html into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        asdict(result) | {"medians": {side: result.median(side) for side in result.times}}
-        for result in results
-    ]
+    rows = [asdict(result) | {"medians": {side: result.median(side) for side in result.times}} for result in results]
     data, page = folder / f"{title}.json", folder / f"{title}.html"
     data.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
     page.write_text(_page(results, title), encoding="utf-8")

@@ -95,9 +95,7 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
 def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int) -> Iterator[Row]:
     """Commits of new rows at random places, other ones each time, the same for every store."""
     random = np.random.default_rng(5)
-    batches = [
-        np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(40)
-    ]
+    batches = [np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(40)]
     sides = [Side(store.name, _each_call(store.put, batches)) for store in stores]
     yield Row(f"put {edits:,} new rows in a commit, {sync}", sides, rounds=30)
 

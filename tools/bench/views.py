@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from . import joins
 from . import run as shared
-from .joins import CLIQUES, PATHS, TRIANGLES, Evaluator, Maintainer, Task
+from .joins import TASKS, TRIANGLES, Evaluator, Maintainer, Task
 from .measure import Disagreement, Row, Side
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one thread for everybody, before Polars is imported
@@ -50,19 +50,15 @@ def made_up(vertices: int) -> np.ndarray:
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     """All rows of the benchmark."""
     systems = [kind(edges, folder) for kind in joins.evaluators()]
-    for task in (TRIANGLES, CLIQUES, PATHS):
+    for task in TASKS:
         able = [system for system in systems if task in system.tasks]
         if not quick or task is TRIANGLES:
             yield Row(task.name, [Side(system.name, _asking(system, task)) for system in able], rounds=3)
     for system in systems:
         system.close()
     keepers = [kind(edges, folder) for kind in joins.maintainers()]
-    yield _maintaining(
-        "triangles maintained, one edge a transaction", keepers, edges, 1, 20 if quick else 200
-    )
-    yield _maintaining(
-        "triangles maintained, 1,000 edges a transaction", keepers, edges, 1000, 4 if quick else 10
-    )
+    yield _maintaining("triangles maintained, one edge a transaction", keepers, edges, 1, 20 if quick else 200)
+    yield _maintaining("triangles maintained, 1,000 edges a transaction", keepers, edges, 1000, 4 if quick else 10)
     _compare(keepers)
     for keeper in keepers:
         keeper.close()
@@ -80,7 +76,7 @@ def _maintaining(name: str, keepers: list[Maintainer], edges: np.ndarray, batch:
     for _ in range(rounds // 2 + 1):
         chosen = edges[:, random.choice(edges.shape[1], batch, replace=False)]
         changes += [(chosen, none), (none, chosen)]
-    sides = [Side(keeper.name, _changing(keeper, iter(changes))) for keeper in keepers]
+    sides = [Side(keeper.name, _changing(keeper, iter(changes)), counts=keeper.counts) for keeper in keepers]
     return Row(name, sides, rounds=rounds + 1)
 
 
