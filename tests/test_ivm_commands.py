@@ -132,6 +132,9 @@ def test_a_missing_file_is_not_made(tmp_path, capsys):
     (tmp_path / "bytes.logiql").write_bytes(b"edge(x) -> \xff")
     assert command(["install", str(missing), str(tmp_path / "bytes.logiql")]) == 1
     assert "is no UTF-8 text: see its byte 11" in capsys.readouterr().err
+    (tmp_path / "unsafe.logiql").write_text("edge(x) -> int(x).\np(y) <- edge(x).")
+    assert command(["install", str(missing), str(tmp_path / "unsafe.logiql")]) == 1
+    assert capsys.readouterr().err.startswith("ivm install: unsafe:2:3: y is not bound")
     assert not missing.exists()
 
 
@@ -144,16 +147,7 @@ def test_usage_errors_exit_with_2(file, capsys):
 
 class TestShell:
     def test_edits_questions_and_commands(self, file, capsys, stdin):
-        stdin(
-            "+edge(3, 4).\n"
-            "q(x, y) <-\n"
-            "  edge(x, y), x > 2.\n"
-            ":print degree\n"
-            ":list\n"
-            ":help\n"
-            ":quit\n"
-            "+edge(9, 9).\n"
-        )
+        stdin("+edge(3, 4).\nq(x, y) <-\n  edge(x, y), x > 2.\n:print degree\n:list\n:help\n:quit\n+edge(9, 9).\n")
         assert command(["shell", file]) == 0
         out = capsys.readouterr().out
         assert out.startswith("version ")

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from ivm.lang import compile
+
 from .progress import Progress
 from .report import answer, common
 from .rules import opened, text_of
@@ -19,6 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     text = text_of(options.rules)
     name = options.name or ("main" if options.rules == "-" else Path(options.rules).stem)
+    if not Path(options.file).exists():
+        compile(text, source=name)  # what is refused anyway makes no store
     with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
         before = set(workspace)
         progress(f"{name}: filling its views")
