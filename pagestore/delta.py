@@ -1,8 +1,8 @@
 """Two roots in, a sorted stream of changes out (*Delta-iterators*).
 
-    old   [0 2 4][7 8]          every subtree that both versions share is skipped unread,
-    new   [0 2 5][7 8]          so the cost is O(changes * height) pages whatever the size
-          ERASE 4, INSERT 5
+old   [0 2 4][7 8]          every subtree that both versions share is skipped unread,
+new   [0 2 5][7 8]          so the cost is O(changes * height) pages whatever the size
+      ERASE 4, INSERT 5
 """
 
 from collections.abc import Iterator

@@ -106,7 +106,9 @@ def apply(
     done = 0
     while done < len(actions):
         part = slice(done, done + EDITS_MAX)
-        tree, took, *delta = _descend(pager, tree, actions[part], np.ascontiguousarray(edits[:, part]), visible)
+        tree, took, *delta = _descend(
+            pager, tree, actions[part], np.ascontiguousarray(edits[:, part]), visible
+        )
         deltas.append(tuple(delta))
         done += took
     if len(deltas) == 1:
@@ -138,7 +140,9 @@ def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, v
     pager.write(arena[: used * pages.page_words], ids[:used])
     pager.release(ids[used:])
     pager.retire(dead[:gone])
-    new = Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), tree.count + int(tally[k_apply.GAIN]), spec)
+    new = Tree(
+        int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), tree.count + int(tally[k_apply.GAIN]), spec
+    )
     return new, int(tally[k_apply.EDIT]), delta_actions[:m], delta[:, :m]
 
 
@@ -206,10 +210,14 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     left = compose(spec.keys, spec.columns, fresh, actions, edits)
     if left < -len(actions):
         key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
-        raise EditError(f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches")
+        raise EditError(
+            f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches"
+        )
     if left < 0:
         key = tuple(edits[: spec.keys, -1 - left].tolist())
-        raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
+        raise EditError(
+            f"key {key}: one batch both adds to and sets this record; apply them one after the other"
+        )
     return actions[:left], edits[:, :left]
 
 
@@ -221,7 +229,7 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
         insertion_order(columns, order)
         return order
     low, high = columns.min(axis=1), columns.max(axis=1)
-    widths = [int(h - l).bit_length() for l, h in zip(low.tolist(), high.tolist(), strict=True)]
+    widths = [int(h - b).bit_length() for b, h in zip(low.tolist(), high.tolist(), strict=True)]
     if sum(widths) > 63:
         return np.lexsort(columns[::-1])
     packed = columns[0] - low[0]
@@ -261,14 +269,23 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
 
 
 def _finish_bulk(
-    pager: Pager, spec: Spec, shape: tuple, arena: np.ndarray, node: np.ndarray, work: np.ndarray, sizes: np.ndarray, count: int
+    pager: Pager,
+    spec: Spec,
+    shape: tuple,
+    arena: np.ndarray,
+    node: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    count: int,
 ) -> Tree:
     sizes[-1] = 0
     level = 0
     progress = np.zeros(3, np.int64)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
         ids = pager.reserve(256)
-        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work)
+        k_bulk.finish_level(
+            *shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work
+        )
         _flush(pager, arena, ids, int(progress[k_bulk.USED]))
         level += 1
         if not sizes[level]:
@@ -301,7 +318,12 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
 
 
 def scan(
-    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None, rows: int = 65536
+    pages: Pages,
+    tree: Tree,
+    lo: tuple = (),
+    hi: tuple = (),
+    columns: tuple[int, ...] | None = None,
+    rows: int = 65536,
 ) -> Iterator[np.ndarray]:
     """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded."""
     spec = tree.spec

@@ -7,8 +7,8 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 import numpy as np
 from numba import njit
 
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.apply import entry_columns
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import cuts, emit, fill, records_max
 
 # words of `progress`
@@ -16,7 +16,9 @@ USED, TAKEN, UNSORTED = range(3)
 
 
 @njit(cache=True, nogil=True)
-def load_records(page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress, work):
+def load_records(
+    page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress, work
+):
     """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full.
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
@@ -70,7 +72,23 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
             end = fill(node[level], columns, lo, sizes[level], page_words, scans, level)
             if progress[USED] + sizes.shape[0] >= ids.shape[0]:
                 break
-            put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress, work)
+            put(
+                page_words,
+                keys,
+                values,
+                scans,
+                arena,
+                ids,
+                birth,
+                tree_id,
+                level,
+                node,
+                lo,
+                end,
+                sizes,
+                progress,
+                work,
+            )
             lo = end
         for c in range(columns):
             for i in range(lo, sizes[level]):
@@ -80,7 +98,9 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
 
 
 @njit(cache=True, nogil=True)
-def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work):
+def put(
+    page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work
+):
     used = progress[USED]
     emit(
         arena, used, page_words, ids, birth, tree_id, level, keys, values, scans,
@@ -91,13 +111,31 @@ def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node
 
 
 @njit(cache=True, nogil=True)
-def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work):
+def finish_level(
+    page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
+):
     """Write what waits on a level, cut evenly."""
     columns = entry_columns(keys, values, scans, level)
     ends = np.empty(sizes[level] + 1, np.int64)
     lo = 0
     progress[USED] = 0
     for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, ends)):
-        put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work)
+        put(
+            page_words,
+            keys,
+            values,
+            scans,
+            arena,
+            ids,
+            birth,
+            tree_id,
+            level,
+            node,
+            lo,
+            ends[p],
+            sizes,
+            progress,
+            work,
+        )
         lo = ends[p]
     sizes[level] = 0

@@ -10,8 +10,8 @@ spare word, and for each level (page, slot, entries).
 
 from numba import njit
 
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.apply import ERASE, INSERT
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.page import enter, field
 from pagestore.layout import COUNT
 
