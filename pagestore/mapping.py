@@ -91,6 +91,11 @@ class Mapping:
         self._seen = np.zeros(len(self._seen), np.uint8)
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
+    def birth_of(self, page: int) -> int:
+        """The version that wrote a page, as its header says, unverified."""
+        at = page * self.page_size + BIRTH * WORD
+        return int.from_bytes(self.file.pread(WORD, at), "little", signed=True)
+
     def read_run(self, run: Run) -> np.ndarray:
         """The words of a run, each page verified. O(words).
 

@@ -75,18 +75,22 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
     )  # fmt: skip
 
 
-def load_version(mapping: Mapping, run: Run, catalogs: dict[Run, Catalog]) -> Version:
-    """The version whose record is a run. `catalogs` remembers those read before."""
+def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Version:
+    """The version whose record is a run. `catalogs` remembers those read before, by place and birth."""
     commit = Commit.decode(mapping.read_run(run))
-    catalog = catalogs.get(commit.catalog)
-    if catalog is None:
-        catalog = Catalog.decode(mapping.read_run(commit.catalog), commit.catalog) if commit.catalog.page else Catalog()
-        catalogs[commit.catalog] = catalog
+    catalog = _load_catalog(mapping, commit.catalog, catalogs) if commit.catalog.page else Catalog()
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
     trees = trees_of(commit.roots, specs)
     system = trees_of(commit.system, SYSTEM)
     trees |= {spec.tree_id: system[spec.tree_id] for spec in (TEXTS, PLACES)}
     return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
+
+
+def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Catalog:
+    key = run, mapping.birth_of(run.page)  # its pages may have held another catalog of that length before
+    if key not in catalogs:
+        catalogs[key] = Catalog.decode(mapping.read_run(run), run)
+    return catalogs[key]
 
 
 def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:

@@ -160,7 +160,7 @@ class Store:
         found = search(self._file) if searched else recover(self._file, page_size)
         self._meta, self._state, self._mapping, self.recovery = found
         self._searched = searched
-        self._catalogs: dict[Run, Catalog] = {}
+        self._catalogs: dict[tuple[Run, int], Catalog] = {}
         self._versions: dict[int, Version] = {}
         if self._mode == "rw":
             self._ledger = Ledger(self._mapping, self._state, self._meta, self._sync, self._locks)

@@ -327,6 +327,20 @@ def test_vacuum_refuses_what_is_needed(store):
         store.vacuum(drop=[3])
 
 
+def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
+    """Properties of one length, so that catalogs take each other's pages as versions come and go."""
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=2) as store:
+        reader = pagestore.open(store.path, mode="r")
+        for n in range(100, 160):
+            with store.transaction() as txn:
+                txn.properties["n"] = str(n)
+            for handle in (reader, store):
+                store._versions.clear()
+                for info in handle.history()[:2]:
+                    if info.version:
+                        assert handle.at(info.version).properties == {"n": str(info.version + 99)}
+
+
 def test_retention(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off", retain=3) as store:
         for k in range(10):
