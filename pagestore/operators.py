@@ -35,7 +35,7 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     SchemaError for a bad name, ExistsError for one that is taken.
 
     >>> import math
-    >>> register_operator("bitor", lambda a, b: a | b, 0)
+    >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
     """
     if not re.fullmatch(r"[a-z]{2,7}", name) or name in NAMES_TAKEN:
         raise SchemaError(
