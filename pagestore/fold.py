@@ -92,7 +92,7 @@ _local = local()
 
 def _scratch(keys: int, folds: int) -> tuple[np.ndarray, np.ndarray]:
     """This thread's bounds, path and accumulator for one scan, in one array, and the last of them."""
-    known = _local.__dict__
+    known: dict = _local.__dict__
     found = known.get((keys, folds))
     if found is None:
         place = np.zeros(2 * keys + 2 * HEIGHT_MAX + 2 * folds + 2, np.int64)

@@ -3,25 +3,26 @@
 The name is the code that stands in the catalog, so a store opened elsewhere can say which operator is missing.
 """
 
+import ctypes
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import cfunc
+from numba import cfunc, config
 
 from .errors import ExistsError, MissingError, SchemaError
-from .kernels.fold import USER
+from .kernels.fold import CALLBACK, USER
 
 NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "concat")
 
 
 class Operator(NamedTuple):
-    """A registered operator; `compiled` keeps the code at `address` alive."""
+    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive."""
 
     name: str
     identity: int
     address: int
-    compiled: Any
+    call: Any
 
 
 _registered: dict[int, Operator] = {}
@@ -44,8 +45,13 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     code = code_of(name)
     if code in _registered:
         raise ExistsError(f"there is an operator {name!r} already in this process")
-    compiled = cfunc("int64(int64, int64)")(combine)
-    _registered[code] = Operator(name, identity, compiled.address, compiled)
+    if config.DISABLE_JIT:
+        call = CALLBACK(combine)
+        address = ctypes.cast(call, ctypes.c_void_p).value or 0
+    else:
+        compiled = cfunc("int64(int64, int64)")(combine)
+        call, address = compiled.ctypes, compiled.address
+    _registered[code] = Operator(name, identity, address, call)
 
 
 def code_of(name: str) -> int:

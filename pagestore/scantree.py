@@ -143,7 +143,7 @@ def _join_many(op: int, folds: list[list[int]]) -> list[int]:
     if op == MIN:
         return min(folds)
     if op >= USER:
-        function = operator(op).compiled.ctypes
+        function = operator(op).call
         return [reduce(function, (fold[0] for fold in folds))]
     if op == SUM and len(folds[0]) == 2:
         total = sum((fold[0] & (1 << 64) - 1) + (fold[1] << 64) for fold in folds)

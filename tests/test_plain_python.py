@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMALL = [
     "tests/ivm/test_paper.py",
+    "tests/pagestore/test_scan_figures.py::test_maxsales_of_region_2",
+    "tests/pagestore/test_scan_figures.py::test_the_table_of_intervals",
     "tests/pagestore/test_tree.py::TestSupport",
     "tests/pagestore/test_tree.py::test_net_composes_in_order",
     "tests/pagestore/test_tree.py::test_prefix_counts",

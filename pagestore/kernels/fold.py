@@ -24,12 +24,13 @@ from pagestore.kernels.page import field
 COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
 USER = 256  # a registered operator's code is its name, read as a number
 
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
 if config.DISABLE_JIT:
 
     def call_operator(address, a, b):
         """Call a compiled int64 function of two words by its address."""
-        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(int(address))
-        return function(int(a), int(b))
+        return CALLBACK(int(address))(int(a), int(b))
 
 else:
 

@@ -78,7 +78,7 @@ def against_duckdb(store: pagestore.Store, folder: Path, ids: np.ndarray, prices
         other.execute("create table sales as select * from records")
         other.execute("checkpoint")
         query = "select sum(price)::bigint from sales where id >= ? and id < ?"
-        sides.append(Side("DuckDB", lambda: other.execute(query, [lo, hi]).fetchone()[0]))  # type: ignore[index]
+        sides.append(Side("DuckDB", lambda: other.execute(query, [lo, hi]).fetchone()[0]))
         assert len(records) == size
         yield Row("sum over half the records", sides, 9, "µs", 1e6)
 
