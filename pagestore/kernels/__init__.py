@@ -8,6 +8,7 @@ is either complete or new. A user who has set NUMBA_CACHE_DIR keeps it.
 import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from numba import __version__, config
@@ -22,8 +23,19 @@ def cache_folder() -> Path:
     digest = hashlib.sha256(f"{sys.version} numba {__version__}".encode())
     for source in filter(Path.exists, sources):
         digest.update(source.read_bytes())
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return user_cache / "pagestore" / digest.hexdigest()[:16]
+    return user_cache() / digest.hexdigest()[:16]
+
+
+def user_cache() -> Path:
+    """The user's cache folder for kernels, or one for temporary files where a home cannot be written to."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
 
 
 if not config.CACHE_DIR:
