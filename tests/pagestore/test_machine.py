@@ -53,6 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "store.pages"
         self.store = pagestore.open(self.path, page_size=4096, sync="off", retain=4)
         self.models: dict[int, Model] = {0: {}}  # every version ever made
+        self.notes: dict[int, str] = {}
         self.heads = {"main": 0}
         self.origins: dict[str, int] = {}
         self.tagged: dict[str, int] = {}
@@ -74,9 +75,11 @@ class StoreMachine(RuleBasedStateMachine):
         model = {name: dict(rows) for name, rows in self.models[self.heads[branch]].items()}
         with self.store.transaction(branch=branch) as txn:
             yield txn, model
+            txn.properties["note"] = f"{txn.version:04d}"  # of one length: catalogs take each other's places
         self.heads[branch] = max(self.store.branches.values())
         assert self.heads[branch] == self.store.branches[branch]
         self.models[self.heads[branch]] = model
+        self.notes[self.heads[branch]] = f"{self.heads[branch]:04d}"
 
     def edit(self, txn: pagestore.Transaction, model: Model, name: str, edits: list) -> None:
         if name not in model:
@@ -189,6 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.compact()
         for branch, version in self.store.branches.items():
             self.models[version] = self.models[self.heads[branch]]
+            self.notes[version] = self.notes.get(self.heads[branch], "")
             self.heads[branch] = version
         for version in range(max(self.store.branches.values())):
             self.models.setdefault(version, {})  # made by the first pass and dropped by the second
@@ -241,6 +245,7 @@ class StoreMachine(RuleBasedStateMachine):
     def agree(self, snapshot: pagestore.Snapshot) -> None:
         model = self.models[snapshot.version]
         assert set(snapshot) == set(model)
+        assert snapshot.properties.get("note", "") == self.notes.get(snapshot.version, "")
         for name, rows in model.items():
             relation = snapshot[name]
             assert len(relation) == len(rows)
