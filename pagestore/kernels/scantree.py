@@ -144,11 +144,14 @@ def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, wo
         return 0, n
     leaves = 1 << depth
     entries = words[old + ENTRIES]
+    base, at, width = tree_column(words, old, area, 0)
     r = 0
     begin = 0
     work[starts] = 0
     for j in range(leaves):
-        end = tree_start(words, old, area, entries, depth, j + 1)
+        end = entries
+        if j + 1 < leaves:
+            end = (entries * (j + 1) >> depth) + base + bits(words, at, width, j + 1)
         while r < runs and node[runs_at + 1, r] <= begin:
             r += 1
         whole = r < runs and node[runs_at, r] <= begin and end <= node[runs_at + 1, r]
@@ -170,10 +173,14 @@ def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, wo
         clean = work[states + 2 * k] == CLEAN and work[states + 2 * k + 1] == CLEAN
         work[states + k] = CLEAN if clean else DIRTY
     for f in range(folds):
-        base, at, width = tree_column(words, old, area, 1 + f)
-        for k in range(1, 2 * leaves):
-            value = base + bits(words, at, width, k - 1) if stored(scans, f, level) else work[weights + k]
-            work[nodes + k + f * stride] = value
+        at_node = nodes + f * stride
+        if stored(scans, f, level):
+            base, at, width = tree_column(words, old, area, 1 + f)
+            for k in range(1, 2 * leaves):
+                work[at_node + k] = base + bits(words, at, width, k - 1)
+        else:
+            for k in range(1, 2 * leaves):
+                work[at_node + k] = work[weights + k]
     return depth, planted
 
 
@@ -187,14 +194,15 @@ def settle(node, level, keys, scans, lo, depth, page_words, work):
     folds = scans.shape[0]
     starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
     leaves = 1 << depth
-    for k in range(1, leaves):
-        if work[states + k] == DIRTY:
-            a, b = work[weights + 2 * k], work[weights + 2 * k + 1]
-            d = depth - log2(k)
-            if a > 2 * b or b > 2 * a or min(a, b) < 1 << d:
-                first = work[starts + (k << d) - leaves]
-                plant(node, level, keys, scans, lo, work[weights + k], k, first, d, page_words, work)
-                settled(states, k, d, work)
+    for d in range(depth):
+        below = depth - d
+        for k in range(1 << d, 2 << d):
+            if work[states + k] == DIRTY:
+                x, y = work[weights + 2 * k], work[weights + 2 * k + 1]
+                if x > 2 * y or y > 2 * x or min(x, y) < 1 << below:
+                    first = work[starts + (k << below) - leaves]
+                    plant(node, level, keys, scans, lo, work[weights + k], k, first, below, page_words, work)
+                    settled(states, k, below, work)
     for k in range(2 * leaves - 1, 0, -1):
         if work[states + k] == DIRTY:
             if k < leaves:
@@ -238,7 +246,8 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
         for f in range(folds):
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
-                need += ((2 * leaves - 1) * width_of(low, high) + 63) >> 6
+                work[spare + f], work[spare + folds + f] = low, width_of(low, high)
+                need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
         if need <= room:
             break
         depth -= 1
@@ -253,8 +262,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
         arena, page, page + area, at, low_start, width_of(low_start, high_start), work, starts, leaves
     )
     for f in range(folds):
-        low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
-        width = width_of(low, high) if stored(scans, f, level) else 0
+        low, width = (work[spare + f], work[spare + folds + f]) if stored(scans, f, level) else (0, 0)
         at = write_column(
             arena, page, page + area + 2 + 2 * f, at, low, width, work, nodes + f * stride + 1, 2 * leaves - 1
         )
