@@ -15,6 +15,7 @@ from .kernels.fold import CARRY, COUNT, THEN
 from .layout import HEIGHT_MAX
 from .tree import Pages, Spec, Tree, checked, scan_array
 
+
 class Rows(NamedTuple):
     """The rows first..end of a tree's scans: one scan, however many fold words it has."""
 

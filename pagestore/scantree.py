@@ -6,6 +6,7 @@ the kernels that write them.
 
 from collections.abc import Iterator
 from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | Non
         raise ValueError(f"a ScanTree of {leaves} leaves at word {area} over {n} entries")
     offsets = _column(page, area, leaves)
     starts = [n * j // leaves + offset for j, offset in enumerate(offsets)] + [n]
-    sizes = [0] * leaves + [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    sizes = [0] * leaves + [b - a for a, b in pairwise(starts)]
     for k in range(leaves - 1, 0, -1):
         sizes[k] = sizes[2 * k] + sizes[2 * k + 1]
     words = [
@@ -71,12 +72,12 @@ def scan_tree_faults(
     if tree is None:
         return
     starts, leaves = tree.starts, len(tree.starts) - 1
-    if starts[0] != 0 or any(a >= b for a, b in zip(starts, starts[1:], strict=False)):
+    if starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
         yield f"its leaves start at {starts}"
         return
-    sizes = [0] * leaves + [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    sizes = [0] * leaves + [b - a for a, b in pairwise(starts)]
     truth: list[Fold] = [()] * leaves
-    truth += [fold_of(scans, level, keys, columns[:, a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+    truth += [fold_of(scans, level, keys, columns[:, a:b]) for a, b in pairwise(starts)]
     for k in range(leaves - 1, 0, -1):
         sizes[k] = sizes[2 * k] + sizes[2 * k + 1]
         truth[k] = join(scans, truth[2 * k], truth[2 * k + 1])

@@ -150,7 +150,8 @@ def lift_decoded(node, level, keys, scans, f, i):
 def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
 
-    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan, none to count records.
+    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan, none
+    to count records.
     """
     F = scans.shape[0]
     applied = 0

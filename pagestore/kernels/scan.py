@@ -141,43 +141,43 @@ def leaf_before(words, page, area, entries, depth, slot):
 
 
 @njit(cache=True, nogil=True)
-def fold_nodes(words, page, area, scans, first, end, l, r, acc):
-    """Leaf nodes l..r of a heap: upwards from l, then the right-hand ones downwards, all in key order."""
+def fold_nodes(words, page, area, scans, first, end, left, right, acc):
+    """Leaf nodes left..right of a heap: upwards from left, then the right-hand ones downwards, all in key order."""
     if end == first + 1 and scans[first, 0] <= MAX:
-        plain_nodes(words, page, area, scans, first, l, r, acc)
+        plain_nodes(words, page, area, scans, first, left, right, acc)
         return
-    right = 0  # bit d: a node of depth d from below waits on the right
+    waiting = 0  # bit d: a node of depth d from below waits on the right
     d = 0
-    a, b = l, r
+    a, b = left, right
     while a < b:
         if a & 1:
             take_node(words, page, area, scans, first, end, a, acc)
             a += 1
         if b & 1:
-            right |= 1 << d
+            waiting |= 1 << d
         a >>= 1
         b >>= 1
         d += 1
     while d > 0:
         d -= 1
-        if right >> d & 1:
-            take_node(words, page, area, scans, first, end, (r >> d) - 1, acc)
+        if waiting >> d & 1:
+            take_node(words, page, area, scans, first, end, (right >> d) - 1, acc)
 
 
 @njit(cache=True, nogil=True)
-def plain_nodes(words, page, area, scans, first, l, r, acc):
+def plain_nodes(words, page, area, scans, first, left, right, acc):
     """As `fold_nodes` for COUNT, MIN and MAX of one word, which may take both sides at once."""
-    if l >= r:
+    if left >= right:
         return
     folds = scans.shape[0]
     op = scans[first, 0]
     base, start, width = tree_column(words, page, area, 1 + first)
     result = 0
     n = 0
-    while l < r:
+    while left < right:
         for side in range(2):
-            k = l if side == 0 else r - 1
-            if (k & 1) == (1 - side) and l < r:
+            k = left if side == 0 else right - 1
+            if (k & 1) == (1 - side) and left < right:
                 value = base + bits(words, start, width, k - 1)
                 if n == 0:
                     result = value
@@ -189,11 +189,11 @@ def plain_nodes(words, page, area, scans, first, l, r, acc):
                     result += value
                 n += 1
                 if side == 0:
-                    l += 1
+                    left += 1
                 else:
-                    r -= 1
-        l >>= 1
-        r >>= 1
+                    right -= 1
+        left >>= 1
+        right >>= 1
     acc[folds + first] = result
     acc[2 * folds + 1] += n - 1
     take(scans, first, first + 1, acc)
@@ -224,23 +224,23 @@ def scan_interval(
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
-        l, r = bounds(words, page, level, keys, lo, lo_m, hi, hi_m)
-        if level == 0 or l != r or l < 0 or r == words[page + ENTRIES]:
+        left, right = bounds(words, page, level, keys, lo, lo_m, hi, hi_m)
+        if level == 0 or left != right or left < 0 or right == words[page + ENTRIES]:
             break
-        page_id = field(words, page, keys, l)
+        page_id = field(words, page, keys, left)
     else:
         return 1  # an empty tree
-    if l > r:
+    if left > right:
         return 1
     if level == 0:
-        fold_page(words, page, level, keys, scans, first, end, l, r, acc)
+        fold_page(words, page, level, keys, scans, first, end, left, right, acc)
         return 1
-    if l >= 0:
+    if left >= 0:
         status = fold_behind(
             words,
             seen,
             page_words,
-            field(words, page, keys, l),
+            field(words, page, keys, left),
             level - 1,
             keys,
             scans,
@@ -253,13 +253,13 @@ def scan_interval(
         )
         if status < 0:
             return status
-    fold_page(words, page, level, keys, scans, first, end, l + 1, r, acc)
-    if r < words[page + ENTRIES]:
+    fold_page(words, page, level, keys, scans, first, end, left + 1, right, acc)
+    if right < words[page + ENTRIES]:
         return fold_before(
             words,
             seen,
             page_words,
-            field(words, page, keys, r),
+            field(words, page, keys, right),
             level - 1,
             keys,
             scans,
@@ -276,18 +276,18 @@ def scan_interval(
 def bounds(words, page, level, keys, lo, lo_m, hi, hi_m):
     """Of a leaf: the slots of the interval.  Of an index page: the children that hold its two bounds, or -1
     and the number of entries where it is unbounded."""
-    l, r = 0 if level == 0 else -1, words[page + ENTRIES]
+    left, right = 0 if level == 0 else -1, words[page + ENTRIES]
     if level == 0:
         if lo_m:
-            l, _ = locate(words, page, lo, lo_m, 0)
+            left, _ = locate(words, page, lo, lo_m, 0)
         if hi_m:
-            r, _ = locate(words, page, hi, hi_m, 0)
-        return l, r
+            right, _ = locate(words, page, hi, hi_m, 0)
+        return left, right
     if lo_m:
-        l = child_slot(words, page, lo, lo_m, keys, 0)
+        left = child_slot(words, page, lo, lo_m, keys, 0)
     if hi_m:
-        r = child_slot(words, page, hi, hi_m, keys, 0)
-    return l, r
+        right = child_slot(words, page, hi, hi_m, keys, 0)
+    return left, right
 
 
 @njit(cache=True, nogil=True)
@@ -368,7 +368,7 @@ def scan_intervals(words, seen, page_words, root, height, keys, scans, first, en
 def select(words, seen, page_words, root, height, keys, count_row, rank):
     """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
     page_id = root
-    for level in range(height - 1, 0, -1):
+    for _ in range(height - 1):
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page, 0

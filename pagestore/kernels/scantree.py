@@ -82,7 +82,7 @@ def grow_scan_tree(
     entries were copied (see apply.note_run).  Leaves the fold of the whole page in node 1 of `work`.
     """
     folds = scans.shape[0]
-    starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
+    _, states, _, _, _, _ = layout_of(page_words, folds)
     room = scan_room(page_words, scans, level)
     n = hi - lo
     depth = 0
@@ -105,7 +105,7 @@ def grow_scan_tree(
 def plant(node, level, keys, scans, lo, n, root, first, depth, page_words, work):
     """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut."""
     folds = scans.shape[0]
-    starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
+    starts, _, _, nodes, spare, stride = layout_of(page_words, folds)
     leaves = 1 << depth
     leaf = root << depth
     j = leaf - (1 << log2(leaf))  # number of the first leaf
@@ -137,7 +137,7 @@ def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, wo
     A leaf is CLEAN if its entries lie in one copied run and nothing came between them.
     """
     folds = scans.shape[0]
-    starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
+    starts, states, weights, nodes, _, stride = layout_of(page_words, folds)
     header = words[old + SCAN]
     depth, area, planted = header & 255, old + (header >> 8 & 0xFFFFFF), header >> 32
     if depth == 0 or n > 2 * planted or 2 * n < planted:
@@ -236,7 +236,7 @@ def settled(states, k, depth, work):
 def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work):
     """Encode starts and folds at the end of the page, without the lowest levels if the room is short."""
     folds = scans.shape[0]
-    starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
+    starts, _, _, nodes, spare, stride = layout_of(page_words, folds)
     for j in range(1 << depth):
         work[starts + j] -= n * j >> depth
     while True:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pagestore.memory import MemoryPager
 
 from pagestore.complement import Complement, subset
 from pagestore.errors import MissingError, OrderError
 from pagestore.tree import COUNT, Spec, Tree, bulk
+from tests.pagestore.memory import MemoryPager
 
 SPEC = Spec(7, 1, 0, ((COUNT, 0),))
 

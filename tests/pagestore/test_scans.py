@@ -228,7 +228,7 @@ def test_stabbed_records_go_in_the_same_pass(booked):
         for r in rows
         if (r[0] == "room 1" and r[1] <= 500 <= r[2])
         or (r[0] == "room 2" and r[1] <= 20 <= r[2])
-        or (r[0] == "room 0" and r[1] <= 300 and 100 <= r[2])
+        or (r[0] == "room 0" and r[1] <= 300 and r[2] >= 100)
     }
     assert set(store.snapshot()["booked"]) == rows - gone
     assert store.check() == []
