@@ -169,6 +169,7 @@ class Workspace:
     def query(self, text: str) -> Answer:
         """Evaluate a rule once and store nothing: the answer is the head of the text's last rule."""
         part = lang.query(text, self._installed.program)
+        assert part.answer is not None, "a query without a rule was let through"
         txn = self.store.transaction("query")
         try:
             return self._answer(txn, text, part.answer)

@@ -59,7 +59,7 @@ class Tree(NamedTuple):
 
     root: int
     height: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's own count() is never asked for
     spec: Spec
 
     @classmethod
@@ -160,7 +160,10 @@ _local = threading.local()
 
 
 def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) -> tuple[np.ndarray, ...]:
-    """This thread's arena, node buffers and ScanTree scratch, grown to what is asked; a small batch then allocates nothing."""
+    """This thread's arena, node buffers and ScanTree scratch, grown to what is asked.
+
+    A small batch then allocates nothing.
+    """
     arena = getattr(_local, "arena", None)
     if arena is None or len(arena) < arena_pages * page_words:
         arena = _local.arena = np.empty(arena_pages * page_words, np.int64)

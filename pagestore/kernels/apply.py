@@ -64,7 +64,9 @@ def apply_edits(
                 return
             continue
         stop_if_short(ids, dead, reserve, walk, tally)
-        level = finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work)
+        level = finish(
+            words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work
+        )
         if tally[STATUS] != OK:
             return
     grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
@@ -301,9 +303,9 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
         if level < top:
             slot = walk[SLOT, parent] - 1
             columns = keys + 1 + scans.shape[0]
-            walk[SIZE, parent] = copy_through(
-                words, walk[PAGE, parent], columns, scans, slot, slot + 1, node[parent], walk[SIZE, parent], walk, parent
-            )
+            above, page, size = node[parent], walk[PAGE, parent], walk[SIZE, parent]
+            size = copy_through(words, page, columns, scans, slot, slot + 1, above, size, walk, parent)
+            walk[SIZE, parent] = size
         return parent
     if walk[ENTRIES, level]:
         drop(walk[PAGE_ID, level], dead, tally)

@@ -97,7 +97,7 @@ def starts_with(words, cursor, key, m):
 
 @njit(cache=True, nogil=True)
 def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out):
-    """Decode records from a cursor (see `cursor.seek`) on, up to the first with key >= ``stop[:stop_m]``, into out[C, n].
+    """Decode records from a cursor (see `cursor.seek`) on, up to key ``stop[:stop_m]``, into out[C, n].
 
     Returns how many; fewer than n means the range is done.  A negative number is ``-page_id``.
     """
