@@ -132,7 +132,8 @@ def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[tables.Table, Pat
         with session.local_session("ivm demo") as running:
             yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
     except (Py4JError, PySparkException) as error:
-        raise OSError(f"Spark failed: {error}\nivm demo --no-spark goes without it") from None
+        said = str(error).partition("\n\tat ")[0].replace("\n", " ")  # and not Java's stack below it
+        raise OSError(f"Spark failed: {said}; ivm demo --no-spark goes without it") from None
 
 
 def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
