@@ -104,7 +104,7 @@ def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
         line = f"<line x1='{left}' x2='{width - 20}' y1='{y(value):.0f}' y2='{y(value):.0f}' stroke='#dddddd'/>"
         parts.append(f"{line}<text x='{left - 8}' y='{y(value) + 4:.0f}' text-anchor='end'>{value}</text>")
     for n in sizes:
-        label = f"10^{round(np.log10(n))} records"
+        label = f"10^{round(np.log10(n))}"
         parts.append(f"<text x='{x(n):.0f}' y='{top + height + 18}' text-anchor='middle'>{label}</text>")
     for i, (name, values) in enumerate(lines.items()):
         points = " ".join(f"{x(n):.0f},{y(v):.0f}" for n, v in zip(sizes, values, strict=True))
