@@ -246,7 +246,8 @@ class Engine:
         layout = self.installed.layouts[index.predicate]
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
-        batches = [b[columns] for b in scan(self.txn.pages, self.txn.tree(index.predicate))]
+        relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
+        batches = [b[columns] for b in scan(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), self._bulk(tree.spec, np.concatenate(batches, axis=1)))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
-from pagestore.errors import CorruptionError
+from pagestore.compiled import raise_for
 from pagestore.tree import Pages, Tree, scan
 
 INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
@@ -126,11 +126,11 @@ class Join:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         while self._state[kernel.PHASE] != kernel.DONE:
-            status = kernel.leapfrog(
-                *self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs
+            raise_for(
+                kernel.leapfrog(
+                    *self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs
+                )
             )
-            if status < 0:
-                raise CorruptionError(page=-int(status))
             rows = [
                 self._rows[s, :width, :n]
                 for s, (width, n) in enumerate(zip(self._widths, self._row_count.tolist(), strict=True))
