@@ -15,7 +15,7 @@ from .intervals import met
 from .path import naming_path
 from .rows import key_columns, plain_rows, rows_as_columns
 from .scans import Scan, parse_scan, scan_names, value_of, values_of
-from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, get, scan
+from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
 from .words import Column, Interner, Schema, decode, encode, to_numpy
 
 if TYPE_CHECKING:
@@ -87,14 +87,15 @@ class Relation:
         return Relation(self._source, self.info, lo_words, hi_words)
 
     def __len__(self) -> int:
-        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and a pass over it without."""
+        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without."""
         if not self._lo and not self._hi:
             return self.tree.count
         pages, tree = self.view()
         if rows_of(tree.spec, COUNT_ROWS):
             start, stop = self._places(pages, tree)
             return stop - start
-        return sum(batch.shape[1] for batch in self.words(columns=(0,)))
+        with naming_path(pages, tree):
+            return count(pages, tree, self._lo, self._hi)
 
     def __bool__(self) -> bool:
         return next(iter(self.words(rows=1)), None) is not None
@@ -319,17 +320,23 @@ class Relation:
             yield self.record_batch(batch)
 
     def to_arrow(self) -> pa.Table:
-        return pa.Table.from_batches(self.batches(), self.schema.arrow)
+        words = self._all_words()
+        blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
+        return pa.Table.from_batches(map(self.record_batch, blocks), self.schema.arrow)
 
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
-        batches = list(self.words())
-        words = np.concatenate(batches, axis=1) if batches else np.zeros((len(self.schema.columns), 0), np.int64)
-        stored = [column.name for column in self.schema.stored]
+        words = self._all_words()
         return {
-            column.name: to_numpy(column.type, words[stored.index(column.name)], self._source.dictionary)
-            for column in self.schema.columns
+            column.name: to_numpy(column.type, words[place], self._source.dictionary)
+            for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         }
+
+    def _all_words(self) -> np.ndarray:
+        """The stored words of all records, int64[C, n]."""
+        pages, tree = self.view()
+        with naming_path(pages, tree):
+            return read(pages, tree, self._lo, self._hi)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Stream to whoever speaks Arrow: pandas, polars, DuckDB, pyarrow."""

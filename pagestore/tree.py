@@ -26,7 +26,7 @@ from pagestore.operators import address_of
 
 __all__ = [
     "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Pages", "Spec", "Tree",
-    "apply", "bulk", "count_prefixes", "get", "net", "pages_of", "scan",
+    "apply", "bulk", "count", "count_prefixes", "get", "net", "pages_of", "read", "scan",
 ]  # fmt: skip
 
 
@@ -342,6 +342,20 @@ def scan(
         n = checked(k_read.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
         if n:
             yield out[:, :n]
+
+
+def read(
+    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """All records with lo <= key < hi at once, int64[C, n]; counted first, so that each is written once."""
+    wanted = tuple(range(tree.spec.columns)) if columns is None else columns
+    n = count(pages, tree, lo, hi) if lo or hi else tree.count
+    return next(scan(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+
+
+def count(pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = ()) -> int:
+    """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
+    return sum(block.shape[1] for block in scan(pages, tree, lo, hi, (), tree.count))
 
 
 def pages_of(pages: Pages, tree: Tree) -> np.ndarray:

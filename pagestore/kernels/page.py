@@ -8,7 +8,11 @@ then touches only the words that hold the bits it needs.
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.word import word_at
 from pagestore.layout import COUNT, CRC, HEADER, ID
+
+NARROW = 57  # so many bits that begin anywhere in a byte end within the word that begins there
+WORD_MAX = (1 << 63) - 1
 
 
 def _crc_tables() -> np.ndarray:
@@ -73,15 +77,18 @@ def column(words, page, c):
 
 @njit(cache=True, nogil=True)
 def bits(words, start, width, i):
-    """The `width` bits of entry i, as a word; two loads, no branch but for the empty width."""
-    if width == 0:
-        return 0
+    """The `width` bits of entry i, as a word: one load up to 57 bits, which begin in the first byte of eight."""
     at = i * width
-    k = start + (at >> 6)
-    shift = at & 63
-    low = words[k] >> shift & ~(-2 << (63 - shift))
-    high = (words[k + 1] << 1) << (63 - shift)
-    return (low | high) & ~(-2 << (width - 1))
+    byte, shift = 8 * start + (at >> 3), at & 7
+    if width > NARROW:
+        return wide(words, byte, shift) & ~(-2 << (width - 1))
+    return word_at(words, byte) >> shift & ((1 << width) - 1)
+
+
+@njit(cache=True, nogil=True)
+def wide(words, byte, shift):
+    """The 64 bits that begin `shift` bits behind a byte."""
+    return word_at(words, byte) >> shift & ~(-2 << (63 - shift)) | word_at(words, byte + 8) << 1 << (63 - shift)
 
 
 @njit(cache=True, nogil=True)
@@ -93,29 +100,18 @@ def field(words, page, c, i):
 
 @njit(cache=True, nogil=True)
 def unpack(words, page, c, lo, hi, out, at):
-    """Decode entries lo..hi of column c into ``out[at:]``; the bit buffer refills once a word."""
-    base, k, width = column(words, page, c)
-    if width == 0:
-        for i in range(hi - lo):
-            out[at + i] = base
+    """Decode entries lo..hi of column c into ``out[at:]``; a loop so plain that the compiler widens it."""
+    base, start, width = column(words, page, c)
+    values = out[at : at + hi - lo]
+    if width > NARROW:
+        for i in range(values.shape[0]):
+            values[i] = base + bits(words, start, width, lo + i)
         return
-    if width == 64:
-        for i in range(hi - lo):
-            out[at + i] = base + words[k + lo + i]
-        return
-    mask = ~(-2 << (width - 1))
-    position = lo * width
-    k += position >> 6
-    shift = position & 63
-    for i in range(hi - lo):
-        value = words[k] >> shift & ~(-2 << (63 - shift))
-        shift += width
-        if shift >= 64:
-            k += 1
-            shift -= 64
-            if shift:
-                value |= words[k] << (width - shift)
-        out[at + i] = base + (value & mask)
+    mask = (1 << width) - 1
+    byte, bit = 8 * start, lo * width
+    for i in range(values.shape[0]):
+        values[i] = base + (word_at(words, byte + (bit >> 3)) >> (bit & 7) & mask)
+        bit += width
 
 
 @njit(cache=True, nogil=True)
@@ -163,13 +159,18 @@ def pack(words, start, base, width, values, lo, hi):
 def lower(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c is at least x; hi if there is none.  O(log(hi - lo))."""
     base, start, width = column(words, page, c)
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if base + bits(words, start, width, middle) < x:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo
+    return halve(words, base, start, width, lo, hi, x)
+
+
+@njit(cache=True, nogil=True)
+def halve(words, base, start, width, lo, hi, x):
+    """As `lower`, of a column that was looked up.  Its only branch is the loop's, which is easy to predict."""
+    n = hi - lo
+    while n > 1:
+        half = n >> 1
+        lo += half * (base + bits(words, start, width, lo + half - 1) < x)
+        n -= half
+    return lo + (n > 0 and base + bits(words, start, width, lo) < x)
 
 
 @njit(cache=True, nogil=True)
@@ -182,34 +183,13 @@ def gallop(words, page, c, lo, hi, x):
     while lo + step < hi and base + bits(words, start, width, lo + step) < x:
         lo += step
         step <<= 1
-    hi = min(hi, lo + step)
-    lo += 1
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if base + bits(words, start, width, middle) < x:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo
+    return halve(words, base, start, width, lo + 1, min(hi, lo + step), x)
 
 
 @njit(cache=True, nogil=True)
 def run_end(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
-    base, start, width = column(words, page, c)
-    step = 1
-    while lo + step < hi and base + bits(words, start, width, lo + step) <= x:
-        lo += step
-        step <<= 1
-    hi = min(hi, lo + step)
-    lo += 1
-    while lo < hi:
-        middle = (lo + hi) >> 1
-        if base + bits(words, start, width, middle) <= x:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo
+    return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
 @njit(cache=True, nogil=True)

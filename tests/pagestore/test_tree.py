@@ -19,10 +19,12 @@ from pagestore.tree import (
     Tree,
     apply,
     bulk,
+    count,
     count_prefixes,
     get,
     net,
     pages_of,
+    read,
     scan,
 )
 from tests.pagestore.memory import MemoryPager
@@ -154,6 +156,9 @@ def test_ranges_take_prefixes():
             t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)
         ]
         assert got == wanted
+        assert list(map(tuple, read(pager.pages, tree, lo, hi).T.tolist())) == wanted
+        assert read(pager.pages, tree, lo, hi, columns=(1,)).tolist() == [[b for _, b in wanted]]
+        assert count(pager.pages, tree, lo, hi) == len(wanted)
 
 
 def test_prefix_counts():
