@@ -13,10 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from ivm import sensitivity
+from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.expression import Encode
 from ivm.heads import PLAIN, Head, Layout
-from ivm.join import evaluate
+from ivm.join import Evaluation, evaluate
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
@@ -194,8 +195,7 @@ class Engine:
         self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
     ) -> Change:
         """Both versions from scratch, and the sensitivity indices built anew."""
-        trees = [old[t.index] for t in plan.tries]
-        before = evaluate(self.txn.pages, plan.shape, trees, threads=self.threads)
+        before = self._in_full(plan, old)
         after, operations = self._record(views, p, plan, new)
         return Change(difference(before.bindings, after), [], before.operations + operations, 0)
 
@@ -215,6 +215,9 @@ class Engine:
         self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree]
     ) -> tuple[np.ndarray, int]:
         """All bindings of a plan and how many operations they took; its sensitivity indices are replaced."""
+        if not plan.sensors:
+            bindings, _, operations = self._in_full(plan, trees)
+            return bindings, operations
         bindings, recorded, operations = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads,
@@ -228,9 +231,12 @@ class Engine:
             tree = self._bulk(self.txn.tree(name).spec, rows)
             self.txn.replace(name, tree)
             total += tree.count
-        if recorded:
-            self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
+        self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
         return bindings, operations
+
+    def _in_full(self, plan: Plan, trees: Mapping[Index, Tree]) -> Evaluation:
+        rules = self.installed.program.rules
+        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads)
 
     def tree(self, index: Index) -> Tree:
         """The tree behind an index, as it is now."""

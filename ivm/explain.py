@@ -1,12 +1,18 @@
 """Why a view is evaluated and maintained the way it is, for a reader."""
 
+from collections.abc import Callable
 from typing import Any
 
+from ivm.complement import choice, pairs
 from ivm.engine import HUGE
 from ivm.heads import COUNT, PLAIN, SUM
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
+from ivm.lang.rule import Rule
 from ivm.plan import Plan
 from ivm.program import Installed, permuted, tree_name
+from pagestore.tree import Tree
+
+TreeOf = Callable[[str], Tree]  # by name
 
 HEADS = {
     PLAIN: "no projection: bindings are inserted and erased as they are",
@@ -16,7 +22,7 @@ HEADS = {
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
-def explain(installed: Installed, name: str, stats: dict[str, Any]) -> str:
+def explain(installed: Installed, name: str, stats: dict[str, Any], tree: TreeOf) -> str:
     """One block of lines for each rule that writes a view."""
     predicate = installed.program.predicates[name]
     if predicate.extensional:
@@ -28,6 +34,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any]) -> str:
         if name in views.writes:
             for plan in views.plans:
                 lines += _plan(plan, views.granularity)
+                lines += _complements(plan, installed.program.rules, tree)
     return "\n".join(lines)
 
 
@@ -60,3 +67,12 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
     lines += [f"  filter    {comparison}" for comparison in plan.filters]
     return lines
+
+
+def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]:
+    """How a full evaluation finds what a trie has and a negated one lacks."""
+    trees = [tree(tree_name(trie.index)) for trie in plan.tries]
+    return [
+        f"  lacking   {plan.tries[p.whole].text}, !{plan.tries[p.part].text}: {choice(plan, trees, rules, p).reason}"
+        for p in pairs(plan)
+    ]

@@ -246,7 +246,8 @@ class Workspace:
         from ivm.explain import explain
 
         self._known(name)
-        return explain(self._installed, name, self.stats(name))
+        with self.store.snapshot() as snap:
+            return explain(self._installed, name, self.stats(name), snap.tree)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:

@@ -10,8 +10,10 @@ from math import log2
 import numpy as np
 
 from .errors import OrderError
-from .fold import count_rows, ranks
+from .fold import count_rows, ranks, rows_of, scan_one
 from .kernels import complement as kernel
+from .kernels.fold import CHECKSUM
+from .scantree import record_hashes
 from .tree import Pages, Tree, checked, get, scan, scan_array
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
@@ -20,8 +22,8 @@ PROBE_COST = 30  # records that a merge passes in the time of one probe, measure
 class Complement:
     """The records of `whole` whose keys `part` has not, as batches int64[C, n] in key order.
 
-    `part` must be a subset: nothing tells cheaply when it is not (see `subset`), and what comes then is
-    some part of the difference. `probes` counts the ranks looked at so far: O((missing + 1) log count).
+    `part` must be a subset: counts alone do not tell when it is not (see `subset` and `accounted`), and what
+    comes then is some part of the difference. `probes` counts the ranks looked at so far: O((missing + 1) log count).
     Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
     """
 
@@ -73,12 +75,35 @@ def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
-def pays(whole: int, part: int) -> bool:
-    """Whether probing for what `part` records of `whole` leave out beats a pass over all of them.
+def accountable(whole: Tree, part: Tree) -> bool:
+    """Whether `accounted` can tell: records are keys and nothing else, and both trees carry the checksum of them."""
+    sums = ((CHECKSUM, whole.spec.keys),)
+    return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; both numbers are O(1) from the trees.
 
-    >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000)
-    (True, False)
+def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
+    """Whether `part` is `whole` without the records missing[K, n] of it, by "checksum" scans. O(missing + log count).
+
+    Two sets of records with one checksum are told apart in all but one of 2^64 cases; that they are a chance, and
+    nobody's choice, is assumed.
     """
-    return (whole - part + 1) * 2 * log2(whole + 2) * PROBE_COST < whole
+    total = _checksum(part_pages, part) + int(record_hashes(np.ascontiguousarray(missing)).sum())
+    return whole.count == part.count + missing.shape[1] and (_checksum(pages, whole) - total) % (1 << 64) == 0
+
+
+def _checksum(pages: Pages, tree: Tree) -> int:
+    rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
+    assert rows, "asked of trees that are not accountable"
+    return scan_one(pages, tree, rows, (), ())[0][0]
+
+
+def pays(whole: int, part: int, passed: int | None = None) -> bool:
+    """Whether probing for what `part` records of `whole` leave out beats a pass over `passed` records, all unless told.
+
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the numbers are O(1) from the trees.
+
+    >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)
+    (True, False, False)
+    """
+    passed = whole if passed is None else passed
+    return part <= whole and (whole - part + 1) * 2 * log2(whole + 2) * PROBE_COST < passed

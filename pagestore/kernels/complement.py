@@ -37,9 +37,9 @@ def missing_before(
     part_words, part_seen, part_root, part_height, part_scans, part_row, part_count,
     keys, key, acc, state,
 ):  # fmt: skip
-    """How many of the first i records of T are not in S; or ``-page_id``."""
+    """How many of the first i records of T are not in S, at least 0 where S is no subset; or ``-page_id``."""
     if i == end:
-        return i - part_count
+        return max(0, i - part_count)
     state[PROBES] += 1
     page, slot = select(words, seen, page_words, root, height, keys, row, i)
     if page < 0:
@@ -49,7 +49,7 @@ def missing_before(
     below = rank_below(
         part_words, part_seen, page_words, part_root, part_height, keys, part_scans, part_row, key, acc
     )
-    return below if below < 0 else i - below
+    return below if below < 0 else max(0, i - below)
 
 
 @njit(cache=True, nogil=True)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagestore.complement import Complement, subset
+from pagestore.complement import Complement, accountable, accounted, subset
 from pagestore.errors import MissingError, OrderError
+from pagestore.kernels.fold import CHECKSUM
 from pagestore.tree import COUNT, Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
 
@@ -59,3 +60,17 @@ def test_what_is_no_subset():
         Complement(pages, t, pages, s)
     with pytest.raises(MissingError, match='"count" scan'):
         Complement(pages, t._replace(spec=SPEC._replace(scans=())), pages, s)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(0, 300), st.integers(0, 300), st.booleans())
+def test_checksums_tell_a_subset(seed, n, m, is_part):
+    """Whatever the two sets are, counting ends without an error, and the checksums know whether to believe it."""
+    rng = np.random.default_rng(seed)
+    whole = np.unique(rng.integers(0, 600, n))
+    part = whole[rng.random(len(whole)) < 0.9] if is_part else np.unique(rng.integers(0, 600, min(m, len(whole))))
+    pager, spec = MemoryPager(4096, 1 << 12), SPEC._replace(scans=((COUNT, 0), (CHECKSUM, 1)))
+    t, s = (bulk(pager, spec, [rows[None, :]]) if len(rows) else Tree.empty(spec) for rows in (whole, part))
+    assert accountable(t, s) and not accountable(t, s._replace(spec=SPEC))
+    missing = np.array([listed(Complement(pager.pages, t, pager.pages, s))], np.int64)
+    assert accounted(pager.pages, t, pager.pages, s, missing) == subset(pager.pages, t, pager.pages, s)
