@@ -13,8 +13,9 @@ from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
 from .path import naming_path
+from .rope import Rope
 from .rows import key_columns, plain_rows, rows_as_columns
-from .scans import Scan, parse_scan, scan_names, value_of, values_of
+from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
 from .words import Column, Interner, Schema, decode, encode, to_numpy
 
@@ -181,10 +182,13 @@ class Relation:
     def scan(self, text: str) -> Any:
         """The fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", "checksum", ...
 
-        The relation carries the scan since `create(scans=...)` or `add_scan`. Of no records: 0 for counts, sums and
+        The relation carries the scan since `create(scans=...)` or `add_scan`; "concat:col" of a string column needs
+        none, and gives a `Rope`. Of no records: 0 for counts, sums and
         checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
         that makes no sense, MissingError for one that the relation does not carry.
         """
+        if text.startswith("concat:"):
+            return Rope(self, concatenated(text, self.schema))
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
         words, full = scan_one(pages, tree, rows, self._lo, self._hi)

@@ -4,6 +4,7 @@ count                 records                         max:price         greatest
 sum:price             exact sum                       max:price,item    greatest tuple
 checksum              of whole records                argmax:price,item the item at the greatest price
 gcd:x                 a registered operator           min:, argmin:     likewise
+concat:item           a rope of the texts, which is read from the records and not carried (rope.py)
 """
 
 from functools import lru_cache
@@ -37,6 +38,8 @@ def parse_scan(text: str, schema: Schema) -> Scan:
     name, _, rest = text.partition(":")
     columns = tuple(_column(text, part.strip(), schema) for part in rest.split(",")) if rest else ()
     places = [schema.stored.index(column) for column in columns]
+    if name == "concat":
+        raise SchemaError(f"scan {text!r}: texts are concatenated as they stand; no scan is carried, just scan a range")
     if name in ("count", "checksum"):
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
@@ -47,13 +50,14 @@ def parse_scan(text: str, schema: Schema) -> Scan:
         or (name.startswith("arg") and len(columns) < 2)
     ):
         raise SchemaError(
-            f'scan {text!r}: use "count", "checksum", "sum:x", "max:x", "max:x,y" or "argmax:x,y"'
+            f'scan {text!r}: use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y" or "concat:x"'
         )
     if name in ORDERED:
         for column in columns[:1] if name.startswith("arg") else columns:
             if column.type.interned:
                 raise SchemaError(
-                    f"scan {text!r}: {column.name} is a {column.type}, whose words are in no order"
+                    f"scan {text!r}: {column.name} is a {column.type}, whose words are in no order; keep a number or "
+                    "a date of that order beside it, as in argmax:number,text"
                 )
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
         skipped = int(name.startswith("arg"))
@@ -67,6 +71,14 @@ def parse_scan(text: str, schema: Schema) -> Scan:
         return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns)
     operator(code_of(name))
     return Scan(name, ((code_of(name), places[0]),), columns)
+
+
+def concatenated(text: str, schema: Schema) -> Column:
+    """The column of a scan "concat:column". Raises SchemaError for one without texts."""
+    column = _column(text, text.removeprefix("concat:").strip(), schema)
+    if not column.type.interned:
+        raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")
+    return column
 
 
 def _column(text: str, name: str, schema: Schema) -> Column:
