@@ -2,15 +2,15 @@
 
     word   0        1     2      3                                4       5      6     7     8 .. 8+2C         ..        W-1
          +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
-         | crc32c | id | birth | kind level columns folds  tree | count | scan | (reserved)| C descriptors | columns   | 0 |
+         | crc32c | id | birth | kind level columns folds  tree | count | scan | age | 0   | C descriptors | columns   | 0 |
          +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
 
 A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds the crc32c of all bytes
 behind it in its low half.  Word 3 packs kind (bits 0-7), level (8-15), columns (16-23), folds
 (24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
 ``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits behind
-word ``offset`` of the page.  A committed page never changes, so a column is exactly as wide as its
-values need.  The last word of a page stays free: a reader may touch one word behind a column.
+word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits ago
+(kernels/shift.py).  The last word of a page stays free: a reader may touch one word behind a column.
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, and one fold of the child's subtree for each scan of the tree.
@@ -19,7 +19,7 @@ child's page id, and one fold of the child's subtree for each scan of the tree.
 WORD = 8
 
 HEADER = 8  # words before the column descriptors
-CRC, ID, BIRTH, TYPE, COUNT, SCAN = range(6)
+CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)
 LEAF, INDEX, RUN = 1, 2, 3  # kinds of pages
 
 PAGE_SIZE_MIN, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT = 4096, 65536, 8192

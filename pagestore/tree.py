@@ -20,7 +20,7 @@ from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.net import ascends, compose, insertion_order
-from pagestore.kernels.scantree import APPLIED, work_words
+from pagestore.kernels.scantree import APPLIED, AREA, SHIFTED, work_words
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
 
@@ -174,16 +174,26 @@ def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) 
     work = getattr(_local, "work", None)
     wanted = work_words(page_words, len(spec.scans))
     if work is None or len(work) < wanted:
-        applied = applications()
-        work = _local.work = np.zeros(wanted, np.int64)
-        work[APPLIED] = applied
+        grown = np.zeros(wanted, np.int64)
+        if work is not None:
+            grown[:AREA] = work[:AREA]
+        work = _local.work = grown
     return arena, node, work
 
 
 def applications() -> int:
     """How often this thread has applied scan operators to build and update trees, all told."""
+    return _counted(APPLIED)
+
+
+def pages_shifted() -> int:
+    """How many pages this thread has made from old ones by shifting bits, all told (see kernels/shift.py)."""
+    return _counted(SHIFTED)
+
+
+def _counted(what: int) -> int:
     work = getattr(_local, "work", None)
-    return 0 if work is None else int(work[APPLIED])
+    return 0 if work is None else int(work[what])
 
 
 @cache

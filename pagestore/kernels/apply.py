@@ -1,17 +1,21 @@
 """Apply a sorted batch of edits to a tree: one descent, fresh pages only where something changed.
 
 The walk keeps, for every level, the node it is in and a buffer of the entries its successor will
-have.  A leaf's edits are merged into the buffer of level 0; a finished buffer is cut into pages whose
-entries go to the buffer above; children without edits are copied through as entries, so their
-subtrees stay shared.  A buffer too small for a page takes in its next sibling, or its previous one.
+have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
+the buffer of level 0; children without edits go on as runs, so their subtrees stay shared.  Most
+successors are then made from the old page by shifting bits (shift.py).  Else the runs are decoded; a
+buffer too large for a page is cut into several, one too small takes in its next sibling, or its
+previous one.  The entries of the pages written go to the buffer above.
 """
 
 import numpy as np
 from numba import njit
 
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.build import body_words, cuts, emit, words_needed
+from pagestore.kernels.build import anchor, body_words, cuts, emit, hand_up, records_max, words_needed
 from pagestore.kernels.page import child_slot, enter, field, locate, unpack
+from pagestore.kernels.scantree import SHIFTED
+from pagestore.kernels.shift import shift_page
 from pagestore.layout import COUNT
 
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
@@ -125,30 +129,43 @@ def edits_below(words, page, slot, keys, edits, lo, hi):
 
 
 @njit(cache=True, nogil=True)
-def copy_through(words, page, columns, scans, lo, hi, buffer, size, walk, level):
-    """Append entries lo..hi of an index page as they are; they are not fresh (the row behind the columns)."""
-    for c in range(columns):
-        unpack(words, page, c, lo, hi, buffer[c], size)
-    for i in range(size, size + hi - lo):
-        buffer[columns, i] = 0
-    if scans.shape[0]:
-        note_run(buffer, columns + 1, walk, level, lo, hi, size)
-    return size + hi - lo
+def copy_run(words, columns, lo, hi, buffer, walk, level):
+    """Append entries lo..hi of the current page of a level to its buffer.
+
+    They are noted as a run and stay encoded, unless entries of another page are in the buffer as well.
+    """
+    at = walk[SIZE, level]
+    walk[SIZE, level] = at + hi - lo
+    r = walk[RUNS, level]
+    row = columns + 1
+    if lo >= hi:
+        return
+    if r < 0:
+        decode(words, walk[PAGE, level], columns, lo, hi, buffer, at)
+    elif r > 0 and buffer[row + 1, r - 1] == lo and buffer[row + 2, r - 1] + lo - buffer[row, r - 1] == at:
+        buffer[row + 1, r - 1] = hi
+    else:
+        buffer[row, r] = lo
+        buffer[row + 1, r] = hi
+        buffer[row + 2, r] = at
+        walk[RUNS, level] = r + 1
 
 
 @njit(cache=True, nogil=True)
-def note_run(buffer, row, walk, level, lo, hi, at):
-    """Remember, for the ScanTree, that entries lo..hi of the current page were copied to `at` of the buffer."""
-    r = walk[RUNS, level]
-    if r < 0 or lo >= hi:
-        return
-    if r > 0 and buffer[row + 1, r - 1] == lo and buffer[row + 2, r - 1] + lo - buffer[row, r - 1] == at:
-        buffer[row + 1, r - 1] = hi
-        return
-    buffer[row, r] = lo
-    buffer[row + 1, r] = hi
-    buffer[row + 2, r] = at
-    walk[RUNS, level] = r + 1
+def decode(words, page, columns, lo, hi, buffer, at):
+    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row behind the columns)."""
+    for c in range(columns):
+        unpack(words, page, c, lo, hi, buffer[c], at)
+    for i in range(at, at + hi - lo):
+        buffer[columns, i] = 0
+
+
+@njit(cache=True, nogil=True)
+def decode_noted(words, columns, buffer, walk, level):
+    """Decode the runs noted for a level, so that its buffer holds all of its entries."""
+    row = columns + 1
+    for r in range(walk[RUNS, level]):
+        decode(words, walk[PAGE, level], columns, buffer[row, r], buffer[row + 1, r], buffer, buffer[row + 2, r])
 
 
 @njit(cache=True, nogil=True)
@@ -164,9 +181,7 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
         for c in range(keys):
             key[c] = edits[c, e]
         target = child_slot(words, page, key, keys, keys, slot)
-    walk[SIZE, level] = copy_through(
-        words, page, columns, scans, slot, target, node[level], walk[SIZE, level], walk, level
-    )
+    copy_run(words, columns, slot, target, node[level], walk, level)
     walk[SLOT, level] = target
     if target == entries:
         return False
@@ -238,7 +253,7 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
     nothing (unless records carried over from its neighbour wait in the buffer).
     """
     columns = keys + values
-    page, entries, size = walk[PAGE, 0], walk[ENTRIES, 0], walk[SIZE, 0]
+    page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
     key = np.empty(keys, np.int64)
     record = np.empty(columns, np.int64)
     copied = 0
@@ -254,11 +269,7 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
         if tally[STATUS] != OK:
             return
         if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
-            for c in range(columns):
-                unpack(words, page, c, copied, at, buffer[c], size)
-            if scans.shape[0]:
-                note_run(buffer, columns + 1, walk, 0, copied, at, size)
-            size += at - copied
+            copy_run(words, columns, copied, at, buffer, walk, 0)
             copied = at
             shown = stored != exists or differs(words, page, at, record, keys, visible)
             if stored:
@@ -266,22 +277,18 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
                 if shown:
                     report(ERASE, words, page, at, columns, delta_actions, delta, tally)
             if exists:
+                size = walk[SIZE, 0]
                 for c in range(columns):
                     buffer[c, size] = record[c]
                 if shown:
                     report_buffer(INSERT, buffer, size, columns, delta_actions, delta, tally)
-                size += 1
+                walk[SIZE, 0] = size + 1
             tally[GAIN] += int(exists) - int(stored)
             walk[CHANGED, 0] = 1
         e += 1
     tally[EDIT] = e
     if walk[CHANGED, 0]:
-        if entries:
-            for c in range(columns):
-                unpack(words, page, c, copied, entries, buffer[c], size)
-            if scans.shape[0]:
-                note_run(buffer, columns + 1, walk, 0, copied, entries, size)
-        walk[SIZE, 0] = size + entries - copied
+        copy_run(words, columns, copied, entries, buffer, walk, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -292,7 +299,7 @@ def drop(page_id, dead, tally):
 
 @njit(cache=True, nogil=True)
 def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work):
-    """The current node of a level is consumed: hand its entries up, or first take in a sibling.
+    """The current node of a level is consumed: write its successor, or first take in a sibling.
 
     Returns the level to go on with.
     """
@@ -302,30 +309,30 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
         walk[SIZE, level] = 0
         if level < top:
             slot = walk[SLOT, parent] - 1
-            columns = keys + 1 + scans.shape[0]
-            above, page, size = node[parent], walk[PAGE, parent], walk[SIZE, parent]
-            size = copy_through(words, page, columns, scans, slot, slot + 1, above, size, walk, parent)
-            walk[SIZE, parent] = size
+            copy_run(words, keys + 1 + scans.shape[0], slot, slot + 1, node[parent], walk, parent)
         return parent
-    if walk[ENTRIES, level]:
-        drop(walk[PAGE_ID, level], dead, tally)
     if level < top:
         walk[CHANGED, parent] = 1
-        if underfull(page_words, keys, values, scans, level, node[level], walk[SIZE, level]):
-            slot = walk[SLOT, parent]
-            if slot < walk[ENTRIES, parent]:
-                end = walk[END, parent]
-                if tally[EDIT] < end and slot + 1 < walk[ENTRIES, parent]:
-                    end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits, tally[EDIT], end)
-                walk[SLOT, parent] = slot + 1
-                walk[END, level] = end
-                take_in(words, seen, page_words, field(words, walk[PAGE, parent], keys, slot), level, walk, tally)
-                walk[CHANGED, level] = 1
+    if walk[ENTRIES, level]:
+        drop(walk[PAGE_ID, level], dead, tally)
+        if shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
+            return parent
+        decode_noted(words, entry_columns(keys, values, scans, level), node[level], walk, level)
+    if level < top and underfull(page_words, keys, values, scans, level, node[level], walk[SIZE, level]):
+        slot = walk[SLOT, parent]
+        if slot < walk[ENTRIES, parent]:
+            end = walk[END, parent]
+            if tally[EDIT] < end and slot + 1 < walk[ENTRIES, parent]:
+                end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits, tally[EDIT], end)
+            walk[SLOT, parent] = slot + 1
+            walk[END, level] = end
+            take_in(words, seen, page_words, field(words, walk[PAGE, parent], keys, slot), level, walk, tally)
+            walk[CHANGED, level] = 1
+            return level
+        if walk[SIZE, parent] > 0:
+            pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally)
+            if tally[STATUS] != OK:
                 return level
-            if walk[SIZE, parent] > 0:
-                pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally)
-                if tally[STATUS] != OK:
-                    return level
     write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work)
     return parent
 
@@ -346,14 +353,55 @@ def entry_columns(keys, values, scans, level):
 
 @njit(cache=True, nogil=True)
 def underfull(page_words, keys, values, scans, level, buffer, size):
-    """Would the buffer fill less than a third of a page?"""
+    """Would the buffer fill less than a third of a page, by words and by entries?"""
     if size == 0:
         return True
     columns = entry_columns(keys, values, scans, level)
     room = body_words(page_words, columns, scans, level)
-    if size > room:
+    least = least_words(page_words, room, size)
+    return size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
+
+
+@njit(cache=True, nogil=True)
+def least_words(page_words, room, size):
+    """Words that so many entries must take to make a page with siblings: a third of the room, 0 if they are many."""
+    return 0 if 3 * size >= records_max(page_words) else (room + 2) // 3
+
+
+@njit(cache=True, nogil=True)
+def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
+    """Write the successor of the current page by shifting its bits, if that is possible (see shift.py)."""
+    keys, values, birth, _ = shape
+    runs, n = walk[RUNS, level], walk[SIZE, level]
+    if runs <= 0:
         return False
-    return 3 * words_needed(buffer, columns, 0, size) < room
+    columns = entry_columns(keys, values, scans, level)
+    room = body_words(page_words, columns, scans, level)
+    least = least_words(page_words, room, n) if level < top else 0
+    used = tally[USED]
+    if not shift_page(
+        words, walk[PAGE, level], node[level], columns, anchor(columns, scans.shape[0], level), columns + 1, runs, n,
+        least, room, arena, used * page_words, page_words, ids[used], birth,
+    ):  # fmt: skip
+        return False
+    above, at = node[level + 1], walk[SIZE, level + 1]
+    hand_up(
+        arena, used, page_words, ids[used], level, keys, columns, scans, node[level], 0, n, False, above, at,
+        words, walk[PAGE, level], runs, work,
+    )  # fmt: skip
+    arrived(scans, keys, level, above, walk, tally)
+    walk[SIZE, level] = 0
+    work[SHIFTED] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def arrived(scans, keys, level, above, walk, tally):
+    """One page of a level is in the arena, and its entry in the buffer above."""
+    at = walk[SIZE, level + 1]
+    tally[USED] += 1
+    above[keys + 1 + scans.shape[0], at] = tally[USED]
+    walk[SIZE, level + 1] = at + 1
 
 
 @njit(cache=True, nogil=True)
@@ -361,6 +409,7 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
     """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
     keys, values = shape[0], shape[1]
     above = node[level + 1]
+    decode_noted(words, keys + 1 + scans.shape[0], above, walk, level + 1)
     last = walk[SIZE, level + 1] - 1
     page_id = above[keys, last]
     fresh = above[keys + 1 + scans.shape[0], last]
@@ -389,10 +438,7 @@ def prepend(source, page, columns, buffer, size):
     for c in range(columns + 1):  # the row behind the columns says which children are fresh
         for i in range(size - 1, -1, -1):
             buffer[c, i + count] = buffer[c, i]
-    for c in range(columns):
-        unpack(source, page, c, 0, count, buffer[c], 0)
-    for i in range(count):
-        buffer[columns, i] = 0
+    decode(source, page, columns, 0, count, buffer, 0)
     return size + count
 
 
@@ -414,9 +460,7 @@ def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, ta
             node[level], lo, ends[p], above, at,
             words, walk[PAGE, level] if alone else -1, walk[RUNS, level], work,
         )  # fmt: skip
-        tally[USED] += 1
-        above[keys + 1 + scans.shape[0], at] = tally[USED]
-        walk[SIZE, level + 1] = at + 1
+        arrived(scans, keys, level, above, walk, tally)
         lo = ends[p]
     walk[SIZE, level] = 0
 

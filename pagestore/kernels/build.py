@@ -7,9 +7,9 @@ folds) of an index page.  Writing goes to `arena`, whose page number s is page `
 import numpy as np
 from numba import njit
 
-from pagestore.kernels.page import pack, width_of
+from pagestore.kernels.page import field, pack, width_of
 from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
-from pagestore.layout import BIRTH, COUNT, CRC, HEADER, ID, INDEX, LEAF, SCAN, TYPE
+from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 
 
 @njit(cache=True, nogil=True)
@@ -26,19 +26,33 @@ def records_max(page_words):
 
 
 @njit(cache=True, nogil=True)
-def words_needed(node, columns, lo, hi):
+def anchor(columns, folds, level):
+    """The column with the children of an index page: its base is 0, so that a fresh child fits in place.  Else -1."""
+    return columns - 1 - folds if level > 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def measured(values, lo, hi, anchored):
+    """(base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
+    low = values[lo]
+    high = low
+    for i in range(lo + 1, hi):
+        value = values[i]
+        low = min(low, value)
+        high = max(high, value)
+    if anchored:
+        low = 0
+    return low, width_of(low, high)
+
+
+@njit(cache=True, nogil=True)
+def words_needed(node, columns, scans, level, lo, hi):
     """Words that entries lo..hi take, each column as narrow as its values allow."""
+    anchored = anchor(columns, scans.shape[0], level)
     total = 0
     for c in range(columns):
-        low = node[c, lo]
-        high = low
-        for i in range(lo + 1, hi):
-            value = node[c, i]
-            if value < low:
-                low = value
-            elif value > high:
-                high = value
-        total += ((hi - lo) * width_of(low, high) + 63) >> 6
+        _, width = measured(node[c], lo, hi, c == anchored)
+        total += ((hi - lo) * width + 63) >> 6
     return total
 
 
@@ -52,6 +66,10 @@ def fill(node, columns, lo, hi, page_words, scans, level):
     for c in range(columns):
         low[c] = high[c] = node[c, lo]
     bits = 0
+    if level > 0:
+        c = anchor(columns, scans.shape[0], level)
+        low[c] = 0
+        bits = width[c] = width_of(0, high[c])
     hi = min(hi, lo + records_max(page_words))
     for i in range(lo, hi):
         for c in range(columns):
@@ -73,25 +91,17 @@ def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns
     page = slot * page_words
     for i in range(page, page + HEADER):
         arena[i] = 0
-    arena[page + CRC] = 0
     arena[page + ID] = page_id
     arena[page + BIRTH] = birth
     arena[page + TYPE] = kind_word
     arena[page + COUNT] = hi - lo
-    arena[page + SCAN] = 0
     at = page + HEADER + 2 * columns
+    anchored = anchor(columns, kind_word >> 24 & 255, kind_word >> 8 & 255)
     for c in range(columns):
-        values = node[c]
-        low = values[lo]
-        high = low
-        for i in range(lo + 1, hi):
-            value = values[i]
-            low = min(low, value)
-            high = max(high, value)
-        width = width_of(low, high)
-        arena[page + HEADER + 2 * c] = low
+        base, width = measured(node[c], lo, hi, c == anchored)
+        arena[page + HEADER + 2 * c] = base
         arena[page + HEADER + 2 * c + 1] = (at - page) << 8 | width
-        at = pack(arena, at, low, width, values, lo, hi)
+        at = pack(arena, at, base, width, node[c], lo, hi)
     for i in range(at, page + page_words):
         arena[i] = 0
 
@@ -113,13 +123,31 @@ def emit(
         kind, columns = INDEX, keys + 1 + folds
     kind_word = kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
     write_page(arena, used, page_words, ids[used], birth, kind_word, node, columns, lo, hi)
+    hand_up(
+        arena, used, page_words, ids[used], level, keys, columns, scans, node, lo, hi, True, parent, at,
+        words, old, runs, work,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def hand_up(
+    arena, used, page_words, page_id, level, keys, columns, scans, node, lo, hi, decoded, parent, at,
+    words, old, runs, work,
+):  # fmt: skip
+    """Give the encoded page its ScanTree, and `parent` its entry; as `emit`.
+
+    `decoded` says whether `node` holds all entries lo..hi, or only those that are new.
+    """
+    page = used * page_words
     for c in range(keys):
-        parent[c, at] = node[c, lo]
-    parent[keys, at] = ids[used]
+        parent[c, at] = field(arena, page, c, 0)
+    parent[keys, at] = page_id
+    folds = scans.shape[0]
     if folds == 0:
         return
-    page = used * page_words
-    grow_scan_tree(words, old, columns + 1, runs, node, level, keys, scans, lo, hi, arena, page, page_words, work)
+    grow_scan_tree(
+        words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
+    )
     _, _, _, nodes, _, stride = layout_of(page_words, folds)
     for f in range(folds):
         parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]

@@ -15,13 +15,13 @@ is off the even cut n * j // L, then fold word f of nodes 1..2L-1.  Header word 
     bits 0-7  log2 L (0: no tree)     bits 8-31  word offset in the page     bits 32-63  entries when planted
 
 A tree that does not fit into its room loses its lowest level until it does.  `work` is scratch of
-`work_words` words: [APPLIED] counts applications; starts and nodes under construction lie behind it.
+`work_words` words: the first ones count; starts and nodes under construction lie behind it.
 """
 
 from numba import njit
 
-from pagestore.kernels.fold import CARRY, COUNT, combine, fold_run
-from pagestore.kernels.page import bits, pack, width_of
+from pagestore.kernels.fold import CARRY, CHECKSUM, COUNT, combine, fold_run
+from pagestore.kernels.page import bits, pack, unpack, width_of
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import SCAN
 
@@ -29,7 +29,7 @@ ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, le
 BUDGET = 20  # each fold word may take a 20th of a page
 WORDS_PAID = 5  # all of them together, five 20ths
 
-APPLIED = 0  # word 0 of `work`
+APPLIED, SHIFTED = range(2)  # words of `work` that count: applications, pages made by shift.py
 AREA = 8  # where the arrays in `work` begin
 EMPTY, DIRTY, CLEAN = range(3)  # what is known of a node's fold
 
@@ -74,16 +74,18 @@ def layout_of(page_words, folds):
 
 @njit(cache=True, nogil=True)
 def grow_scan_tree(
-    words, old, runs_at, runs, node, level, keys, scans, lo, hi, arena, page, page_words, work
+    words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
 ):
     """Write the ScanTree of the fresh page `page` of the arena, which holds entries lo..hi of the node buffer.
 
     `old` is the page of the map that it succeeds, or -1; `runs` rows of `node` from `runs_at` on say which
-    entries were copied (see apply.note_run).  Leaves the fold of the whole page in node 1 of `work`.
+    entries were copied (see apply.copy_run).  Where the buffer is not `decoded` it has none of those, and
+    what is folded is decoded first.  Leaves the fold of the whole page in node 1 of `work`.
     """
     folds = scans.shape[0]
     _, states, _, _, _, _ = layout_of(page_words, folds)
     room = scan_room(page_words, scans, level)
+    source = -1 if decoded else page
     n = hi - lo
     depth = 0
     planted = n
@@ -94,21 +96,26 @@ def grow_scan_tree(
         while room and n >> (depth + 1) >= ENTRIES_MIN:
             depth += 1
         work[states + 1] = EMPTY
-        plant(node, level, keys, scans, lo, n, 1, 0, depth, page_words, work)
+        plant(arena, source, node, level, keys, scans, lo, n, 1, 0, depth, page_words, work)
     else:
-        settle(node, level, keys, scans, lo, depth, page_words, work)
+        settle(arena, source, node, level, keys, scans, lo, depth, page_words, work)
     if depth:
         write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work)
 
 
 @njit(cache=True, nogil=True)
-def plant(node, level, keys, scans, lo, n, root, first, depth, page_words, work):
-    """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut."""
+def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, page_words, work):
+    """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut.
+
+    The entries are decoded from page `source` of the arena, unless it is -1.
+    """
     folds = scans.shape[0]
     starts, _, _, nodes, spare, stride = layout_of(page_words, folds)
     leaves = 1 << depth
     leaf = root << depth
     j = leaf - (1 << log2(leaf))  # number of the first leaf
+    if source >= 0:
+        decode_folded(arena, source, node, level, keys, scans, first, first + n)
     for k in range(leaves):
         a = first + n * k // leaves
         b = first + n * (k + 1) // leaves
@@ -119,6 +126,20 @@ def plant(node, level, keys, scans, lo, n, root, first, depth, page_words, work)
     for d in range(depth - 1, -1, -1):
         for k in range(root << d, (root << d) + (1 << d)):
             join(scans, nodes, stride, k, work)
+
+
+@njit(cache=True, nogil=True)
+def decode_folded(arena, page, node, level, keys, scans, lo, hi):
+    """Decode what scans see of entries lo..hi."""
+    for f in range(scans.shape[0]):
+        op, c = scans[f, 0], scans[f, 1]
+        if level > 0:
+            unpack(arena, page, keys + 1 + f, lo, hi, node[keys + 1 + f], lo)
+        elif op == CHECKSUM:
+            for k in range(c):
+                unpack(arena, page, k, lo, hi, node[k], lo)
+        elif op != COUNT and op != CARRY:
+            unpack(arena, page, c, lo, hi, node[c], lo)
 
 
 @njit(cache=True, nogil=True)
@@ -185,7 +206,7 @@ def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, wo
 
 
 @njit(cache=True, nogil=True)
-def settle(node, level, keys, scans, lo, depth, page_words, work):
+def settle(arena, source, node, level, keys, scans, lo, depth, page_words, work):
     """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
 
     Top down for balance, so that the largest such subtree is planted; then bottom up for the folds.  A
@@ -200,8 +221,8 @@ def settle(node, level, keys, scans, lo, depth, page_words, work):
             if work[states + k] == DIRTY:
                 x, y = work[weights + 2 * k], work[weights + 2 * k + 1]
                 if x > 2 * y or y > 2 * x or min(x, y) < 1 << below:
-                    first = work[starts + (k << below) - leaves]
-                    plant(node, level, keys, scans, lo, work[weights + k], k, first, below, page_words, work)
+                    first, n = work[starts + (k << below) - leaves], work[weights + k]
+                    plant(arena, source, node, level, keys, scans, lo, n, k, first, below, page_words, work)
                     settled(states, k, below, work)
     for k in range(2 * leaves - 1, 0, -1):
         if work[states + k] == DIRTY:
@@ -209,6 +230,8 @@ def settle(node, level, keys, scans, lo, depth, page_words, work):
                 join(scans, nodes, stride, k, work)
             else:
                 a, b = work[starts + k - leaves], work[starts + k - leaves + 1]
+                if source >= 0:
+                    decode_folded(arena, source, node, level, keys, scans, a, b)
                 work[APPLIED] += fold_run(
                     node, level, keys, scans, lo + a, lo + b, work, nodes + k, stride, spare
                 )  # fmt: skip

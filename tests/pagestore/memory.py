@@ -43,3 +43,12 @@ class MemoryPager:
         assert self.live.issuperset(ids.tolist()), "a page was retired that was not live"
         self.live.difference_update(ids.tolist())
         self.retired += ids.tolist()
+
+
+class Recycling(MemoryPager):
+    """Takes back the ids that one `apply` reserved and did not need, so that thousands of small ones fit."""
+
+    def release(self, ids):
+        super().release(ids)
+        if len(ids) and ids[-1] == self._next - 1:
+            self._next = int(ids[0])

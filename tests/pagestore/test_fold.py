@@ -17,7 +17,7 @@ from pagestore.layout import TYPE, page_type_fields
 from pagestore.operators import code_of, register_operator
 from pagestore.scantree import fold_of, read_scan_tree, scan_tree_faults
 from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, applications, apply, bulk, net, pages_of, scan
-from tests.pagestore.memory import MemoryPager
+from tests.pagestore.memory import MemoryPager, Recycling
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
 register_operator("later", lambda a, b: a * 0 + b, 0)  # associative, and as far from commutative as can be
@@ -176,15 +176,6 @@ def leaf_entries_max(pager, tree):
         found = read_scan_tree(words, tree.spec.scans, level)
         most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])])
     return most
-
-
-class Recycling(MemoryPager):
-    """Takes back the ids that one `apply` reserved and did not need, so that thousands of small ones fit."""
-
-    def release(self, ids):
-        super().release(ids)
-        if len(ids) and ids[-1] == self._next - 1:
-            self._next = int(ids[0])
 
 
 def edited_singly(n, one, edits, keys_of, page_size=4096):

@@ -30,7 +30,7 @@ class Figure:
         work = np.zeros(work_words(PAGE_WORDS, 1), np.int64)
         write_page(self.page, 0, PAGE_WORDS, 2, 1, page_type(LEAF, 0, 2, 1, 9), node, 2, 0, n)
         depth = n.bit_length() - 1
-        plant(node, 0, 1, self.scans, 0, n, 1, 0, depth, PAGE_WORDS, work)
+        plant(self.page, -1, node, 0, 1, self.scans, 0, n, 1, 0, depth, PAGE_WORDS, work)
         write_tree(self.scans, 0, n, depth, n, 400, self.page, 0, PAGE_WORDS, work)
 
     def scan(self, i, j):
