@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join import Evaluation, Join, evaluate
+from ivm.evaluate import Evaluation, evaluate
+from ivm.join import Join
 from ivm.kernels.leapfrog import EQ
 from ivm.lang.rule import Atom, Disjunct, Rule, Var
 from ivm.oracle import change_oracle

@@ -15,9 +15,9 @@ import numpy as np
 from ivm import sensitivity
 from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
+from ivm.evaluate import Evaluation, evaluate
 from ivm.expression import Encode
 from ivm.heads import PLAIN, Head, Layout
-from ivm.join import Evaluation, evaluate
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name

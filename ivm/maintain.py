@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm import sensitivity
-from ivm.join import Join, Regions
+from ivm.join import Join
 from ivm.kernels.leapfrog import EQ
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
+from ivm.shape import Regions
 from ivm.surgery import Delta, surgeries
 from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
 

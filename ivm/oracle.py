@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ivm.join import Regions
 from ivm.kernels.oracle import merge_intervals
+from ivm.shape import Regions
 from pagestore.interval import distinct
 
 

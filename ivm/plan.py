@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import ConstructError
-from ivm.join import Sensors, Shape
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import (
     Atom,
@@ -36,6 +35,7 @@ from ivm.lang.rule import (
     atoms,
     variables,
 )
+from ivm.shape import Sensors, Shape
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded

@@ -94,7 +94,7 @@ def test_wiki_vote_maintained(maintenance, graph, tmp_path):
 
 
 def test_full_evaluation_beside_a_csr_merge(graph, tmp_path):
-    """The triangle listing within 4 times a hand-written merge over adjacency arrays, in one process."""
+    """The triangle listing within 1.5 times a hand-written merge over adjacency arrays, in one process."""
     edges = graph("wiki-Vote")
     with loaded(tmp_path / "g.pages", edges, maintenance="probe") as ws:
         assert len(ws.evaluate("tri")) == TRIANGLES["wiki-Vote"]
@@ -109,7 +109,7 @@ def test_full_evaluation_beside_a_csr_merge(graph, tmp_path):
             merged(start, ends, count)
             ratios.append((b - a) / (time.perf_counter() - b))
         assert count == TRIANGLES["wiki-Vote"]
-        assert sorted(ratios)[3] <= 4, ratios
+        assert sorted(ratios)[3] <= 1.5, ratios
 
 
 def test_threads_find_the_same(graph, tmp_path):

@@ -5,11 +5,12 @@ import pytest
 
 import ivm
 from ivm import lang
-from ivm.join import INT_MAX, INT_MIN, Join
+from ivm.join import Join
 from ivm.maintain import maintain
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Orders, make_plans, sensors_of
 from ivm.sensitivity import index_spec
+from ivm.shape import INT_MAX, INT_MIN
 from ivm.surgery import Delta, surgeries
 from pagestore.delta import delta
 from pagestore.interval import interval_spec, stab_many

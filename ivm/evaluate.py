@@ -1,0 +1,69 @@
+"""Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.flat import FlatJoin, flatten, pays
+from ivm.join import Join, Run
+from ivm.kernels.leapfrog import EQ
+from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.tree import Pages, Tree, scan
+
+RANGES_PER_THREAD = 4  # so that an uneven range does not keep the others waiting
+PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
+
+
+class Evaluation(NamedTuple):
+    """All bindings int64[L + V, n] in order, the trace rows of each sensor, and the iterator operations done."""
+
+    bindings: np.ndarray
+    recorded: list[np.ndarray]
+    operations: int
+
+
+def evaluate(
+    pages: Pages,
+    shape: Shape,
+    trees: Sequence[Tree],
+    *,
+    sensors: Sensors | None = None,
+    granularity: int = 1,
+    threads: int = 1,
+) -> Evaluation:
+    """Run a plan in full, ranges of its first variable side by side.  The kernel runs without the GIL."""
+    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
+    flat = flatten(pages, shape, trees) if pays(shape, trees) else None
+
+    def run(first: tuple[int, int]) -> tuple[np.ndarray, list[np.ndarray], int]:
+        join: Run
+        if flat:
+            join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first)
+        else:
+            join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
+        return *join.all(), join.operations
+
+    if len(ranges) == 1:
+        return Evaluation(*run(ranges[0]))
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(run, ranges))
+    recorded = [np.concatenate(rows, axis=1) for rows in zip(*(part[1] for part in parts), strict=True)]
+    return Evaluation(
+        np.concatenate([part[0] for part in parts], axis=1), recorded, sum(part[2] for part in parts)
+    )
+
+
+def first_ranges(pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int) -> list[tuple[int, int]]:
+    """Cut the first variable's values into about `wanted` ranges [lo, hi] with as many records each."""
+    held = shape.bounds[: shape.bound_start[1], 0]
+    tries = shape.parts[: shape.part_start[1], 0].tolist()
+    if (held == EQ).any() or not tries:
+        return [ALL]
+    smallest = min((trees[t] for t in tries), key=lambda tree: tree.count)
+    if smallest.count < PARALLEL_FROM:
+        return [ALL]
+    keys = np.concatenate([batch[0] for batch in scan(pages, smallest, columns=(0,))])
+    cuts = np.unique(keys[len(keys) * np.arange(1, wanted) // wanted]).tolist()
+    return list(zip([INT_MIN, *cuts], [*(cut - 1 for cut in cuts), INT_MAX], strict=True))

@@ -1,0 +1,159 @@
+"""Full evaluation over flat tries: what is decoded, what each level starts from, and when that pays.
+
+A relation that a full evaluation passes through anyway is decoded once, as a trie in one array (see
+kernels/flat.py); tries of one relation and depth are shared by the atoms, and the threads.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join import BATCH, Run
+from ivm.kernels import flat as kernel
+from ivm.kernels import leapfrog as names
+from ivm.shape import ALL, Sensors, Shape, narrowed
+from pagestore.tree import Pages, Tree, scan
+
+DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
+RECORDS_MAX = 1 << 24  # all tries together; beyond, memory would not be what a paged store promises
+MARKS_MAX = 1 << 20  # bytes of a table of marks
+
+
+class Flat(NamedTuple):
+    """Tries as arrays: data int64[n], and for each atom and depth, int64[A * D], what the fields say."""
+
+    data: np.ndarray
+    place: np.ndarray  # int64[A * D, 3], see kernels/flat.py
+    longest: np.ndarray  # the longest slice of siblings
+    low: np.ndarray  # the least key
+    high: np.ndarray  # the greatest key
+
+
+def pays(shape: Shape, trees: Sequence[Tree]) -> bool:
+    """Is a plan one that flat tries can evaluate, and would the join pass through a good part of them?
+
+    Negated atoms and values read at a binding are left to the paged join.
+    """
+    tries = shape.parts[: shape.part_start[1], 0].tolist()
+    held = shape.bounds[: shape.bound_start[1], 0]
+    if len(shape.absent) or len(shape.reads) or (held == names.EQ).any():
+        return False
+    if (np.diff(shape.part_start) == 0).any():
+        return False
+    records = sum({tree.root: tree.count for tree in trees}.values())
+    first = min(trees[t].count for t in tries)
+    return records <= min(RECORDS_MAX, DECODED_PER_RECORD * first)
+
+
+def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
+    """Decode the tries of a plan, each relation and depth once.  O(records)."""
+    atoms, depths = shape.argument_level.shape
+    place = np.zeros((atoms * depths, kernel.PLACE), np.int64)
+    longest, low, high = (np.zeros(atoms * depths, np.int64) for _ in range(3))
+    pieces: list[np.ndarray] = []
+    start = 0
+    of: dict[tuple[int, int], int] = {}
+    for atom, (tree, depth) in enumerate(zip(trees, shape.depths.tolist(), strict=True)):
+        here = slice(atom * depths, atom * depths + depth)
+        twin = of.setdefault((tree.root, depth), atom)
+        if twin != atom:
+            there = slice(twin * depths, twin * depths + depth)
+            for array in (place, longest, low, high):
+                array[here] = array[there]
+            continue
+        siblings = 0
+        for d, (keys, children) in enumerate(_levels(pages, tree, depth)):
+            o = atom * depths + d
+            place[o] = start, len(keys), start + len(keys)
+            if len(keys):
+                low[o], high[o] = keys.min(), keys.max()
+            longest[o] = siblings if d else len(keys)
+            siblings = int(np.diff(children).max(initial=0))
+            pieces += [keys, children]
+            start += len(keys) + len(children)
+    return Flat(np.concatenate([*pieces, np.zeros(1, np.int64)]), place, longest, low, high)
+
+
+def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(keys, where the children of each begin) at each depth; the last depth has no children."""
+    batches = list(scan(pages, tree, columns=tuple(range(depth))))
+    columns = np.concatenate(batches, axis=1) if batches else np.empty((depth, 0), np.int64)
+    fresh = np.zeros(columns.shape[1], bool)
+    fresh[:1] = True
+    rows = []
+    for column in columns:
+        fresh[1:] |= column[1:] != column[:-1]
+        rows.append(np.flatnonzero(fresh))
+    keys = [column[first] for column, first in zip(columns, rows, strict=True)]
+    children = [np.append(np.searchsorted(below, here), len(below)) for here, below in pairwise(rows)]
+    return list(zip(keys, [*children, np.zeros(0, np.int64)], strict=True))
+
+
+class FlatJoin(Run):
+    """One evaluation over flat tries.  `first` bounds the first variable, inclusive."""
+
+    def __init__(
+        self,
+        flat: Flat,
+        shape: Shape,
+        *,
+        sensors: Sensors | None = None,
+        granularity: int = 1,
+        first: tuple[int, int] = ALL,
+        batch: int = BATCH,
+    ) -> None:
+        if first != ALL:
+            shape = narrowed(shape, first)
+        layout = _Layout(flat, shape, sensors or shape.no_sensors)
+        super().__init__(shape, sensors, granularity, True, batch, layout.room)
+        self._flat, self._room = flat, layout.room
+        self._steps = layout.steps
+        self._cursors = np.zeros((len(flat.place), kernel.CURSOR), np.int64)
+        for o in range(0, len(flat.place), shape.argument_level.shape[1]):
+            self._cursors[o, [kernel.START, kernel.END]] = flat.place[o, 0], flat.place[o, :2].sum()
+        self._scratch = np.empty(layout.size, np.int64)
+        self._marks = np.zeros((shape.levels, layout.span), np.uint8)
+
+    def _advance(self) -> None:
+        kernel.run_flat(
+            self._flat.data, self._flat.place, self._plan, self._state, self._steps, self._cursors,
+            self._scratch, self._marks, self._room, self._out, self._rows,
+        )  # fmt: skip
+
+
+class _Layout:
+    """Which slices of a level are steady, and where it keeps its candidates and what they share."""
+
+    def __init__(self, flat: Flat, shape: Shape, sensors: Sensors) -> None:
+        self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
+        self.size = self.span = self.room = 0
+        for level in range(shape.levels):
+            self._lay(flat, shape, sensors, level, self.steps[level])
+
+    def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
+        atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
+        places = atoms * shape.argument_level.shape[1] + depths
+        longest = flat.longest[places]
+        step[kernel.BASE] = self._take(longest.min())
+        if (sensors.sensor[atoms, depths] >= 0).any():
+            step[kernel.RECORDS] = 1
+            self.room = max(self.room, int(longest.max()) + 2)
+            return
+        moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
+        steady = np.flatnonzero(moves < level - 1)
+        if len(steady) == 0 or len(moves) < 2:
+            return
+        step[kernel.STEADY] = (1 << steady).sum()
+        step[kernel.MOVES] = moves[steady].max()
+        step[kernel.KEPT_BASE] = step[kernel.KEPT_STOP] = self._take(longest[steady].min())
+        low, high = int(flat.low[places].min()), int(flat.high[places].max())
+        if high - low < MARKS_MAX:
+            step[kernel.MARKS], step[kernel.MARK_LOW] = 1, low
+            self.span = max(self.span, high - low + 1)
+
+    def _take(self, words: int) -> int:
+        """Room in scratch, and one more word that is written before it is known to be needed."""
+        self.size += int(words) + 1
+        return self.size - int(words) - 1

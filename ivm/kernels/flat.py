@@ -1,0 +1,439 @@
+"""Full evaluation over tries laid out flat: each level's candidates at once, by intersecting sorted slices.
+
+A flat trie keeps, for each depth, its keys one behind the other and where the children of each begin:
+
+    (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
+
+`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`. The
+joins are those of Leapfrog Triejoin, with the same trace when it is recorded; what it enumerates one by one
+is gathered here slice by slice, because a slice in memory is merged without a branch to mispredict.
+
+Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
+from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
+outer intersection is done once, and the innermost loop has no branch.
+"""
+
+from numba import njit
+
+from ivm.kernels.leapfrog import (
+    ATOM_DEPTH,
+    BINDING,
+    BOUND_START,
+    BOUNDS,
+    DEPTHS,
+    DONE,
+    EMITTED,
+    ENTER,
+    HIGH,
+    INT_MAX,
+    INT_MIN,
+    LEVEL,
+    LEVELS,
+    LOW,
+    NE,
+    NEXTS,
+    OPENS,
+    PART_START,
+    PARTS,
+    PHASE,
+    ROW_COUNT,
+    SEARCH,
+    SEEKS,
+    SENSOR,
+    SENSORS,
+    SHARED,
+    bound_value,
+    record,
+    set_bounds,
+)
+from pagestore.compiled import borrowed
+
+# columns of `place` and of `cursors`, a row for each atom and depth
+FIRST_KEY, KEYS, CHILDREN, PLACE = range(4)
+START, END, AT, CURSOR = range(4)  # the slice an iterator is in, and where in it
+
+# columns of `steps`, a row for each level
+(
+    RECORDS,  # does an operation of this level leave trace rows?
+    STEADY,  # a bit for each of the level's parts whose slice is steady
+    MOVES,  # the level whose binding changes one of them; -1 for none
+    MARKS,  # is what they share marked in a table?
+    MARK_LOW,  # the key of its first byte
+    BASE,  # where the level's candidates begin in `scratch`
+    NEXT,  # the candidate to come
+    STOP,  # behind the last candidate
+    KEPT_BASE,  # where the keys that the steady slices share are kept in `scratch`
+    KEPT_STOP,  # behind them
+    STAMP,  # how often the level was bound
+    TRIED,  # the stamp of level MOVES at the last gathering
+    KEPT,  # the stamp of level MOVES when the steady slices were kept, 0 when they are not
+    STEP,
+) = range(14)
+
+SKEWED = 8  # a slice so many times longer than another is galloped through
+
+
+@njit(cache=True, nogil=True)
+def run_flat(data, place, plan, state, steps, cursors, scratch, marks, room, out, rows):
+    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
+
+    Bindings go to out[L, n] in order, trace rows of sensor s to rows[s, :, n], where one level leaves at most
+    `room`. marks[L, m] are a byte for each key.
+    """
+    data, place, plan, state = borrowed(data), borrowed(place), borrowed(plan), borrowed(state)
+    steps, cursors, scratch, marks = borrowed(steps), borrowed(cursors), borrowed(scratch), borrowed(marks)
+    out, rows = borrowed(out), borrowed(rows)
+    last = plan[LEVELS] - 1
+    state[EMITTED] = 0
+    for s in range(plan[SENSORS]):
+        state[state[ROW_COUNT] + s] = 0
+        state[state[SHARED] + s] = 0
+    level = state[LEVEL]
+    while level >= 0:
+        if state[PHASE] == ENTER:
+            if crowded(plan, state, rows, room):
+                break
+            gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level)
+            state[PHASE] = SEARCH
+        if level == last:
+            emit_slice(plan, state, steps, scratch, out)
+            if steps[last, NEXT] < steps[last, STOP]:
+                break
+            level -= 1
+        elif steps[level, NEXT] < steps[level, STOP]:
+            bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+            steps[level, NEXT] += 1
+            level += 1
+            state[PHASE] = ENTER
+        else:
+            level -= 1
+    state[LEVEL] = level
+    if level < 0:
+        state[PHASE] = DONE
+
+
+@njit(cache=True, nogil=True)
+def crowded(plan, state, rows, room):
+    """Might the next level overrun a trace buffer?"""
+    for s in range(plan[SENSORS]):
+        if state[state[ROW_COUNT] + s] + room > rows.shape[2]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def emit_slice(plan, state, steps, scratch, out):
+    """Write as many of the last level's candidates as there is room for, each with the binding before it."""
+    last = plan[LEVELS] - 1
+    n, at = state[EMITTED], steps[last, NEXT]
+    take = min(steps[last, STOP] - at, out.shape[1] - n)
+    for c in range(last):
+        x = state[state[BINDING] + c]
+        for i in range(n, n + take):
+            out[c, i] = x
+    for i in range(take):
+        out[last, n + i] = scratch[at + i]
+    state[EMITTED] = n + take
+    steps[last, NEXT] = at + take
+
+
+@njit(cache=True, nogil=True)
+def bind(data, place, plan, state, steps, cursors, level, x):
+    """Bind a candidate; the atoms that go on below move to it."""
+    state[state[BINDING] + level] = x
+    steps[level, STAMP] += 1
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        if depth + 1 < plan[plan[ATOM_DEPTH] + atom]:
+            o = atom * plan[DEPTHS] + depth
+            i = cursors[o, AT]
+            if data[i] < x:
+                i = ahead(data, i, cursors[o, END], x)
+                cursors[o, AT] = i
+            below = place[o, CHILDREN] + i - place[o, FIRST_KEY]
+            cursors[o + 1, START] = place[o + 1, FIRST_KEY] + data[below]
+            cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
+
+
+@njit(cache=True, nogil=True)
+def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level):
+    """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
+    set_bounds(plan, state, level)
+    base = steps[level, BASE]
+    steps[level, NEXT] = steps[level, STOP] = base
+    low, high = state[state[LOW] + level], state[state[HIGH] + level]
+    if low > high:
+        return
+    if steps[level, RECORDS]:
+        n = leapfrog(data, plan, state, cursors, scratch, rows, level, base)
+    else:
+        n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
+        n = unequal(plan, state, scratch, level, base, n)
+    steps[level, STOP] = base + n
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+        cursors[o, AT] = cursors[o, START]
+
+
+@njit(cache=True, nogil=True)
+def leapfrog(data, plan, state, cursors, scratch, rows, level, base):
+    """Candidates by leapfrogging, one operation at a time, each leaving its trace row.  Returns how many."""
+    low, high = state[state[LOW] + level], state[state[HIGH] + level]
+    x = low
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    for p in range(start, stop):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        o = atom * plan[DEPTHS] + depth
+        s = plan[plan[SENSOR] + o]
+        i = cursors[o, START]
+        if i < cursors[o, END] and data[i] < low:
+            i = ahead(data, i, cursors[o, END], low)
+        cursors[o, AT] = i
+        landed = data[i] if i < cursors[o, END] else INT_MAX
+        state[OPENS] += 1
+        if s >= 0:
+            state[state[SHARED] + s] = 0
+            record(plan, state, rows, s, low, landed)
+        if i == cursors[o, END]:
+            return 0
+        x = max(x, landed)
+    n = 0
+    p = start
+    while x <= high:
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        o = atom * plan[DEPTHS] + depth
+        i, end = cursors[o, AT], cursors[o, END]
+        if data[i] < x:
+            i = ahead(data, i, end, x)
+            cursors[o, AT] = i
+            state[SEEKS] += 1
+            record(plan, state, rows, plan[plan[SENSOR] + o], x, data[i] if i < end else INT_MAX)
+            if i == end:
+                return n
+        if data[i] > x:
+            x = data[i]
+            p = start
+            continue
+        p += 1
+        if p < stop:
+            continue
+        scratch[base + n] = x
+        n += 1
+        if x == high:
+            return n
+        p = start
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        o = atom * plan[DEPTHS] + depth
+        i = cursors[o, AT] + 1
+        cursors[o, AT] = i
+        state[NEXTS] += 1
+        landed = data[i] if i < cursors[o, END] else INT_MAX
+        record(plan, state, rows, plan[plan[SENSOR] + o], x, landed)
+        if i == cursors[o, END]:
+            return n
+        x = landed
+    return n
+
+
+@njit(cache=True, nogil=True)
+def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
+    """Candidates by intersecting the slices of a level.  Returns how many."""
+    base = steps[level, BASE]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    every = (1 << (stop - start)) - 1
+    if not keep(data, plan, state, steps, cursors, scratch, marks, level):
+        n = share(data, plan, state, cursors, scratch, start, stop, every, low, high, base)
+    else:
+        kept, kept_stop = narrowed(scratch, steps[level, KEPT_BASE], steps[level, KEPT_STOP], low, high)
+        moving = every & ~steps[level, STEADY]
+        if moving == 0:
+            for i in range(kept, kept_stop):
+                scratch[base + i - kept] = scratch[i]
+            n = kept_stop - kept
+        else:
+            first = smallest(data, plan, cursors, start, stop, moving)
+            moving &= ~(1 << (first - start))
+            lo, hi = part_slice(data, plan, cursors, first, low, high)
+            if steps[level, MARKS] and hi - lo <= SKEWED * (kept_stop - kept):
+                n = marked(data, lo, hi, marks[level], steps[level, MARK_LOW], scratch, base)
+                state[SEEKS] += hi - lo - n
+            else:
+                n = intersect(data, lo, hi, scratch, kept, kept_stop, scratch, base, state)
+            n = share_on(data, plan, state, cursors, scratch, start, stop, moving, low, high, base, n)
+    state[OPENS] += stop - start
+    state[NEXTS] += n
+    return n
+
+
+@njit(cache=True, nogil=True)
+def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
+    """Write the keys that some parts (a bit each) have in common to scratch[at:].  Returns how many."""
+    first = smallest(data, plan, cursors, start, stop, which)
+    which &= ~(1 << (first - start))
+    lo, hi = part_slice(data, plan, cursors, first, low, high)
+    if which == 0:
+        for i in range(lo, hi):
+            scratch[at + i - lo] = data[i]
+        return hi - lo
+    second = smallest(data, plan, cursors, start, stop, which)
+    which &= ~(1 << (second - start))
+    other_lo, other_hi = part_slice(data, plan, cursors, second, low, high)
+    n = intersect(data, lo, hi, data, other_lo, other_hi, scratch, at, state)
+    return share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n)
+
+
+@njit(cache=True, nogil=True)
+def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n):
+    """Keep of scratch[at : at + n] what some more parts have.  Returns how many are left."""
+    for p in range(start, stop):
+        if which >> (p - start) & 1 and n:
+            lo, hi = part_slice(data, plan, cursors, p, low, high)
+            n = intersect(scratch, at, at + n, data, lo, hi, scratch, at, state)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def smallest(data, plan, cursors, start, stop, which):
+    """The part with the shortest slice among some (a bit each)."""
+    best, length = start, INT_MAX
+    for p in range(start, stop):
+        o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+        if which >> (p - start) & 1 and cursors[o, END] - cursors[o, START] < length:
+            best, length = p, cursors[o, END] - cursors[o, START]
+    return best
+
+
+@njit(cache=True, nogil=True)
+def part_slice(data, plan, cursors, p, low, high):
+    """The keys of a part within the bounds."""
+    o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+    return narrowed(data, cursors[o, START], cursors[o, END], low, high)
+
+
+@njit(cache=True, nogil=True)
+def narrowed(keys, lo, hi, low, high):
+    """The part of a slice with low <= key <= high."""
+    if lo < hi and keys[lo] < low:
+        lo = ahead(keys, lo, hi, low)
+    if lo < hi and keys[hi - 1] > high:
+        hi = ahead(keys, lo, hi, high + 1) if keys[lo] <= high else lo
+    return lo, hi
+
+
+@njit(cache=True, nogil=True)
+def keep(data, plan, state, steps, cursors, scratch, marks, level):
+    """Is what the steady slices of a level share kept?  It is from the second time on that it is needed."""
+    steady, moves = steps[level, STEADY], steps[level, MOVES]
+    if steady == 0:
+        return False
+    stamp = steps[moves, STAMP] if moves >= 0 else 1
+    if steps[level, KEPT] == stamp:
+        return True
+    if steps[level, TRIED] != stamp:
+        steps[level, TRIED] = stamp
+        return False
+    base, mark_low = steps[level, KEPT_BASE], steps[level, MARK_LOW]
+    if steps[level, MARKS]:
+        for i in range(base, steps[level, KEPT_STOP]):
+            marks[level, scratch[i] - mark_low] = 0
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    n = share(data, plan, state, cursors, scratch, start, stop, steady, INT_MIN, INT_MAX, base)
+    if steps[level, MARKS]:
+        for i in range(base, base + n):
+            marks[level, scratch[i] - mark_low] = 1
+    steps[level, KEPT_STOP] = base + n
+    steps[level, KEPT] = stamp
+    return True
+
+
+@njit(cache=True, nogil=True)
+def marked(keys, lo, hi, marks, mark_low, out, n):
+    """Copy the keys of a slice that are marked.  Returns how many."""
+    start = n
+    for i in range(lo, hi):
+        x = keys[i]
+        out[n] = x
+        n += marks[x - mark_low]
+    return n - start
+
+
+@njit(cache=True, nogil=True)
+def intersect(a, i, i_end, b, j, j_end, out, n, state):
+    """The keys that two slices share, to `out` from n on (which may be where a begins).  Returns how many."""
+    start = n
+    if i_end - i > j_end - j:
+        if i_end - i > SKEWED * (j_end - j):
+            return sifted(b, j, j_end, a, i, i_end, out, n, state)
+    elif j_end - j > SKEWED * (i_end - i):
+        return sifted(a, i, i_end, b, j, j_end, out, n, state)
+    if i < i_end and j < j_end:  # mostly one slice starts far behind the other
+        if a[i] < b[j]:
+            i = ahead(a, i, i_end, b[j])
+        elif b[j] < a[i]:
+            j = ahead(b, j, j_end, a[i])
+    steps = i + j
+    while i < i_end and j < j_end:
+        x, y = a[i], b[j]
+        out[n] = x
+        n += x == y
+        i += x <= y
+        j += y <= x
+    state[SEEKS] += i + j - steps - 2 * (n - start)
+    return n - start
+
+
+@njit(cache=True, nogil=True)
+def sifted(a, i, i_end, b, j, j_end, out, n, state):
+    """As `intersect`, leaping through b, the much longer slice."""
+    start = n
+    while i < i_end and j < j_end:
+        x = a[i]
+        if b[j] < x:
+            j = ahead(b, j, j_end, x)
+            state[SEEKS] += 1
+            if j == j_end:
+                break
+        if b[j] == x:  # nothing is written before: b may be where `out` begins
+            out[n] = x
+            n += 1
+        i += 1
+    return n - start
+
+
+@njit(cache=True, nogil=True)
+def ahead(keys, i, end, x):
+    """First index in (i, end] with key >= x, given that keys[i] < x.  A few steps, then gallops."""
+    i += 1
+    near = min(end, i + 8)
+    while i < near and keys[i] < x:
+        i += 1
+    if i < near or i == end:
+        return i
+    step = 1
+    while i + step < end and keys[i + step] < x:
+        i += step
+        step <<= 1
+    end = min(end, i + step)
+    while i < end:
+        middle = (i + end) >> 1
+        if keys[middle] < x:
+            i = middle + 1
+        else:
+            end = middle
+    return i
+
+
+@njit(cache=True, nogil=True)
+def unequal(plan, state, scratch, level, base, n):
+    """Leave out the candidates that a constraint != excludes.  Returns how many are left."""
+    for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+        at = plan[BOUNDS] + 3 * b
+        if plan[at] == NE:
+            value, clamped = bound_value(plan, state, at)
+            left = 0
+            for i in range(n):
+                x = scratch[base + i]
+                scratch[base + left] = x
+                left += x != value or clamped
+            n = left
+    return n

@@ -1,0 +1,139 @@
+"""A plan as arrays, and the state of a run: what the join's kernels take (*Leapfrog Triejoin*)."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.kernels import leapfrog as kernel
+
+INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
+ALL = (INT_MIN, INT_MAX)
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A plan as arrays; everything but the roots of the trees.
+
+    argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
+    depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (kind, level
+    referred to or -1, constant), reads[V, 3] the (atom, depth, column) read off at a binding.
+    """
+
+    argument_level: np.ndarray
+    part_start: np.ndarray
+    parts: np.ndarray
+    absent_start: np.ndarray
+    absent: np.ndarray
+    bound_start: np.ndarray
+    bounds: np.ndarray
+    reads: np.ndarray
+
+    @property
+    def levels(self) -> int:
+        return len(self.part_start) - 1
+
+    @property
+    def depths(self) -> np.ndarray:
+        return (self.argument_level >= 0).sum(axis=1)
+
+    @cached_property
+    def no_sensors(self) -> "Sensors":
+        return Sensors(np.full(self.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
+
+    @cached_property
+    def everything(self) -> "Regions":
+        """The oracle of a full evaluation: no regions, all is covered."""
+        return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Sensors:
+    """Which iterator operations leave trace rows: sensor[A, D] is the number of the index or -1.
+
+    sources[S, width] says for each column of an index: a level, -1 for a, -2 for b, -3 for nothing.
+    """
+
+    sensor: np.ndarray
+    sources: np.ndarray
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Columns of each index."""
+        return (self.sources != -3).sum(axis=1).tolist()
+
+
+class Regions(NamedTuple):
+    """A change oracle as arrays (see kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
+
+    rows: np.ndarray
+    start: np.ndarray
+
+
+@lru_cache(256)
+def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
+    """Lay a plan out flat: the header of kernels/leapfrog.py, then its sections."""
+    sections = {
+        kernel.PART_START: shape.part_start,
+        kernel.PARTS: shape.parts,
+        kernel.ABSENT_START: shape.absent_start,
+        kernel.ABSENT: shape.absent,
+        kernel.BOUND_START: shape.bound_start,
+        kernel.BOUNDS: shape.bounds,
+        kernel.ARGUMENTS: shape.argument_level,
+        kernel.ATOM_DEPTH: shape.depths,
+        kernel.READS: shape.reads,
+        kernel.SENSOR: sensors.sensor,
+        kernel.SOURCES: sensors.sources,
+    }
+    numbers = {
+        kernel.LEVELS: shape.levels,
+        kernel.DEPTHS: shape.argument_level.shape[1],
+        kernel.VALUES: len(shape.reads),
+        kernel.SENSORS: len(sensors.sources),
+        kernel.WIDTH: sensors.sources.shape[1],
+        kernel.GRANULARITY: granularity,
+    }
+    return laid_out(kernel.PLAN_HEADER, numbers, sections)
+
+
+@lru_cache(256)
+def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
+    """Lay the state of a run out flat, at its start; the trees are still to be put in.  Copy it."""
+    levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
+    sections = {
+        kernel.TREES: np.zeros(3 * atoms, np.int64),
+        kernel.BINDING: np.zeros(levels, np.int64),
+        kernel.LOW: np.zeros(levels, np.int64),
+        kernel.HIGH: np.zeros(levels, np.int64),
+        kernel.COVERED: np.full(levels + 1, covered, np.int64),
+        kernel.SPANS: np.zeros(2 * levels * levels, np.int64),
+        kernel.AT: np.zeros(atoms * depths, np.int64),
+        kernel.ITERATORS: np.zeros(atoms * depths * kernel.ITERATOR_WORDS, np.int64),
+        kernel.ROW_COUNT: np.zeros(count, np.int64),
+        kernel.SHARED: np.zeros(count, np.int64),
+        kernel.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
+        kernel.RUNS: np.full(6, -1, np.int64),
+    }
+    return laid_out(kernel.STATE_HEADER, {}, sections)
+
+
+def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
+    parts = [np.zeros(header, np.int64), *(np.asarray(s, np.int64).ravel() for s in sections.values())]
+    flat = np.concatenate(parts)
+    for at, number in numbers.items():
+        flat[at] = number
+    start = header
+    for (at, _), part in zip(sections.items(), parts[1:], strict=True):
+        flat[at] = start
+        start += len(part)
+    return flat
+
+
+def narrowed(shape: Shape, first: tuple[int, int]) -> Shape:
+    """The shape with two more bounds on level 0."""
+    extra = np.array([[kernel.GE, -1, first[0]], [kernel.LE, -1, first[1]]], np.int64)
+    start = shape.bound_start + 2
+    start[0] = 0
+    return replace(shape, bound_start=start, bounds=np.concatenate([extra, shape.bounds]))

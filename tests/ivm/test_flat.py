@@ -1,0 +1,148 @@
+"""Flat tries give what the join over pages gives: the same bindings, in order, and the same trace."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ivm import flat as flat_module
+from ivm import lang
+from ivm.flat import FlatJoin, flatten, pays
+from ivm.join import Join
+from ivm.plan import Orders, make_plans, sensors_of
+from ivm.shape import INT_MAX
+from pagestore.tree import Spec, Tree, bulk
+from tests.pagestore.memory import MemoryPager
+
+DECLARED = "r(x, y) -> int(x), int(y). s(x, y) -> int(x), int(y). u(x) -> int(x). t(x, y, z) -> int(x), int(y), int(z)."
+BODIES = {
+    "triangle": ("x y z", "r(x, y), s(y, z), r(x, z)"),
+    "oriented": ("x y z", "r(x, y), r(y, z), r(x, z), x < y, y < z"),
+    "unequal": ("x y", "r(x, y), s(x, y), x != y, y != 3"),
+    "four": ("x y z w", "r(x, y), r(y, z), r(x, z), r(x, w), r(y, w), r(z, w)"),
+    "five": ("v w x y z", "t(v, w, x), t(w, x, y), t(x, y, z), r(v, z), s(w, z), r(v, y)"),
+    "ternary": ("x y z", "t(x, y, z), r(y, z), u(z)"),
+    "apart": ("x y", "u(x), u(y), x < y"),
+    "alone": ("x y z", "t(x, y, z)"),
+    "ranged": ("x y", "r(x, y), u(y), y >= 2, y <= 5"),
+    "held": ("x y", "r(x, y), s(y, 3), r(y, y)"),
+    "cut": ("x", "r(x, _), t(x, _, _), u(x)"),
+}
+keys = st.integers(0, 9) | st.sampled_from([-(2**63), 2**63 - 1, -1, 1 << 40])
+
+
+def plan_of(body, order):
+    head = ", ".join(name for name in order if not name.startswith("$"))
+    program = lang.compile(DECLARED + f"q({head}) <- {body}.")
+    stored = {name: len(p.types) for name, p in program.predicates.items()}
+    given = () if body.endswith(("_)", "u(x)", "r(y, y)")) else [Orders(order)]
+    return make_plans(
+        program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, given
+    )[0]
+
+
+def tries_of(pager, plan, relations):
+    """A tree for each trie of the plan, its columns in the trie's order."""
+    made = {}
+    for trie in plan.tries:
+        if trie.index not in made:
+            rows = np.unique(relations[trie.index.predicate][list(trie.index.order)], axis=1)
+            made[trie.index] = bulk(pager, Spec(len(made) + 1, len(rows), 0), [rows]) if rows.size else None
+    trees = [made[trie.index] for trie in plan.tries]
+    return [tree or Tree.empty(Spec(9, len(t.index.order), 0)) for tree, t in zip(trees, plan.tries, strict=True)]
+
+
+def both(pager, plan, trees, sensors=None, batch=1 << 10, **bounds):
+    paged = Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch, **bounds)
+    flattened = flatten(pager.pages, plan.shape, trees)
+    flat = FlatJoin(flattened, plan.shape, sensors=sensors, batch=batch, **bounds)
+    return (paged, *paged.all()), (flat, *flat.all())
+
+
+def in_order(rows):
+    return rows[:, np.lexsort(rows[::-1])].tolist()
+
+
+@st.composite
+def relations(draw):
+    def relation(width):
+        return np.array(draw(st.lists(st.tuples(*[keys] * width), max_size=40)), np.int64).reshape(-1, width).T
+
+    return {"r": relation(2), "s": relation(2), "u": relation(1), "t": relation(3)}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_the_same_bindings_and_trace(name, data):
+    variables, body = BODIES[name]
+    plan = plan_of(body, data.draw(st.permutations(variables.split())))
+    pager = MemoryPager(512, pages_max=1 << 13)
+    trees = tries_of(pager, plan, data.draw(relations()))
+    first = data.draw(st.sampled_from([{}, {"first": (2, 5)}, {"first": (INT_MAX, INT_MAX)}]))
+    batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
+    (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=batch, **first)
+    assert flat_rows.tolist() == rows.tolist()
+    if "!=" not in body:
+        sensors = sensors_of(plan, plan.trace_sensors)
+        (_, rows, trace), (_, flat_rows, flat_trace) = both(pager, plan, trees, sensors, **first)
+        assert flat_rows.tolist() == rows.tolist()
+        assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
+
+
+@pytest.mark.parametrize("marks", [0, 1 << 20])
+def test_dense_slices_with_and_without_marks(marks, monkeypatch):
+    """Long slices, skewed ones too, so that merging, leaping and marking all happen."""
+    monkeypatch.setattr(flat_module, "MARKS_MAX", marks)
+    rng = np.random.default_rng(1)
+    edges = np.unique(np.stack([rng.zipf(1.5, 6000) % 300, rng.integers(0, 300, 6000)]), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    for name in ("triangle", "four"):
+        variables, body = BODIES[name]
+        for order in (variables.split(), variables.split()[::-1]):
+            plan = plan_of(body, order)
+            trees = tries_of(pager, plan, {"r": edges, "s": edges[:, ::3]})
+            (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=1000)
+            assert rows.shape[1] > 1000
+            assert (flat_rows == rows).all()
+
+
+def test_trace_rows_that_outgrow_their_buffer():
+    rng = np.random.default_rng(2)
+    edges = np.unique(rng.integers(0, 60, (2, 1500)), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(BODIES["triangle"][1], ["x", "y", "z"])
+    trees = tries_of(pager, plan, {"r": edges, "s": edges})
+    sensors = sensors_of(plan, plan.sensors)
+    (_, rows, trace), (_, flat_rows, flat_trace) = both(pager, plan, trees, sensors, batch=100)
+    assert (flat_rows == rows).all()
+    assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
+    assert sum(t.shape[1] for t in trace) > 10_000
+
+
+def test_an_outer_intersection_is_done_once():
+    """In a bipartite core the slices of x and y share 100 keys, passed once a pair and not once a triple."""
+    n = 40
+    pairs = [(x, y) for x in range(n) for y in range(x + 1, n)]
+    far = [(x, w) for x in range(n) for w in range(1000, 1100)]
+    edges = np.array(sorted(pairs + far), np.int64).T
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(BODIES["four"][1], ["x", "y", "z", "w"])
+    trees = tries_of(pager, plan, {"r": edges})
+    (paged, rows, _), (flat, flat_rows, _) = both(pager, plan, trees, batch=1 << 16)
+    assert (flat_rows == rows).all()
+    assert flat.operations < paged.operations
+
+
+def test_what_is_left_to_the_join_over_pages():
+    big, small = Tree(2, 2, 1 << 20, Spec(1, 2, 0)), Tree(3, 1, 10, Spec(2, 1, 0))
+    plan = plan_of("r(x, y), u(x)", ["x", "y"])
+    trees = {"r": big, "u": small}
+    assert not pays(plan.shape, [trees[t.index.predicate] for t in plan.tries]), "ten keys, a million records"
+    trees["u"] = small._replace(root=4, count=1 << 19)
+    assert pays(plan.shape, [trees[t.index.predicate] for t in plan.tries])
+    assert not pays(replace(plan.shape, absent=np.array([0])), [big, small])
+    held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
+    assert not pays(held.shape, [big, big])
