@@ -39,7 +39,7 @@ def count_rows(tree: Tree) -> Rows:
     rows = rows_of(tree.spec, ((COUNT, 0),))
     if rows is None:
         raise MissingError(
-            'ranks come from a "count" scan, and this tree has none; add one with txn.add_scan'
+            'ranks come from a "count" scan, and this tree has none; txn.add_scan adds one, from that commit on'
         )
     return rows
 

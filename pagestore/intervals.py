@@ -31,16 +31,18 @@ def met(relation: "Relation", points: Any, ends: int) -> np.ndarray:
     if relation.bounded:
         raise SchemaError("a stab looks at the whole relation; call it there")
     alphas = [column.name for column in schema.stored].index(intervals[0])
+    if not len(points):
+        return np.empty((len(schema.columns), 0), np.int64)
     columns = _columns(points)
     wanted = [*schema.stored[:alphas], *[schema.stored[alphas]] * ends]
-    if columns and len(columns) != len(wanted):
+    if len(columns) != len(wanted):
         names = ", ".join(column.name for column in schema.stored[:alphas])
         point = ", ".join(filter(None, (names, "x" if ends == 1 else "lo, hi")))
         raise SchemaError(f"points of {len(columns)} values for {relation.name!r}; a point is ({point})")
     dictionary = relation.source.dictionary
     words = [encode(column, values, dictionary) for column, values in zip(wanted, columns, strict=False)]
-    if not words or not len(words[0]):
-        return np.empty((len(schema.columns), 0), np.int64)
+    if len({len(column) for column in words}) > 1:
+        raise SchemaError(f"points in columns of {', '.join(str(len(column)) for column in words)} values")
     if ends == 1:
         words.append(words[-1])
     pages, tree = relation.view()
@@ -49,7 +51,7 @@ def met(relation: "Relation", points: Any, ends: int) -> np.ndarray:
 
 def _columns(points: Any) -> Sequence[Any]:
     """Points in rows or in columns, as columns; a flat list is one column."""
-    if not len(points) or (isinstance(points, np.ndarray) and points.ndim == 2):
+    if isinstance(points, np.ndarray) and points.ndim == 2:
         return list(points)
     if isinstance(points[0], tuple):
         if len(set(map(len, points))) > 1:

@@ -38,7 +38,7 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     >>> import math
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
     """
-    if not re.fullmatch(r"[a-z]{2,7}", name) or name in NAMES_TAKEN:
+    if not is_name(name):
         raise SchemaError(
             f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}"
         )
@@ -52,6 +52,11 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
         compiled = cfunc("int64(int64, int64)")(combine)
         call, address = compiled.ctypes, compiled.address
     _registered[code] = Operator(name, identity, address, call)
+
+
+def is_name(name: str) -> bool:
+    """Whether an operator can have that name."""
+    return bool(re.fullmatch(r"[a-z]{2,7}", name)) and name not in NAMES_TAKEN
 
 
 def code_of(name: str) -> int:

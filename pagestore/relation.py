@@ -1,6 +1,7 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it."""
 
 from collections.abc import Iterable, Iterator
+from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from .dictionary import Dictionary, Finder
 from .errors import MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
+from .operators import address_of
 from .path import naming_path
 from .rope import Rope
 from .rows import key_columns, plain_rows, rows_as_columns
@@ -187,7 +189,7 @@ class Relation:
         checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
         that makes no sense, MissingError for one that the relation does not carry.
         """
-        if text.startswith("concat:"):
+        if isinstance(text, str) and text.startswith("concat:"):
             return Rope(self, concatenated(text, self.schema))
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
@@ -207,6 +209,8 @@ class Relation:
         given = high if low is None else low
         if given is None:
             raise SchemaError("scan_many without bounds has no intervals; use scan")
+        if high is not None and high.shape[1] != given.shape[1]:
+            raise SchemaError(f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in pairs")
         none = np.zeros((0, given.shape[1]), np.int64)
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
@@ -236,7 +240,7 @@ class Relation:
         """
         pages, tree = self.view()
         start, stop = self._places(pages, tree)
-        place = rank + (start if rank >= 0 else stop)
+        place = index(rank) + (start if rank >= 0 else stop)
         if not start <= place < stop:
             raise IndexError(f"rank {rank} of {stop - start} records")
         record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
@@ -287,7 +291,10 @@ class Relation:
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
-            raise MissingError(f"{self.name!r} has no scan {text!r}; it has {have}; add it with txn.add_scan")
+            address_of(scan.rows[0][0])  # a slip of the pen names no operator
+            raise MissingError(
+                f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
+            )
         return scan, rows
 
     def _bounds(self, values: Any) -> np.ndarray | None:
@@ -305,7 +312,10 @@ class Relation:
         if len(values) > len(self.schema.key):
             raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         columns = zip(self.schema.stored, values, strict=False)
-        return np.stack([encode(column, value, Finder(self._source.dictionary)) for column, value in columns])
+        words = [encode(column, value, Finder(self._source.dictionary)) for column, value in columns]
+        if len({len(column) for column in words}) > 1:
+            raise SchemaError(f"bounds in columns of {', '.join(str(len(column)) for column in words)} values")
+        return np.stack(words)
 
     def __iter__(self) -> Iterator[tuple]:
         """Records as tuples, lazily, in batches underneath."""
@@ -427,7 +437,7 @@ class WritableRelation(Relation):
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
         """Remove the records that one of many points (alpha..., x) stabs, and return them; see `stab_many`.
 
-        They come in key order, so one descent finds them all and one takes them all out.
+        They come in key order, so one pass finds them all and a second takes them all out, O((m + 1) log n) each.
         """
         return self._remove(met(self, points, 1))
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from .errors import SchemaError, WordError
 from .kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
-from .operators import code_of, name_of, operator
+from .operators import code_of, is_name, name_of, operator
 from .words import Column, Interner, Schema, decode
 
+USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "concat:x" or a registered operator'
 ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
@@ -33,8 +34,9 @@ class Scan(NamedTuple):
 
 @lru_cache(256)
 def parse_scan(text: str, schema: Schema) -> Scan:
-    """Read a scan of a relation. Raises SchemaError for one that makes no sense, MissingError for an operator
-    that this process has not registered."""
+    """Read a scan of a relation. Raises SchemaError for one that makes no sense."""
+    if not isinstance(text, str):
+        raise SchemaError(f"scan {text!r}: {USE}")
     name, _, rest = text.partition(":")
     columns = tuple(_column(text, part.strip(), schema) for part in rest.split(",")) if rest else ()
     places = [schema.stored.index(column) for column in columns]
@@ -49,9 +51,7 @@ def parse_scan(text: str, schema: Schema) -> Scan:
         or (name not in ORDERED and len(columns) > 1)
         or (name.startswith("arg") and len(columns) < 2)
     ):
-        raise SchemaError(
-            f'scan {text!r}: use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y" or "concat:x"'
-        )
+        raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
         for column in columns[:1] if name.startswith("arg") else columns:
             if column.type.interned:
@@ -69,7 +69,8 @@ def parse_scan(text: str, schema: Schema) -> Scan:
                 "addition is associative"
             )
         return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns)
-    operator(code_of(name))
+    if not is_name(name):
+        raise SchemaError(f"scan {text!r}: {USE}")
     return Scan(name, ((code_of(name), places[0]),), columns)
 
 
@@ -89,12 +90,14 @@ def _column(text: str, name: str, schema: Schema) -> Column:
 
 
 def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
-    """The names of a tree's scans; an arg-max is its tuple's max."""
+    """The names of a tree's scans; an arg-max is its tuple's max, unless only an arg-max can ask for that."""
     names = {COUNT: "count", CHECKSUM: "checksum", SUM: "sum", MIN: "min", MAX: "max"}
     out: list[str] = []
     for op, c in scans:
         if op == THEN:
             out[-1] += f",{schema.stored[c].name}"
+            if schema.stored[c].type.interned:
+                out[-1] = f"arg{out[-1].removeprefix('arg')}"
         elif op in (COUNT, CHECKSUM):
             out.append(names[op])
         elif op != CARRY:

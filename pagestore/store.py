@@ -411,7 +411,8 @@ class Store:
         insert.
 
         Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
-        SchemaError if the relation's columns differ. Pages read: O(changes * height).
+        SchemaError if the relation's columns differ. Pages read: O(changes * height); all of them where a scan
+        was added or dropped between the versions, since that builds the tree anew.
         """
         return diff.stream(self.at(a), self.at(b), relation)
 

@@ -17,6 +17,7 @@ from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
 from .fold import rows_of
 from .ledger import Draft
+from .operators import address_of
 from .pager import Pager
 from .relation import WritableRelation
 from .scans import parse_scan, scan_names
@@ -66,7 +67,7 @@ class Transaction:
         name: str,
         schema: str | Schema | pa.Schema,
         key: Iterable[str] | str | None = None,
-        scans: Iterable[str] = (),
+        scans: Iterable[str] | str = (),
         intervals: tuple[str, str] | None = None,
         hidden: int = 0,
     ) -> WritableRelation:
@@ -81,14 +82,17 @@ class Transaction:
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
         stored = [column.name for column in parsed.stored]
-        scans = list(scans)
+        scans = [scans] if isinstance(scans, str) else list(scans)
         if intervals:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
                 raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
+            types = [str(column.type) for column in parsed.stored if column.name in intervals]
+            if types[0] != types[1]:
+                raise SchemaError(f"intervals={intervals!r}: ends of one type are wanted, not {' and '.join(types)}")
             if f"max:{intervals[1]}" not in scans:
                 scans.append(f"max:{intervals[1]}")
         folds = _rows(scans, parsed)
-        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, tuple(folds), intervals)
+        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, folds, intervals)
         return self[name]
 
     def create_intervals(
@@ -97,7 +101,7 @@ class Transaction:
         schema: str | Schema | pa.Schema,
         ends: tuple[str, str],
         key: Iterable[str] | str | None = None,
-        scans: Iterable[str] = (),
+        scans: Iterable[str] | str = (),
     ) -> WritableRelation:
         """Make an empty interval relation, to `stab`: `ends` are two neighbouring key columns, an interval's ends.
 
@@ -124,11 +128,12 @@ class Transaction:
         return self.tree(name)
 
     def add_scan(self, name: str, scan: str) -> None:
-        """Maintain one more scan of a relation, which is built anew: O(records). Raises ExistsError,
-        SchemaError.
+        """Maintain one more scan of a relation, which is built anew: O(records). Versions before have none.
+
+        Raises ExistsError, SchemaError, MissingError for an operator that this process has not registered.
         """
         info = self._info(name)
-        rows = parse_scan(scan, self[name].schema).rows
+        rows = _rows([scan], self[name].schema)
         if rows_of(info.spec, rows):
             raise ExistsError(f"{name!r} has the scan {scan!r} already")
         self._rebuild(info, info.spec.scans + rows)
@@ -398,8 +403,10 @@ class Transaction:
             raise ClosedError("the transaction has ended; begin another")
 
 
-def _rows(scans: Iterable[str], schema: Schema) -> list[tuple[int, int]]:
-    """The rows of several scans. Raises SchemaError for one that is there twice."""
+def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
+    """The rows of several scans. Raises SchemaError for one that is there twice, MissingError for an operator that
+    this process has not registered.
+    """
     rows: list[tuple[int, int]] = []
     seen = set()
     for text in scans:
@@ -408,4 +415,6 @@ def _rows(scans: Iterable[str], schema: Schema) -> list[tuple[int, int]]:
             raise SchemaError(f"scan {text!r} is there twice")
         seen.add(one)
         rows += one
-    return rows
+    for code, _ in rows:
+        address_of(code)
+    return tuple(rows)

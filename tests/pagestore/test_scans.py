@@ -1,9 +1,13 @@
 """Scans, ranks, complements and intervals of relations, as their users call them."""
 
+import subprocess
+import sys
 from decimal import Decimal
 from functools import reduce
+from textwrap import dedent
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import pagestore
@@ -110,14 +114,81 @@ def test_scans_come_and_go(store):
         txn.drop_scan("sales", "bitor:n")
     relation = store.snapshot()["sales"]
     assert relation.range((9,), (12,)).scan("min:n") == -5
-    assert relation.scans == [s.replace("arg", "") for s in SCANS[:-1]] + ["min:n"]
+    assert relation.scans == [*SCANS[:-1], "min:n"]
     assert store.at(1)["sales"].scan("bitor:n") == 2**62 | -5 | 17 | 3
     assert list(relation) == sales(4000)
+    assert pa.table(store.diff(1, 2, "sales")).num_rows == 0
     assert store.check() == []
     with pytest.raises(MissingError, match="'sales' has no scan 'bitor:n'; it has count, sum:price"):
         relation.scan("bitor:n")
     with pytest.raises(ExistsError, match="has the scan 'min:n' already"), store.transaction() as txn:
         txn.add_scan("sales", "min:n")
+
+
+def test_scans_added_between_edits(tmp_path):
+    """One transaction: edits, a scan, edits; the version before has none of it, and says so."""
+    row = (9, 1, "x", Decimal("-5"), 3)
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            txn.create("sales", SCHEMA, key=("region", "store"), scans="sum:n").insert(sales(300))
+        with store.transaction() as txn:
+            txn["sales"].delete([r[:2] for r in sales(300)[:100]])
+            txn.add_scan("sales", "sum:price")
+            txn.add_scan("sales", "count")
+            txn["sales"].insert([row])
+            left = sorted([*sales(300)[100:], row])
+            assert txn["sales"].scan("sum:price") == sum(r[3] for r in left)
+        assert store.snapshot()["sales"].scan("sum:price") == sum(r[3] for r in left)
+        assert store.snapshot()["sales"].select(-1) == left[-1]
+        changes = pa.table(store.diff(1, 2, "sales"))
+        assert sorted(changes["_change_type"].to_pylist()) == ["delete"] * 100 + ["insert"]
+        old = store.at(1)["sales"]
+        assert (old.scan("sum:n"), len(old)) == (sum(r[4] for r in sales(300)), 300)
+        with pytest.raises(MissingError, match="no scan 'sum:price'; it has sum:n; txn.add_scan adds it, from that"):
+            old.scan("sum:price")
+        with pytest.raises(MissingError, match="txn.add_scan adds one, from that commit on"):
+            old.rank((3,))
+
+
+def test_a_process_without_the_operator(tmp_path):
+    """What folds refuses by the operator's name; records are read, and the scan can be dropped."""
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        relation = txn.create("r", "a: int64, b: int64", key="a", scans=["count", "bitor:b"])
+        relation.insert([(i, i) for i in range(99)])
+    script = """
+        import sys, pagestore
+        from pagestore.errors import MissingError
+        with pagestore.open(sys.argv[1]) as store:
+            def refused(act):
+                try: act()
+                except MissingError as error: print(error)
+            def insert():
+                with store.transaction() as txn: txn["r"].insert([(100, 1)])
+            def scan(): store.snapshot()["r"].scan("bitor:b")
+            refused(insert), refused(scan)
+            print(store.snapshot()["r"].scans, len(list(store.snapshot()["r"])))
+            with store.transaction() as txn: txn.drop_scan("r", "bitor:b")
+            insert()
+            print(store.snapshot()["r"].scan("count"), store.version)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", dedent(script), tmp_path / "s.pages"], capture_output=True, text=True, check=True
+    )
+    missing = "this process has no scan operator 'bitor'; call pagestore.register_operator first"
+    assert run.stdout.splitlines() == [missing, missing, "['count', 'bitor:b'] 99", "100 3"]
+
+
+def test_bounds_that_make_no_sense(store):
+    relation = store.snapshot()["sales"]
+    with pytest.raises(SchemaError, match="2 lower and 1 upper bounds; scan_many takes them in pairs"):
+        relation.scan_many("count", [(1,), (2,)], [(3,)])
+    with pytest.raises(SchemaError, match="bounds in columns of 2, 1 values"):
+        relation.scan_many("count", [[1, 2], [3]])
+    with pytest.raises(SchemaError, match="of several lengths"):
+        relation.scan_many("count", [(1,), (2, 3)])
+    with pytest.raises(TypeError, match="integer"):
+        relation.select(2.5)
+    assert relation.scan_many("count", [], []).to_pylist() == []
 
 
 @pytest.mark.parametrize(
@@ -130,6 +201,8 @@ def test_scans_come_and_go(store):
         ("count:n", "names no column"),
         ("argmax:n", 'use "count"'),
         ("foo:n", "no scan operator 'foo'; call pagestore.register_operator"),
+        ("Sum:n", "or a registered operator"),
+        (None, "scan None: use"),
     ],
 )
 def test_scans_that_make_no_sense(store, scan, error):
@@ -244,5 +317,22 @@ def test_what_cannot_be_stabbed(booked, store):
         store.snapshot()["sales"].stab(5)
     with pytest.raises(SchemaError, match="whole relation"):
         relation.range(("room 1",)).stab("room 1", 5)
+    with pytest.raises(SchemaError, match=r"points of 0 values for 'booked'; a point is \(room, x\)"):
+        relation.stab()
+    with pytest.raises(SchemaError, match="points in columns of 2, 1 values"):
+        relation.stab_many([["room 1", "room 2"], [5]])
     with pytest.raises(SchemaError, match="needs the max scan"), booked[0].transaction() as txn:
         txn.drop_scan("booked", "max:b")
+    with pytest.raises(SchemaError, match="ends of one type are wanted, not int64 and"), store.transaction() as txn:
+        txn.create_intervals("mixed", "a: int64, b: date", ("a", "b"))
+
+
+def test_stabs_at_any_version(booked):
+    store, rows = booked
+    with store.transaction() as txn:
+        txn["booked"].remove_stabbed([("room 1", 500)])
+        txn["booked"].insert([("room 1", 500, 501, -1)])
+        assert txn["booked"].stab("room 1", 500) == [("room 1", 500, 501, -1)]
+    then = {r for r in rows if r[0] == "room 1" and r[1] <= 500 <= r[2]}
+    assert set(store.at(1)["booked"].stab("room 1", 500)) == then
+    assert store.at(2)["booked"].stab("room 1", 500) == [("room 1", 500, 501, -1)]
