@@ -13,11 +13,12 @@ from typing import Protocol
 import numpy as np
 
 from ivm import sensitivity
+from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Evaluation, evaluate
 from ivm.expression import Encode
-from ivm.heads import PLAIN, Head, Layout
+from ivm.heads import Head, Layout
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
@@ -94,9 +95,10 @@ class Engine:
         index = Index(name, tuple(range(layout.keys)))
         self.before.setdefault(index, self.txn.tree(name))
         actions, rows = parts[0] if len(parts) == 1 else _joined(parts)
-        if adds_up_apart(layout):
-            actions, rows = self._apply(total_name(name), actions, rows, 2)
-            rows = rows[1:2]
+        if is_apart(layout):
+            actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
+            view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
+            actions, rows = edits(self.txn.pages, layout, view, apart, actions, rows)
         actions, rows = self._apply(name, actions, rows, layout.visible)
         delta = Delta(actions, rows[: layout.visible])
         if not delta:
@@ -116,7 +118,7 @@ class Engine:
         try:
             return self.txn.apply(name, actions, rows, visible)
         except EditError as error:
-            raise RangeError(f"{name.removeprefix('$total:')}: {error}") from error
+            raise RangeError(f"{name.removeprefix('$apart:')}: {error}") from error
 
     def _publish(self, name: str, layout: Layout, delta: Delta) -> None:
         """The delta under every unpermuted index of the predicate, however many columns it takes."""
@@ -285,10 +287,12 @@ class Engine:
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         actions, rows = _joined(parts)
         layout = self.installed.layouts[name]
-        if adds_up_apart(layout):
-            total = self._bulk(self.txn.create_words(total_name(name), 1, len(rows) - 1).spec, rows, actions)
-            self.txn.replace(total_name(name), total)
-            rows = np.concatenate([b[1:2] for b in scan(self.txn.pages, total)] or [rows[1:2, :0]], axis=1)
+        if is_apart(layout):
+            spec = apart_spec(layout, len(rows))
+            self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
+            apart = self._bulk(self.txn.tree(apart_name(name)).spec, rows, actions)
+            self.txn.replace(apart_name(name), apart)
+            rows = results(layout, np.concatenate([*scan(self.txn.pages, apart), rows[:, :0]], axis=1))
             actions = np.full(rows.shape[1], INSERT)
         tree = self._bulk(self.txn.tree(name).spec, rows, actions)
         self.txn.replace(name, tree)
@@ -324,18 +328,9 @@ def recompute(
                 everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
                 parts.append(Head(views.rule, plan, installed.layouts, encode).edits(everything)[name])
     actions, rows = _joined(parts)
-    _, rows = net(actions, rows, Spec(0, layout.keys, len(rows) - layout.keys))
-    return rows[1:2] if adds_up_apart(layout) else rows[: layout.visible]
-
-
-def adds_up_apart(layout: Layout) -> bool:
-    """Is this an aggregate without keys, which adds up in a tree of its own?"""
-    return layout.bare and layout.kind != PLAIN
-
-
-def total_name(name: str) -> str:
-    """The name of that tree in the store."""
-    return f"$total:{name}"
+    spec = apart_spec(layout, len(rows)) if is_apart(layout) else Spec(0, layout.keys, len(rows) - layout.keys)
+    _, rows = net(actions, rows, spec)
+    return results(layout, rows) if is_apart(layout) else rows[: layout.visible]
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

@@ -5,6 +5,7 @@
     support    (s...; eta)            ADD (+1 / -1), gone at 0              projection, or several rules
     count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
     sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
+    min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see apart.py
 
 A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
 and the new value at once, and ERASE comes first by construction.  Two values for one key in the final
@@ -23,14 +24,14 @@ from ivm.plan import Plan
 from ivm.surgery import Delta
 from pagestore.tree import ADD, INSERT
 
-PLAIN, SUPPORT, COUNT, SUM = "plain", "support", "count", "sum"
+PLAIN, SUPPORT, COUNT, SUM, MIN, MAX = "plain", "support", "count", "sum", "min", "max"
 
 
 class Layout(NamedTuple):
     """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
 
-    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate is added
-    up in a tree of its own, under the key 0, and what changes there is edited here.
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min
+    and max, keeps a tree apart, a bare one under the key 0, and what changes there is edited here (see apart.py).
     """
 
     kind: str
@@ -42,6 +43,11 @@ class Layout(NamedTuple):
     @property
     def visible(self) -> int:
         return self.keys + self.shown
+
+
+def ranked(layout: Layout) -> bool:
+    """Is the view's value the first of those kept apart?"""
+    return layout.kind in (MIN, MAX)
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
@@ -66,12 +72,11 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
                 writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
                 "derive the union as a view of its own and aggregate that"
             )  # fmt: skip
-        kind = {"count": COUNT, "sum": SUM}.get(aggregate.op)
-        if kind and (kind == COUNT or predicate.value != "float64"):
+        kind = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}.get(aggregate.op)
+        if kind:
             return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
         raise ConstructError(
-            aggregate.where, f"{aggregate.op} over {predicate.value} is not evaluated yet; there are count(), and "
-            "sum over int and decimal"
+            aggregate.where, f"{aggregate.op} is not evaluated yet; there are count(), sum, min and max"
         )  # fmt: skip
     stored = len(predicate.types)
     (rule, plans), *others = writers
@@ -140,14 +145,20 @@ class Head:
             return actions[order], np.stack(words)[:, order]
         if layout.kind == SUM:
             words.append(self._signed(columns, weights))
+        if ranked(layout):
+            values = self._argument(columns, n)
+            words.append(~values if layout.kind == MAX else values)
         return np.full(n, ADD), np.stack([*words, weights])
 
     def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
-        assert self._rule.aggregate and self._rule.aggregate.argument
-        values = self._evaluator.words(self._rule.aggregate.argument, columns, len(weights))
+        values = self._argument(columns, len(weights))
         if (values == np.iinfo(np.int64).min).any():
             raise RangeError(f"{self._rule.where}: a summand is the least 64-bit word, which has no negative")
         return values * weights
+
+    def _argument(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
+        assert self._rule.aggregate and self._rule.aggregate.argument
+        return self._evaluator.words(self._rule.aggregate.argument, columns, n)
 
 
 def _ready(filters: tuple, names: tuple[str, ...]) -> list:

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
+from ivm.apart import apart_name, is_apart
 from ivm.edits import TAKE, Clash, Edits, compose
-from ivm.engine import Account, Engine, adds_up_apart, recompute, total_name
+from ivm.engine import Account, Engine, recompute
 from ivm.errors import (
     DivergenceError,
     EditError,
@@ -118,7 +119,7 @@ class Workspace:
             for s in range(len(plan.sensors))
         }
         views = {n for n in block.part.predicates if n not in left.program.predicates}
-        gone |= views | {total_name(n) for n in views if adds_up_apart(self._installed.layouts[n])}
+        gone |= views | {apart_name(n) for n in views if is_apart(self._installed.layouts[n])}
         kept = {tree_name(i) for indices in left.indices.values() for i in indices}
         gone |= {tree_name(i) for indices in self._installed.indices.values() for i in indices} - kept
         with self.store.transaction(f"uninstall {name}") as txn:

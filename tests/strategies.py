@@ -121,7 +121,7 @@ class Clause:
 
     def aggregate(self, name: str, literals: list[str], bound: list[str]) -> tuple[str, dict[str, Shape]]:
         keys = self.some(bound)
-        op = self.pick(["count()", f"sum({self.pick(bound)})"])
+        op = self.pick(["count()", *(f"{name}({self.pick(bound)})" for name in ("sum", "min", "max"))])
         head = f"{name}[{', '.join(keys)}] = n"
         return f"{head} <- agg<<n = {op}>> {', '.join(literals)}.", {name: (len(keys), True)}
 
