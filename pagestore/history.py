@@ -7,6 +7,7 @@ time, branch).
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class History:
         self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
 
     def flat(self) -> list[int]:
-        return [word for entry in self.recent for word in entry]
+        return list(chain.from_iterable(self.recent))
 
     def find(self, pages: Pages, version: int) -> Entry | None:
         """The entry of a version. O(log versions)."""

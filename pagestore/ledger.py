@@ -28,7 +28,7 @@ from .layout import CRC
 from .locks import VersionLocks
 from .mapping import NO_RUN, Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
-from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
+from .pager import NO_ORIGIN, SPARE_PAGES, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
 from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
@@ -66,7 +66,7 @@ class Ledger:
         free = [page for first, count in extents for page in range(first, first + count)]
         self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed))
         if commit.administrative:  # its dead list is for the version to come
-            self._carry(dead_rows(commit))
+            self.pager.retired = dead_rows(commit)
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
 
@@ -207,10 +207,8 @@ class Ledger:
             self.poison = error
             raise
         space.settle()
-        pager.retired = []
-        if record.administrative:
-            self._carry(dead)
-        else:
+        pager.retired = dead if record.administrative else []  # of the version to come, or of this one
+        if not record.administrative:
             self._dead[record.version] = dead
         for entry in doomed:
             self._dead.pop(entry.version, None)
@@ -222,15 +220,9 @@ class Ledger:
 
     def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
         """Pages that a commit may need at most for its own records."""
-        space = self.pager.space
-        words = record.length() + 6 * len(self.state.history.recent) + 4 * len(space.heap) + 4096
+        lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space.heap)
+        words = lists + 3 * len(self.pager.retired) + len(record.message) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed)
-
-    def _carry(self, dead: DeadList) -> None:
-        """The dead list of an administrative commit belongs to the version to come."""
-        for lineage in {row[0] for row in dead}:
-            mine = np.array([row[1:] for row in dead if row[0] == lineage], np.int64)
-            self.pager.retired.append((lineage, mine[:, 0], mine[:, 1]))
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
@@ -249,13 +241,14 @@ class Ledger:
         The latter happens only after the newest version was dropped with its branch.
         """
         newest = history.recent[-1].version
-        dead, unneeded = [], []
-        for lineage, ids, births in self.pager.retired:
-            for page, birth in zip(ids.tolist(), births.tolist(), strict=True):
-                if lineage == STORE_LINEAGE and birth > newest:
-                    unneeded.append(page)
-                else:
-                    dead.append((lineage, page, birth))
+        dead: DeadList = []
+        unneeded = []
+        for row in self.pager.retired:
+            lineage, page, birth = row
+            if lineage == STORE_LINEAGE and birth > newest:
+                unneeded.append(page)
+            else:
+                dead.append(row)
         return dead, unneeded
 
     def _write_catalog(self, draft: Draft) -> Catalog:
@@ -294,13 +287,13 @@ class Ledger:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
         words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
-        words += 2 * len(kept) * (self.sync == "commit") + 16
+        words += 2 * len(kept) * (self.sync == "commit") + SPARE_PAGES  # as many may become free with its own place
         words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
         pager.settle()
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
-            heads[record.branch] = heads[record.branch]._replace(run=run)
+            heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top = space.top
         record.recent = history.flat()
         record.branches = [

@@ -32,7 +32,7 @@ def run_pages(words: int, page_words: int) -> int:
 
 
 def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_words: int) -> np.ndarray:
-    """The pages of a run, side by side, checksums included; shorter content is filled up with zeros."""
+    """The pages of a run, side by side, not yet stamped; shorter content is filled up with zeros."""
     ids = run.ids(page_words)
     room = page_words - HEADER
     arena = np.zeros(len(ids) * page_words, np.int64)
@@ -42,8 +42,15 @@ def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_word
         words[ID], words[BIRTH], words[TYPE] = page, birth, page_type(RUN, 0, 0, 0, purpose)
         words[COUNT] = WORD * min(room, run.words - i * room)
         words[HEADER : HEADER + len(part)] = part
-        words[CRC] = crc32c(words[1:].data)
     return arena
+
+
+def stamp(arena: np.ndarray, n: int, page_size: int) -> memoryview:
+    """Put the checksums into the first n pages of an arena; returns its bytes."""
+    data = arena.data.cast("B")
+    for at in range(0, n * page_size, page_size):
+        arena[at // WORD + CRC] = crc32c(data[at + WORD : at + page_size])
+    return data
 
 
 class Mapping:

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
-from .layout import BIRTH, CRC, WORD
-from .mapping import Mapping, Run, run_arena, run_pages
+from .layout import BIRTH
+from .mapping import Mapping, Run, run_arena, run_pages, stamp
 from .space import Space
 from .tree import Pages
 
@@ -50,7 +49,7 @@ class Pager:
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
-        self.retired: list[tuple[int, np.ndarray, np.ndarray]] = []  # (lineage, ids, births)
+        self.retired: list[tuple[int, int, int]] = []  # (lineage, page, birth)
         self._owns = True  # whether pages born in `version` are this transaction's own
         self._begun_retired = 0
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
@@ -72,29 +71,29 @@ class Pager:
         return ids
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
-        """Write pages arena[n * page_words] to ids[n], checksums included; neighbours in one go.
+        """Write the first pages of an arena to ids[n], checksums included; neighbours in one go.
 
         Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
         handle.
         """
-        n, size = len(ids), self.mapping.page_size
-        if not n:
+        self._write(arena, ids.tolist())
+
+    def _write(self, arena: np.ndarray, ids: list[int]) -> None:
+        if not ids:
             return
-        self.mapping.grow(int(ids.max()) + 1)
-        data = arena.data.cast("B")
-        places = ids.tolist()
-        for i in range(n):
-            arena[i * size // WORD + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
+        n, size = len(ids), self.mapping.page_size
+        self.mapping.grow(max(ids) + 1)
+        data, seen = stamp(arena, n, size), self.pages.seen
         first = 0
         try:
-            for i in range(1, n + 1):
-                if i == n or places[i] != places[i - 1] + 1:
-                    self.mapping.file.pwrite(data[first * size : i * size], places[first] * size)
+            for i, page in enumerate(ids, 1):
+                if i == n or ids[i] != page + 1:
+                    self.mapping.file.pwrite(data[first * size : i * size], ids[first] * size)
+                    seen[ids[first] : page + 1] = 1
                     first = i
         except OSError as error:
             self.poison = error
             raise
-        self.pages.seen[ids] = 1
 
     def release(self, ids: np.ndarray) -> None:
         """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
@@ -109,19 +108,15 @@ class Pager:
 
     def retire(self, ids: np.ndarray) -> None:
         """Pages that this transaction replaced. O(n)."""
-        if not len(ids):
-            return
-        births = self.pages.words[ids * self.pages.page_words + BIRTH]
-        if self._owns:
-            own = births == self.version
-            if own.any():
-                self._released.append(ids[own])
-                ids, births = ids[~own], births[~own]
-        if self.origin != NO_ORIGIN:
-            above = births > self.origin
-            ids, births = ids[above], births[above]
-        if len(ids):
-            self.retired.append((self.lineage, ids.copy(), births))
+        births = self.pages.words[ids * self.pages.page_words + BIRTH].tolist()
+        own = []
+        for page, birth in zip(ids.tolist(), births, strict=True):
+            if self._owns and birth == self.version:
+                own.append(page)
+            elif birth > self.origin:
+                self.retired.append((self.lineage, page, birth))
+        if own:
+            self._released.append(np.array(own, np.int64))
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
@@ -154,8 +149,7 @@ class Pager:
         """Write the words of a run to the pages reserved for it; zeros fill what they leave."""
         assert len(content) <= run.words, f"a record of {len(content)} words in a run of {run.words}"
         page_words = self.pages.page_words
-        arena = run_arena(run, content, self.version, purpose, page_words)
-        self.write(arena, np.array(run.ids(page_words), np.int64))
+        self._write(run_arena(run, content, self.version, purpose, page_words), list(run.ids(page_words)))
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
@@ -220,15 +214,16 @@ class Pager:
     def _refill(self, n: int) -> None:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
-        self.give_back()
         if not self._marks and sum(map(len, self._released)) >= POOL_PAGES // 8:
             released = _join(self._released)
             self._consumed = [np.setdiff1d(_join(self._consumed), released, assume_unique=True)]
             self._released = []
             self.space.take_back(released.tolist())
+        left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
-        pool = self.space.lend(max(n, min(POOL_PAGES, ready)))
-        self._pool = np.array(pool, np.int64)
+        more = self.space.lend(max(n + SPARE_PAGES // 2 - len(left), min(POOL_PAGES, ready)))
+        self._pool = np.array(sorted(left + more), np.int64)
+        self._start = self._position = 0
 
     def _close_segment(self) -> None:
         if self._position > self._start:

@@ -75,7 +75,7 @@ class Reclaim:
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
             replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
             del self._pager.retired[before:]
-            self.freed += [page for _, ids, _ in replaced for page in ids.tolist()]
+            self.freed += [page for _, page, _ in replaced]
         return self._tree
 
     def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
@@ -99,16 +99,23 @@ class Reclaim:
 
 
 def spans_of(entry: Entry, retained: list[Entry], origins: dict[int, int]) -> list[Span]:
-    """Where a version stands in the lineages it belongs to: its branch, and the whole store. O(versions)."""
-    versions = [other.version for other in retained]
-    on_branch = [other.version for other in retained if other.branch == entry.branch]
+    """Where a version stands in the lineages it belongs to: its branch, and the whole store.
+
+    O(versions of other branches in between).
+    """
+    at = bisect_left(retained, entry)
+    p = at - 1
+    while p >= 0 and retained[p].branch != entry.branch:
+        p -= 1
+    q = at + 1
+    while q < len(retained) and retained[q].branch != entry.branch:
+        q += 1
     return [
-        _span(entry.branch, entry.version, on_branch, origins.get(entry.branch, NO_ORIGIN)),
-        _span(STORE_LINEAGE, entry.version, versions, NO_ORIGIN),
+        _span(entry.branch, entry.version, retained, p, q, origins.get(entry.branch, NO_ORIGIN)),
+        _span(STORE_LINEAGE, entry.version, retained, at - 1, at + 1, NO_ORIGIN),
     ]
 
 
-def _span(lineage: int, k: int, versions: list[int], below: int) -> Span:
-    at = bisect_left(versions, k)
-    p = versions[at - 1] if at else below
-    return Span(lineage, p, k, versions[at + 1] if at + 1 < len(versions) else None)
+def _span(lineage: int, k: int, retained: list[Entry], p: int, q: int, below: int) -> Span:
+    before = retained[p].version if p >= 0 else below
+    return Span(lineage, before, k, retained[q].version if q < len(retained) else None)

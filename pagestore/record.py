@@ -38,7 +38,7 @@ class Writer:
         self.put_bytes(text.encode())
 
     def content(self) -> np.ndarray:
-        return np.frombuffer(struct.pack(f"<{len(self.words)}q", *self.words), np.int64)
+        return np.array(self.words, np.int64)
 
 
 class Reader:
@@ -107,11 +107,13 @@ class Commit:
 
     def encode(self) -> np.ndarray:
         out = Writer(COMMIT)
-        out.words += _words_of(self)
+        words = out.words
+        words += _words_of(self)
         for run in _runs_of(self):
-            out.words += run
+            words += run
         for flat, width in zip(_lists_of(self), _WIDTHS.values(), strict=True):
-            out.put_list(flat, width)
+            words.append(len(flat) // width)
+            words += flat
         out.put_text(self.message)
         return out.content()
 

@@ -12,7 +12,7 @@ def needed(state: State) -> set[int]:
     """Versions that nothing may drop: tagged, a branch's newest, or where a branch begins."""
     versions = set(state.settings.tags.values())
     for head in state.heads.values():
-        versions.update((head.version, head.origin))
+        versions |= {head.version, head.origin}
     return versions
 
 
@@ -25,11 +25,16 @@ def excess(state: State, pages: Pages, branch: int) -> list[Entry]:
     many = retain > OLD_BATCH and history.tree.count
     if retain == RETAIN_ALL or (many and state.last_version % OLD_BATCH):
         return []
-    entries = [entry for entry in history.entries(pages) if entry.branch == branch]
-    if len(entries) < retain:
+    entries = history.entries(pages)
+    if len(state.heads) > 1:
+        entries = [entry for entry in entries if entry.branch == branch]
+    beyond = len(entries) - retain + 1
+    if beyond <= 0:
         return []
     kept = needed(state)
-    doomed = [entry for entry in entries[: len(entries) - retain + 1] if entry.version not in kept]
+    doomed = [entry for entry in entries[:beyond] if entry.version not in kept]
+    if not history.tree.count:
+        return doomed
     first_recent = history.recent[0].version if history.recent else 0
     old = sum(entry.version < first_recent for entry in doomed)
     return doomed if old >= OLD_BATCH else doomed[old:]

@@ -43,7 +43,7 @@ from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
 from .locks import VersionLocks
-from .mapping import Run, run_arena
+from .mapping import Run, run_arena, stamp
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
@@ -117,6 +117,7 @@ def empty_store(page_size: int) -> bytes:
         branches=[MAIN_ID, 0, *run, NO_ORIGIN],
     )
     arena = run_arena(run, record.encode(), 0, COMMIT, page_size // WORD)
+    stamp(arena, 1, page_size)
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     out = bytearray(2 * page_size) + arena.tobytes()
     for slot in range(2):

@@ -4,7 +4,6 @@
 two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
 """
 
-import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple, Protocol
@@ -20,9 +19,9 @@ from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.net import ascends, compose, insertion_order
-from pagestore.kernels.scantree import APPLIED, AREA, SHIFTED, work_words
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
+from pagestore.scratch import scratch
 
 __all__ = [
     "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Pages", "Spec", "Tree",
@@ -99,101 +98,54 @@ def apply(
     tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
     pages are read and written once per batch.
     """
-    deltas: list[tuple[np.ndarray, np.ndarray]] = []
     edits = np.ascontiguousarray(edits, np.int64)
     actions = np.ascontiguousarray(actions, np.int64)
     visible = tree.spec.columns if visible is None else visible
-    done = 0
-    while done < len(actions):
-        part = slice(done, done + EDITS_MAX)
-        tree, took, *delta = _descend(
-            pager, tree, actions[part], np.ascontiguousarray(edits[:, part]), visible
-        )
+    deltas = [(np.empty(0, np.int64), np.empty((tree.spec.columns, 0), np.int64))]
+    while len(actions):
+        some = edits if len(actions) <= EDITS_MAX else np.ascontiguousarray(edits[:, :EDITS_MAX])
+        tree, took, *delta = _descend(pager, tree, actions[:EDITS_MAX], some, visible)
+        if took == len(actions) and len(deltas) == 1:
+            return tree, *delta
         deltas.append(tuple(delta))
-        done += took
-    if len(deltas) == 1:
-        return tree, *deltas[0]
-    if not deltas:
-        return tree, np.empty(0, np.int64), np.empty((tree.spec.columns, 0), np.int64)
+        actions, edits = actions[took:], np.ascontiguousarray(edits[:, took:])
     return tree, np.concatenate([d[0] for d in deltas]), np.concatenate([d[1] for d in deltas], axis=1)
 
 
 def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple:
     """One run of the kernel: (new tree, edits taken, delta actions, delta rows)."""
-    spec, n, pages = tree.spec, len(actions), pager.pages
-    reserve = 3 * (tree.height + 2) + 2 * n * (spec.columns + 1) // pages.page_words
+    root, height, count, spec = tree
+    tree_id, keys, values, scans = spec
+    words, seen, page_words = pager.pages
+    n, columns = len(actions), keys + values
+    reserve = 3 * (height + 2) + 2 * n * (columns + 1) // page_words
     wanted = min(ARENA_PAGES_MAX, 2 * n) + 2 * reserve
     ids = pager.reserve(wanted)
-    arena, node, work = scratch(pages.page_words, wanted, tree.height + 8, spec, n)
-    tally = np.empty(k_apply.WORDS, np.int64)
-    walk = np.empty((k_apply.ROWS, tree.height + 8), np.int64)
-    dead = np.empty(wanted + reserve, np.int64)
-    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((spec.columns, 2 * n), np.int64)
+    room = scratch()
+    room.fit(page_words, wanted, columns, len(scans), n)
+    arena, dead, tally = room.arena, room.dead, room.tally
+    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((columns, 2 * n), np.int64)
     k_apply.apply_edits(
-        *pages, tree.root, tree.height, spec.keys, spec.values, scan_array(spec), actions, edits, visible,
-        arena, ids, pager.version, spec.tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
+        words, seen, page_words, root, height, keys, values, scan_array(spec), actions, edits, visible,
+        arena, ids, pager.version, tree_id, reserve, room.node, dead, delta_actions, delta, room.walk, tally, room.work,
     )  # fmt: skip
-    if tally[k_apply.STATUS] != k_apply.OK:
+    status, evidence, used, gone, m, took, gain, root, height = tally.tolist()
+    if status != k_apply.OK:
         pager.release(ids)
-        raise _failure(tally, spec, edits)
-    used, gone, m = (int(tally[i]) for i in (k_apply.USED, k_apply.DEAD, k_apply.DELTA))
-    pager.write(arena[: used * pages.page_words], ids[:used])
+        raise _failure(status, evidence, spec, edits)
+    pager.write(arena, ids[:used])
     pager.release(ids[used:])
     pager.retire(dead[:gone])
-    new = Tree(
-        int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), tree.count + int(tally[k_apply.GAIN]), spec
-    )
-    return new, int(tally[k_apply.EDIT]), delta_actions[:m], delta[:, :m]
+    return Tree(root, height, count + gain, spec), took, delta_actions[:m], delta[:, :m]
 
 
-def _failure(tally: np.ndarray, spec: Spec, edits: np.ndarray) -> Exception:
-    status, evidence = int(tally[k_apply.STATUS]), int(tally[k_apply.EVIDENCE])
+def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
     if status == k_apply.CORRUPT:
         return CorruptionError(page=evidence, tree=spec.tree_id)
     key = tuple(edits[: spec.keys, evidence].tolist())
     if status == k_apply.NEGATIVE:
         return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
     return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
-
-
-_local = threading.local()
-
-
-def scratch(page_words: int, arena_pages: int, levels: int, spec: Spec, n: int) -> tuple[np.ndarray, ...]:
-    """This thread's arena, node buffers and ScanTree scratch, grown to what is asked.
-
-    A small batch then allocates nothing.
-    """
-    arena = getattr(_local, "arena", None)
-    if arena is None or len(arena) < arena_pages * page_words:
-        arena = _local.arena = np.empty(arena_pages * page_words, np.int64)
-    shape = (levels, spec.columns + len(spec.scans) + 5, 8 * page_words + n)
-    node = getattr(_local, "node", None)
-    if node is None or any(have < want for have, want in zip(node.shape, shape, strict=True)):
-        node = _local.node = np.empty(shape if node is None else np.maximum(node.shape, shape), np.int64)
-    work = getattr(_local, "work", None)
-    wanted = work_words(page_words, len(spec.scans))
-    if work is None or len(work) < wanted:
-        grown = np.zeros(wanted, np.int64)
-        if work is not None:
-            grown[:AREA] = work[:AREA]
-        work = _local.work = grown
-    return arena, node, work
-
-
-def applications() -> int:
-    """How often this thread has applied scan operators to build and update trees, all told."""
-    return _counted(APPLIED)
-
-
-def pages_shifted() -> int:
-    """How many pages this thread has made from old ones by shifting bits, all told (see kernels/shift.py)."""
-    return _counted(SHIFTED)
-
-
-def _counted(what: int) -> int:
-    work = getattr(_local, "work", None)
-    return 0 if work is None else int(work[what])
 
 
 @cache
@@ -256,8 +208,9 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
 
     Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
     """
-    pages = pager.pages
-    arena, node, work = scratch(pages.page_words, 256, HEIGHT_MAX, spec, 0)
+    pages, room = pager.pages, scratch()
+    room.fit(pages.page_words, 256, spec.columns, len(spec.scans), 0)
+    arena, node, work = room.arena, room.node, room.work
     sizes = np.zeros(HEIGHT_MAX, np.int64)
     last = np.zeros(spec.keys, np.int64)
     shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))
@@ -307,7 +260,7 @@ def _finish_bulk(
 
 
 def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
-    pager.write(arena[: used * pager.pages.page_words], ids[:used])
+    pager.write(arena, ids[:used])
     pager.release(ids[used:])
 
 

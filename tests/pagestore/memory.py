@@ -30,7 +30,8 @@ class MemoryPager:
         return ids
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
-        for page, page_id in zip(arena.reshape(-1, self.page_words), ids.tolist(), strict=True):
+        pages = arena[: len(ids) * self.page_words].reshape(-1, self.page_words)
+        for page, page_id in zip(pages, ids.tolist(), strict=True):
             page[CRC] = crc32c.crc32c(page[1:].tobytes())
             at = page_id * self.page_words
             assert not self._words[at : at + self.page_words].any(), "a page was written twice"

@@ -16,7 +16,8 @@ from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import TYPE, page_type_fields
 from pagestore.operators import code_of, register_operator
 from pagestore.scantree import fold_of, read_scan_tree, scan_tree_faults
-from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, applications, apply, bulk, net, pages_of, scan
+from pagestore.scratch import applications
+from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, apply, bulk, net, pages_of, scan
 from tests.pagestore.memory import MemoryPager, Recycling
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

@@ -10,7 +10,8 @@ from pagestore.kernels.build import write_page
 from pagestore.kernels.page import column, unpack
 from pagestore.kernels.shift import PATIENCE, shift_page
 from pagestore.layout import AGE, COUNT, HEADER, ID, LEAF, page_type
-from pagestore.tree import ERASE, INSERT, SET, Spec, apply, bulk, pages_shifted
+from pagestore.scratch import pages_shifted
+from pagestore.tree import ERASE, INSERT, SET, Spec, apply, bulk
 from tests.pagestore.memory import Recycling
 
 PAGE_WORDS, ROOM = 512, 400

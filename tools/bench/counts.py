@@ -15,8 +15,9 @@ import pagestore
 from pagestore.complement import Complement
 from pagestore.fold import Rows, scan_many
 from pagestore.interval import interval_spec, overlaps_counted
+from pagestore.scratch import applications
 from pagestore.transaction import Transaction
-from pagestore.tree import COUNT, MAX, SET, Spec, Tree, applications, apply, bulk
+from pagestore.tree import COUNT, MAX, SET, Spec, Tree, apply, bulk
 
 SCANS = 300
 UPDATES = 300

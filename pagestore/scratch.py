@@ -1,0 +1,60 @@
+"""Scratch of the kernels that write trees: one set of arrays a thread, so that a small batch allocates nothing."""
+
+import threading
+
+import numpy as np
+
+from .kernels.apply import ROWS, WORDS
+from .kernels.scantree import APPLIED, AREA, SHIFTED, work_words
+from .layout import HEIGHT_MAX
+
+LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
+STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
+
+
+class Scratch:
+    """The arrays, as large as was asked so far; see kernels/apply.py for what stands where."""
+
+    def __init__(self) -> None:
+        self.tally = np.empty(WORDS, np.int64)
+        self.walk = np.empty((ROWS, LEVELS), np.int64)
+        self.dead = self.arena = np.empty(0, np.int64)
+        self.node = np.empty((LEVELS, 0, 0), np.int64)
+        self.work = np.zeros(AREA, np.int64)
+        self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
+
+    def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
+        """Make room for so many fresh pages, columns of a record, folds and edits."""
+        if len(self.arena) < pages * page_words:
+            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty(2 * pages, np.int64)
+        _, rows, entries = self.node.shape
+        if rows < columns + folds + 5 or entries < 8 * page_words + edits:
+            wanted = max(rows, columns + folds + 5), max(entries, 8 * page_words + edits + STAGGER)
+            self.node = np.empty((LEVELS, *wanted), np.int64)
+        if (page_words, folds) not in self._works:
+            grown = np.zeros(max(len(self.work), work_words(page_words, folds)), np.int64)
+            grown[:AREA] = self.work[:AREA]
+            self.work = grown
+            self._works.add((page_words, folds))
+
+
+_local = threading.local()
+
+
+def scratch() -> Scratch:
+    """This thread's scratch."""
+    try:
+        return _local.scratch
+    except AttributeError:
+        _local.scratch = Scratch()
+        return _local.scratch
+
+
+def applications() -> int:
+    """How often this thread has applied scan operators to build and update trees, all told."""
+    return int(scratch().work[APPLIED])
+
+
+def pages_shifted() -> int:
+    """How many pages this thread has made from old ones by shifting bits, all told (see kernels/shift.py)."""
+    return int(scratch().work[SHIFTED])
