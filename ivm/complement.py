@@ -21,6 +21,8 @@ from pagestore.complement import Complement, accountable, accounted, pays
 from pagestore.fold import rows_of
 from pagestore.tree import COUNT, Pages, Tree
 
+LOOK_UP = 10  # records that a merge passes while the join looks one binding up in s, measured
+
 
 class Pair(NamedTuple):
     """The numbers of the tries t and !s of a plan, over the same variables in the same columns."""
@@ -75,7 +77,7 @@ def choice(plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair)
         return Choice(False, f'looked up: the rules do not say that {s} is a subset of {t}, and no "checksum" scans do')
     missing = f"{max(0, whole.count - part.count):,} of {whole.count:,} rows of {t} are missing in {s}"
     first = min(trees[i].count for i, trie in enumerate(plan.tries) if trie.levels[0] == 0 and not trie.negated)
-    if not pays(whole.count, part.count, first):
+    if not pays(whole.count, part.count, LOOK_UP * first):
         return Choice(False, f"{missing}: passing over all of them costs less than counting")
     return Choice(True, f"{missing}: these are found by counting, and the rest is not looked at")
 

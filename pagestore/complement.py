@@ -100,10 +100,12 @@ def _checksum(pages: Pages, tree: Tree) -> int:
 def pays(whole: int, part: int, passed: int | None = None) -> bool:
     """Whether probing for what `part` records of `whole` leave out beats a pass over `passed` records, all unless told.
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; the numbers are O(1) from the trees.
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the numbers are O(1) from the trees. A missing
+    record takes two probes for each doubling of the gap before it, and a few.
 
     >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)
     (True, False, False)
     """
     passed = whole if passed is None else passed
-    return part <= whole and (whole - part + 1) * 2 * log2(whole + 2) * PROBE_COST < passed
+    wanted = whole - part + 1
+    return part <= whole and wanted * 2 * log2(8 * (whole + 1) / wanted) * PROBE_COST < passed
