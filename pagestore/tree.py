@@ -265,13 +265,35 @@ def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count)."""
+    """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
+
+    Many keys are looked up in their order, so that each page is read once.
+    """
     spec = tree.spec
     keys = np.ascontiguousarray(keys, np.int64)
     found, out = np.zeros(keys.shape[1], bool), np.zeros((spec.values, keys.shape[1]), np.int64)
-    status = k_read.get_records(*pages, tree.root, tree.height, spec.keys, spec.values, keys, found, out)
+    order = near_order(keys) if keys.shape[1] > FEW else np.arange(keys.shape[1])
+    status = k_read.get_records(*pages, tree.root, tree.height, spec.keys, spec.values, keys, order, found, out)
     checked(status, spec)
     return found, out
+
+
+def near_order(columns: np.ndarray) -> np.ndarray:
+    """An order of columns[K, n] that is theirs as tuples, or nearly so where they have more than 63 bits.
+
+    One machine sort of their leading bits.
+
+    >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
+    array([1, 3, 2, 0])
+    """
+    packed, room = np.zeros(columns.shape[1], np.int64), 63
+    for column in columns:
+        low = int(column.min())
+        width = (int(column.max()) - low).bit_length()
+        taken = min(width, room)
+        packed = packed << taken | column - low >> width - taken
+        room -= taken
+    return np.argsort(packed)
 
 
 def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:

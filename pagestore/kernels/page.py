@@ -8,10 +8,10 @@ then touches only the words that hold the bits it needs.
 import numpy as np
 from numba import njit
 
-from pagestore.kernels.word import word_at
+from pagestore.kernels.machine import either, word_at
 from pagestore.layout import COUNT, CRC, HEADER, ID
 
-NARROW = 57  # so many bits that begin anywhere in a byte end within the word that begins there
+NARROW = 57  # bits of a value that is one load away
 WORD_MAX = (1 << 63) - 1
 
 
@@ -77,18 +77,21 @@ def column(words, page, c):
 
 @njit(cache=True, nogil=True)
 def bits(words, start, width, i):
-    """The `width` bits of entry i, as a word: one load up to 57 bits, which begin in the first byte of eight."""
+    """The `width` bits of entry i, as a word."""
+    if width <= NARROW:
+        return narrow(words, start, width, i)
     at = i * width
     byte, shift = 8 * start + (at >> 3), at & 7
-    if width > NARROW:
-        return wide(words, byte, shift) & ~(-2 << (width - 1))
-    return word_at(words, byte) >> shift & ((1 << width) - 1)
+    low = word_at(words, byte) >> shift & ~(-2 << (63 - shift))
+    high = word_at(words, byte + 8) << 1 << (63 - shift)
+    return (low | high) & ~(-2 << (width - 1))
 
 
 @njit(cache=True, nogil=True)
-def wide(words, byte, shift):
-    """The 64 bits that begin `shift` bits behind a byte."""
-    return word_at(words, byte) >> shift & ~(-2 << (63 - shift)) | word_at(words, byte + 8) << 1 << (63 - shift)
+def narrow(words, start, width, i):
+    """As `bits`, up to NARROW of them: one load, for they end within the eight bytes behind the one they begin in."""
+    at = i * width
+    return word_at(words, 8 * start + (at >> 3)) >> (at & 7) & ((1 << width) - 1)
 
 
 @njit(cache=True, nogil=True)
@@ -107,11 +110,8 @@ def unpack(words, page, c, lo, hi, out, at):
         for i in range(values.shape[0]):
             values[i] = base + bits(words, start, width, lo + i)
         return
-    mask = (1 << width) - 1
-    byte, bit = 8 * start, lo * width
     for i in range(values.shape[0]):
-        values[i] = base + (word_at(words, byte + (bit >> 3)) >> (bit & 7) & mask)
-        bit += width
+        values[i] = base + narrow(words, start, width, lo + i)
 
 
 @njit(cache=True, nogil=True)
@@ -164,11 +164,11 @@ def lower(words, page, c, lo, hi, x):
 
 @njit(cache=True, nogil=True)
 def halve(words, base, start, width, lo, hi, x):
-    """As `lower`, of a column that was looked up.  Its only branch is the loop's, which is easy to predict."""
+    """As `lower`, of a column that was looked up."""
     n = hi - lo
     while n > 1:
         half = n >> 1
-        lo += half * (base + bits(words, start, width, lo + half - 1) < x)
+        lo += either(base + bits(words, start, width, lo + half - 1) < x, half, 0)
         n -= half
     return lo + (n > 0 and base + bits(words, start, width, lo) < x)
 
@@ -199,13 +199,19 @@ def locate(words, page, key, m, lo):
     Narrows one column at a time, so every probe stays inside one column's words.
     """
     hi = words[page + COUNT]
+    return located(words, page, key, m, lower(words, page, 0, lo, hi, key[0]), hi) if m else (lo, lo < hi)
+
+
+@njit(cache=True, nogil=True)
+def located(words, page, key, m, lo, hi):
+    """As `locate`, given the first entry of [lo, hi) whose first column is at least ``key[0]``."""
     for c in range(m):
-        lo = lower(words, page, c, lo, hi, key[c])
+        if c:
+            hi = run_end(words, page, c - 1, lo, hi, key[c - 1])
+            lo = lower(words, page, c, lo, hi, key[c])
         if lo == hi or field(words, page, c, lo) != key[c]:
             return lo, False
-        if c + 1 < m:
-            hi = run_end(words, page, c, lo, hi, key[c])
-    return lo, lo < hi
+    return lo, True
 
 
 @njit(cache=True, nogil=True)

@@ -10,59 +10,154 @@ from pagestore.kernels.cursor import (
     LEAF_PAGE,
     LEAF_SLOT,
     PATH,
+    above,
     next_leaf,
     seek,
 )
-from pagestore.kernels.page import child_slot, enter, field, locate, unpack
+from pagestore.kernels.machine import either, prefetch
+from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, run_end, unpack
 from pagestore.layout import COUNT
+
+GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
+RUN_SHORT = 32  # equal entries that are looked through in step
+LINE = 8  # words of a cache line
+
+# rows of `places`: what a key has come to in its page
+LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, PLACE_ROWS = range(10)
 
 
 @njit(cache=True, nogil=True)
-def get_records(words, seen, page_words, root, height, keys, values, wanted, found, out):
+def get_records(words, seen, page_words, root, height, keys, values, wanted, order, found, out):
     """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
-    A key in the leaf of its predecessor is found without a descent, so sorted keys are cheap.
+    Takes GROUP keys at a time, neighbours in `order`: down to their leaves one behind the other, then through the
+    leaves side by side.  Any order is right, an ascending one is fast.
     """
-    words, seen = borrowed(words), borrowed(seen)
-    wanted, found, out = borrowed(wanted), borrowed(found), borrowed(out)
-    cursor = np.empty(CURSOR_WORDS, np.int64)
-    cursor[LEAF_PAGE] = -1
-    key = np.empty(keys, np.int64)
-    for i in range(wanted.shape[1]):
-        for c in range(keys):
-            key[c] = wanted[c, i]
-        page, slot, equal = cursor[LEAF_PAGE], 0, False
-        if page >= 0:
-            slot, equal = locate(words, page, key, keys, 0)
-        if page < 0 or slot == cursor[LEAF_ENTRIES] or (slot == 0 and not equal):
-            page = leaf_of(words, seen, page_words, root, height, keys, key)
-            if page < 0:
-                return page
-            if page == 0:
-                found[i] = 0
-                continue
-            cursor[LEAF_PAGE] = page
-            cursor[LEAF_ENTRIES] = words[page + COUNT]
-            slot, equal = locate(words, page, key, keys, 0)
-        found[i] = equal
-        if equal:
-            for v in range(values):
-                out[v, i] = field(words, page, keys + v, slot)
+    words, seen, wanted, order = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(order)
+    found, out = borrowed(found), borrowed(out)
+    pages, places = np.empty(GROUP, np.int64), np.empty((PLACE_ROWS, GROUP), np.int64)
+    key, before = np.empty(keys, np.int64), np.empty(keys, np.int64)
+    for begin in range(0, order.shape[0] if height else 0, GROUP):
+        group = order[begin : begin + GROUP]
+        n = group.shape[0]
+        pages[:n] = enter(words, seen, page_words, root)
+        if pages[0] < 0:
+            return pages[0]
+        for level in range(height - 1):
+            status = children(words, seen, page_words, keys, wanted, group, key, before, pages)
+            if status < 0:
+                return status
+        locate_many(words, pages, keys, wanted, group, places)
+        for g in range(n):
+            found[group[g]] = places[EQUAL, g]
+            for v in range(values if places[EQUAL, g] else 0):
+                out[v, group[g]] = field(words, pages[g], keys + v, places[LOW, g])
     return 1
 
 
 @njit(cache=True, nogil=True)
-def leaf_of(words, seen, page_words, root, height, keys, key):
-    """The leaf a whole key belongs to; 0 in an empty tree."""
-    if height == 0:
-        return 0
-    page = enter(words, seen, page_words, root)
-    for _ in range(height - 1):
-        if page < 0:
-            return page
-        slot = child_slot(words, page, key, keys, keys, 0)
-        page = enter(words, seen, page_words, field(words, page, keys, slot))
-    return page
+def children(words, seen, page_words, keys, wanted, group, key, before, pages):
+    """Put the child that key wanted[:, group[g]] belongs to in the place of index page pages[g], for all g.
+
+    A key behind its predecessor is looked for from there on.  Returns 1, or ``-page_id``.
+    """
+    last = slot = 0
+    for g in range(group.shape[0]):
+        for c in range(keys):
+            before[c] = key[c]
+            key[c] = wanted[c, group[g]]
+        page = pages[g]
+        if page == last and not less(key, before):
+            slot = child_behind(words, page, key, keys, slot)
+        else:
+            slot = child_slot(words, page, key, keys, keys, 0)
+        last = page
+        pages[g] = enter(words, seen, page_words, field(words, page, keys, slot))
+        if pages[g] < 0:
+            return pages[g]
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def less(a, b):
+    """Is tuple a below tuple b?"""
+    for c in range(a.shape[0]):
+        if a[c] != b[c]:
+            return a[c] < b[c]
+    return False
+
+
+@njit(cache=True, nogil=True)
+def child_behind(words, page, key, keys, slot):
+    """As `child_slot` for a whole key that belongs to the child at `slot` or to one behind it; gallops."""
+    entries, step = words[page + COUNT], 1
+    while slot + step < entries and not above(words, page, slot + step, key, keys):
+        slot += step
+        step <<= 1
+    end = min(entries, slot + step)
+    while slot + 1 < end:
+        middle = (slot + end) >> 1
+        if above(words, page, middle, key, keys):
+            end = middle
+        else:
+            slot = middle
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def locate_many(words, pages, keys, wanted, group, places):
+    """As `locate`, for key wanted[:, group[g]] in pages[g], for all g: places[LOW] and places[EQUAL]."""
+    n = group.shape[0]
+    low, end, equal, x, size = places[LOW], places[END], places[EQUAL], places[X], places[SIZE]
+    for g in range(n):
+        low[g], end[g], equal[g] = 0, words[pages[g] + COUNT], 1
+    for c in range(keys):
+        if c:  # the run of entries that are equal so far
+            for g in range(n):
+                places[RUN, g] = low[g]
+                x[g], size[g] = x[g] + (x[g] < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
+            lower_many(words, pages, c - 1, n, places)
+            for g in range(n):
+                run = places[RUN, g]
+                if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
+                    low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
+                low[g], end[g] = run, low[g]
+                _, start, width = column(words, pages[g], c)
+                prefetch(words, start + (run * width >> 6))
+                prefetch(words, start + (run * width >> 6) + LINE)
+        for g in range(n):
+            x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
+        lower_many(words, pages, c, n, places)
+        alive = 0
+        for g in range(n):
+            equal[g] &= low[g] < end[g] and field(words, pages[g], c, low[g]) == x[g]
+            alive += equal[g]
+        if not alive:
+            return
+
+
+@njit(cache=True, nogil=True)
+def lower_many(words, pages, c, n, places):
+    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
+
+    All g halve in step.  Their loads do not wait for each other, so cache misses overlap.
+    """
+    low, x, size = places[LOW], places[X], places[SIZE]
+    base, start, width = places[BASE], places[START], places[WIDTH]
+    most = 0
+    for g in range(n):
+        base[g], start[g], width[g] = column(words, pages[g], c)
+        most = max(most, size[g])
+    while most > 1:
+        for g in range(n):
+            half = size[g] >> 1  # with 0 the probe is one before the column, which does no harm
+            value = base[g] + bits(words, start[g], width[g], low[g] + half - 1)
+            low[g] += either(value < x[g], half, 0)
+            size[g] -= half
+        most -= most >> 1
+    for g in range(n):
+        value = base[g] + bits(words, start[g], width[g], low[g] + size[g] - 1)
+        low[g] += either(value < x[g], size[g], 0)
 
 
 @njit(cache=True, nogil=True)

@@ -146,6 +146,37 @@ def test_bulk_refuses_disorder_with_the_record():
         bulk(pager, Spec(1, 1, 0), [np.array([[1, 2]]), np.array([[5, 5]])])
 
 
+ENDS = [-(1 << 63), (1 << 63) - 1, 0]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 3), st.sampled_from([1, 5, 40, 63]), st.booleans())
+def test_looking_up_many_in_any_order(seed, keys, bits, ends):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-(1 << bits - 1), 1 << bits - 1, (keys, 3000))
+    rows[: keys - 1] //= 1 << max(0, bits - 3)  # long runs of equal first columns
+    rows[:, : 300 * ends] = rng.choice(ENDS, (keys, 300 * ends))
+    model = dict(zip(map(tuple, rows.T.tolist()), rng.integers(-9, 9, 3000).tolist(), strict=True))
+    pager = MemoryPager()
+    tree = bulk(pager, Spec(1, keys, 1), [np.array([(*key, model[key]) for key in sorted(model)]).T])
+    wanted = np.concatenate([rows, np.clip(rows, ENDS[0] + 1, ENDS[1] - 1) + rng.choice([-1, 1], rows.shape)], axis=1)
+    wanted = wanted[:, rng.integers(0, 6000, rng.choice([1, 40, 700, 6000]))]
+    if rng.random() < 0.5:
+        wanted = wanted[:, np.lexsort(wanted[::-1])]
+    found, values = get(pager.pages, tree, wanted)
+    answers = [model.get(key) for key in map(tuple, wanted.T.tolist())]
+    assert found.tolist() == [answer is not None for answer in answers]
+    assert values[0].tolist() == [answer or 0 for answer in answers]
+
+
+def test_looking_up_reads_only_the_way_to_a_key():
+    pager, tree, keys = big_tree()
+    for n in (1, 100):
+        seen = np.zeros_like(pager.pages.seen)
+        get(pager.pages._replace(seen=seen), tree, keys[None, 7 : 7 + n])
+        assert seen.sum() <= tree.height + 1
+
+
 def test_ranges_take_prefixes():
     pager = MemoryPager()
     rows = np.array([(a, b) for a in range(30) for b in range(40)]).T
