@@ -43,7 +43,7 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
         pages[:n] = enter(words, seen, page_words, root)
         if pages[0] < 0:
             return pages[0]
-        for level in range(height - 1):
+        for _ in range(height - 1):
             status = children(words, seen, page_words, keys, wanted, group, key, before, pages)
             if status < 0:
                 return status
