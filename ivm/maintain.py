@@ -14,11 +14,10 @@ import numpy as np
 
 from ivm import sensitivity
 from ivm.join import Join
-from ivm.kernels.leapfrog import EQ
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
-from ivm.shape import Regions
-from ivm.surgery import Delta, surgeries
+from ivm.probe import prober
+from ivm.surgery import Delta, Surgeries, surgeries
 from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
 
 
@@ -83,54 +82,17 @@ def probe(
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
 ) -> Change | None:
-    """Join the delta of each trie first in the order, against the other tries' permuted indices.
-
-    A binding of the old body that holds an erased branch is gone, one of the new body that holds an
-    inserted branch is new; for a negated trie it is the other way round.  Needs no sensitivity index.
-    """
-    erased: list[np.ndarray] = []
-    inserted: list[np.ndarray] = []
-    operations = 0
+    """The change by probing (see probe.py); None if no branch changed."""
+    changed = []
     for t, probing in enumerate(plan.probes):
         trie = probing.tries[t]
         delta = deltas.get(trie.index)
-        if not delta:
-            continue
-        changed = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels))
-        gone, came = (changed.inserted, changed.erased) if trie.negated else changed
-        back = [probing.columns.index(name) for name in plan.columns]
-        for branches, trees, found in ((gone, old, erased), (came, new, inserted)):
-            if branches.shape[1]:
-                oracle = _pinned(probing, t, branches)
-                join = Join(
-                    pages, probing.shape, [trees[x.index] for x in probing.tries], regions=oracle, batch=SMALL
-                )
-                found.append(join.bindings()[back])
-                operations += join.operations
-    if not erased and not inserted:
+        both = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels)) if delta else None
+        changed.append(Surgeries(both.inserted, both.erased) if both and trie.negated else both)
+    if not any(both and (both.erased.size or both.inserted.size) for both in changed):
         return None
-    none = [np.empty((len(plan.columns), 0), np.int64)]
-    delta = difference(*(np.concatenate(none + found, axis=1) for found in (erased, inserted)))
-    return Change(delta, [], operations, 0)
-
-
-def _pinned(plan: Plan, t: int, branches: np.ndarray) -> Regions:
-    """The branches of the trie that a probe starts from as an oracle: single values at its last level.
-
-    Levels before it that are not its own are held by an equality.
-    """
-    trie = plan.tries[t]
-    last = trie.levels[-1]
-    rows = np.zeros((plan.shape.levels + 1, branches.shape[1]), np.int64)
-    for depth, level in enumerate(trie.levels):
-        rows[level] = branches[depth]
-    for bound in sorted(plan.bounds):
-        if bound.kind == EQ and bound.level < last and bound.level not in trie.levels:
-            rows[bound.level] = rows[bound.other] + bound.constant if bound.other >= 0 else bound.constant
-    rows[last + 1] = rows[last]
-    start = np.zeros(plan.shape.levels + 1, np.int64)
-    start[last + 1 :] = branches.shape[1]
-    return Regions(rows, start)
+    actions, rows, operations = prober(plan).run(pages, old, new, changed)
+    return Change(settled(actions, rows), [], operations, 0)
 
 
 SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
@@ -170,7 +132,11 @@ def _match(
 def difference(before: np.ndarray, after: np.ndarray) -> Delta:
     """Rows [C, n] that are only before, and only after, in order; rows may repeat."""
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
-    spec = Spec(0, len(before), 0)
-    actions, rows = net(actions, np.concatenate([before, after], axis=1), spec)
+    return settled(actions, np.concatenate([before, after], axis=1))
+
+
+def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
+    """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
+    actions, rows = net(actions, rows, Spec(0, len(rows), 0))
     changed = (actions == ERASE) | (actions == INSERT)
-    return Delta(actions[changed], rows[:, changed])
+    return Delta(actions, rows) if changed.all() else Delta(actions[changed], rows[:, changed])

@@ -90,7 +90,7 @@ class Read(NamedTuple):
     variable: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """One conjunction, ready to run.
 

@@ -1,0 +1,109 @@
+"""All probes of a rule in one call: the delta of each trie joined first, against the other tries' indices.
+
+    triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        +edge(3, 5)
+
+    probe 0: x = 3, y = 5, then z        probe 1: y = 3, z = 5, then x        probe 2: x = 3, z = 5, then y
+
+A probe is a join under an oracle of single values.  `static` holds what stays: the plans, the states a run starts
+from, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
+ones with the new.
+"""
+
+from numba import njit
+
+from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
+from pagestore.compiled import borrowed
+
+# columns of `probes`, a row for each probe; offsets into `static`
+PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, PROBE = range(8)
+# a pin, for each level up to the last that is pinned: which word of a branch it takes, or the value of which other
+# level (-1 for none) plus a constant
+WORD, OTHER, CONSTANT, PIN = range(4)
+# words of `progress`: a step a probe for what was erased, then a step each for what was inserted; whether the step has
+# begun; operations of the steps done
+STEP, BEGUN, OPERATIONS, PROGRESS = range(4)
+
+
+@njit(cache=True, nogil=True)
+def probe_next(
+    words, seen, page_words, static, probes, columns, trees, branches, spans, actions,
+    progress, state, regions, start, out, rows, runs, found, signs,
+):  # fmt: skip
+    """Fill found[C, n] and signs[n] until all is done or they are full.  Returns how many, or ``-page_id``.
+
+    trees[P, 2, A * 3] are those of the old and the new version, spans[P, 2, 2] where the branches of a step begin
+    in `branches` and how many they are, word by word; actions[2] is what a binding found by either step is.
+    """
+    words, seen, static, probes = borrowed(words), borrowed(seen), borrowed(static), borrowed(probes)
+    trees, branches, spans = borrowed(trees), borrowed(branches), borrowed(spans)
+    progress, state, regions, start = borrowed(progress), borrowed(state), borrowed(regions), borrowed(start)
+    out, rows, runs, found, signs = borrowed(out), borrowed(rows), borrowed(runs), borrowed(found), borrowed(signs)
+    n = 0
+    while progress[STEP] < 2 * probes.shape[0]:
+        side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]
+        count = spans[p, side, 1]
+        if count == 0:
+            progress[STEP] += 1
+            continue
+        plan = static[probes[p, PLAN] : probes[p, PLAN_END]]
+        levels = plan[LEVELS]
+        run = state[: probes[p, STATE_END] - probes[p, STATE]]
+        pinned = regions[: (levels + 1) * count].reshape((levels + 1, count))
+        if not progress[BEGUN]:
+            begin(static, probes, p, trees[p, side], run)
+            pin(static, probes, p, branches, spans[p, side, 0], pinned, start)
+            progress[BEGUN] = 1
+        while run[PHASE] != DONE:
+            if n + out.shape[1] > found.shape[1]:
+                return n
+            status = leapfrog(
+                words, seen, page_words, plan, run, pinned, start[: levels + 1], out, rows, runs
+            )
+            if status < 0:
+                return status
+            n = take(static, probes[p, BACK], columns, out, run[EMITTED], actions[side], found, signs, n)
+        progress[OPERATIONS] += run[OPENS] + run[SEEKS] + run[NEXTS]
+        progress[BEGUN] = 0
+        progress[STEP] += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def begin(static, probes, p, trees, run):
+    """Put the state of a probe at its start."""
+    for i in range(run.shape[0]):
+        run[i] = static[probes[p, STATE] + i]
+    for i in range(trees.shape[0]):
+        run[run[TREES] + i] = trees[i]
+
+
+@njit(cache=True, nogil=True)
+def pin(static, probes, p, branches, at, regions, start):
+    """Lay branches out as an oracle: single values at each level down to the last that is pinned."""
+    count = regions.shape[1]
+    last = probes[p, PINNED] - 1
+    for level in range(last + 1):
+        o = probes[p, PINS] + PIN * level
+        for i in range(count):
+            if static[o + WORD] >= 0:
+                regions[level, i] = branches[at + static[o + WORD] * count + i]
+            elif static[o + OTHER] >= 0:
+                regions[level, i] = regions[static[o + OTHER], i] + static[o + CONSTANT]
+            else:
+                regions[level, i] = static[o + CONSTANT]
+    for i in range(count):
+        regions[last + 1, i] = regions[last, i]
+    for level in range(regions.shape[0]):
+        start[level] = count if level > last else 0
+
+
+@njit(cache=True, nogil=True)
+def take(static, back, columns, out, emitted, action, found, signs, n):
+    """Append bindings in the column order of the rule's plan."""
+    for c in range(columns):
+        source = static[back + c]
+        for i in range(emitted):
+            found[c, n + i] = out[source, i]
+    for i in range(emitted):
+        signs[n + i] = action
+    return n + emitted

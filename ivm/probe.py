@@ -1,0 +1,118 @@
+"""Probing: the delta of each trie first in the order, against the other tries' permuted indices.
+
+A binding of the old body that holds an erased branch is gone, one of the new body that holds an inserted branch is
+new; for a negated trie it is the other way round.  Needs no sensitivity index.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ivm.kernels import leapfrog as names
+from ivm.kernels import probe as kernel
+from ivm.plan import Index, Plan
+from ivm.shape import plan_array, state_array
+from ivm.surgery import Surgeries
+from pagestore.compiled import raise_for
+from pagestore.tree import ERASE, INSERT, Pages, Tree
+
+ACTIONS = np.array([ERASE, INSERT])
+SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
+FOUND = 1 << 13
+
+
+@lru_cache(256)
+def prober(plan: Plan) -> "Prober":
+    """The one Prober of a plan."""
+    return Prober(plan)
+
+
+class Prober:
+    """The probes of a plan as arrays, with buffers that are used again, so that a small delta allocates nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._tries = [[trie.index for trie in probing.tries] for probing in plan.probes]
+        self._columns = len(plan.columns)
+        pieces: list[np.ndarray] = []
+        rows = []
+        for t, probing in enumerate(plan.probes):
+            shape = probing.shape
+            back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
+            sections = (
+                plan_array(shape, shape.no_sensors, 1), state_array(shape, shape.no_sensors, False), _pins(probing, t), back
+            )  # fmt: skip
+            at = np.cumsum([sum(map(len, pieces)), *map(len, sections)])
+            rows.append([at[0], at[1], at[1], at[2], at[2], 1 + probing.tries[t].levels[-1], at[3]])
+            pieces += sections
+        self._static = np.concatenate(pieces)
+        self._probes = np.array(rows, np.int64)
+        self._levels = max(probing.shape.levels for probing in plan.probes)
+        self._state = np.empty(int((self._probes[:, kernel.STATE_END] - self._probes[:, kernel.STATE]).max()), np.int64)
+        self._start = np.empty(self._levels + 1, np.int64)
+        width = max(len(probing.columns) for probing in plan.probes)
+        self._out = np.empty((width, SMALL), np.int64)
+        self._rows = np.empty((0, 1, 1), np.int64)
+        self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
+        self._runs = np.empty(0, np.int64)
+
+    def run(
+        self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Surgeries | None]
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """(actions int64[n], bindings int64[C, n], iterator operations): what each trie's branches bind, in any order.
+
+        `changed` are the branches each trie loses and gains, or None.  Raises CorruptionError.
+        """
+        if len(self._runs) < 4 * pages.page_words:
+            self._runs = np.empty(4 * pages.page_words, np.int64)
+        spans, branches = self._branches(changed)
+        progress = np.zeros(kernel.PROGRESS, np.int64)
+        regions = np.empty((self._levels + 1) * int(spans[:, :, 1].max()), np.int64)
+        trees = self._trees(old, new)
+        parts = []
+        while progress[kernel.STEP] < 2 * len(self._probes):
+            n = raise_for(
+                kernel.probe_next(
+                    *pages, self._static, self._probes, self._columns, trees, branches, spans, ACTIONS, progress,
+                    self._state, regions, self._start, self._out, self._rows, self._runs, self._found, self._signs,
+                )
+            )  # fmt: skip
+            parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
+        operations = int(progress[kernel.OPERATIONS])
+        if len(parts) == 1:
+            return *parts[0], operations
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], axis=1), operations
+
+    def _branches(self, changed: Sequence[Surgeries | None]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the branches of each step begin and how many there are, int64[P, 2, 2], and their words."""
+        pieces, spans, at = [], [], 0
+        for surgeries in changed:
+            for rows in surgeries or ():
+                spans += [at, rows.shape[1]]
+                pieces.append(rows.ravel())
+                at += rows.size
+            if surgeries is None:
+                spans += [0, 0, 0, 0]
+        return np.array(spans, np.int64).reshape(-1, 2, 2), np.concatenate(pieces)
+
+    def _trees(self, old: Mapping[Index, Tree], new: Mapping[Index, Tree]) -> np.ndarray:
+        flat: list[int] = []
+        for tries in self._tries:
+            for trees in (old, new):
+                for index in tries:
+                    tree = trees[index]
+                    flat += (tree.root, tree.height, tree.spec.keys)
+        return np.array(flat, np.int64).reshape(len(self._tries), 2, -1)
+
+
+def _pins(plan: Plan, t: int) -> np.ndarray:
+    """How a branch of trie t fills the levels down to its last: its own words, and levels held by an equality."""
+    trie = plan.tries[t]
+    held = {b.level: b for b in plan.bounds if b.kind == names.EQ}
+    pins = []
+    for level in range(trie.levels[-1] + 1):
+        if level in trie.levels:
+            pins.append((trie.levels.index(level), -1, 0))
+        else:
+            pins.append((-1, held[level].other, held[level].constant))
+    return np.array(pins, np.int64).ravel()
