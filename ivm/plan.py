@@ -40,6 +40,7 @@ from ivm.shape import Sensors, Shape
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
+CORRELATED = 16  # so many times longer than estimated may a trace be: joined columns are seldom independent
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
 
@@ -240,7 +241,8 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     """The plan with its way of maintenance chosen.
 
     A changed row matches about (trace rows / rows) intervals of each trie; each match descends all levels on
-    both versions and renews its interval.  Probing costs about the bindings below the row, in one version.
+    both versions and renews its interval.  Probing costs about the bindings below the row, in one version; it stores
+    nothing, so a trace is recorded only if matching is the cheaper even where the trace is longer than it seems.
     """
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")
@@ -259,7 +261,7 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     matching = sum(per_match * plan.cost / len(plan.tries) / rows[t] for t in sensed)
     probing = sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
-    if probing <= matching:
+    if probing <= CORRELATED * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
 
