@@ -219,10 +219,10 @@ class Ledger:
         return run
 
     def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
-        """Pages that a commit may need at most for its own records."""
+        """Pages that a commit may need at most for its own records, and lends in advance on the way."""
         lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space.heap)
         words = lists + 3 * len(self.pager.retired) + len(record.message) + 4096
-        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed)
+        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + SPARE_PAGES
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
