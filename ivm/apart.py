@@ -3,22 +3,26 @@
     aggregate           kept apart              the view's row
     count, sum of f[]   (0; d) or (0; t, eta)   the total, as a key: the old one goes and the new one comes
     min, max            (s..., v; eta)          the first v of the group s; a max keeps ~v, which turns the order round
+    total               (s..., place; t, eta)   the sum of all parts of the group s, rounded once (see total.py)
 
-A group's first value is found by rank, O(log n) however large the group is (*Aggregations*, the semigroup ones): so
-many records are below the prefix s, and the next one is the first of s, if it begins with s.
+A group is found by rank, O(log n) however large it is (*Aggregations*): as many records are below the prefix s as its
+rank says, and the next ones are those of s, if there are any.
 """
 
 import numpy as np
 
-from ivm.heads import MAX, PLAIN, Layout, ranked
+from ivm.errors import RangeError
+from ivm.heads import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, TOTAL, Layout
+from ivm.total import PLACE_END, rounded
 from pagestore.fold import ranks, select
 from pagestore.interval import distinct
-from pagestore.tree import COUNT, ERASE, INSERT, SET, Pages, Spec, Tree, scan
+from pagestore.tree import COUNT as RECORDS
+from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, scan
 
 
 def is_apart(layout: Layout) -> bool:
     """Does an aggregate of this layout keep a tree apart?"""
-    return ranked(layout) or (layout.bare and layout.kind != PLAIN)
+    return layout.kind in (*MAX_OR_MIN, TOTAL) or (layout.bare and layout.kind != PLAIN)
 
 
 def apart_name(name: str) -> str:
@@ -28,40 +32,61 @@ def apart_name(name: str) -> str:
 
 def apart_spec(layout: Layout, columns: int) -> Spec:
     """Its shape, for edits of so many columns (see heads.py)."""
-    return Spec(0, columns - 1, 1, ((COUNT, 0),)) if ranked(layout) else Spec(0, 1, columns - 1)
+    if layout.kind in (COUNT, SUM):
+        return Spec(0, 1, columns - 1)
+    values = 2 if layout.kind == TOTAL else 1
+    return Spec(0, columns - values, values, ((RECORDS, 0),))
 
 
-def results(layout: Layout, rows: np.ndarray) -> np.ndarray:
-    """The view's rows int64[C, n], given all the rows kept apart, in order."""
-    if not ranked(layout):
+def results(name: str, layout: Layout, rows: np.ndarray) -> np.ndarray:
+    """The view's rows int64[C, n], given all that is kept apart of its groups, in order.  Raises RangeError."""
+    if layout.kind in (COUNT, SUM):
         return rows[1:2]
-    first = np.ones(rows.shape[1], bool)
-    first[1:] = (rows[:-2, 1:] != rows[:-2, :-1]).any(axis=0)
-    return _shown(layout, rows[:-1, first])
+    keys = _group_keys(layout, rows)
+    fresh = np.ones(rows.shape[1], bool)
+    fresh[1:] = (rows[:keys, 1:] != rows[:keys, :-1]).any(axis=0)
+    if layout.kind == TOTAL:
+        try:
+            values = rounded(rows[keys], rows[keys + 1], np.flatnonzero(fresh))
+        except RangeError as error:
+            raise RangeError(f"{name}: {error}") from None
+    else:
+        values = ~rows[keys, fresh] if layout.kind == MAX else rows[keys, fresh]
+    return values[None] if layout.bare else np.concatenate([rows[:keys, fresh], values[None]])
 
 
 def edits(
-    pages: Pages, layout: Layout, view: Tree, apart: Tree, actions: np.ndarray, rows: np.ndarray
+    name: str, layout: Layout, pages: Pages, view: Tree, apart: Tree, actions: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Edits of the view (actions int64[n], rows int64[C, n]) that a delta of the tree kept apart makes."""
-    if not ranked(layout):
+    if layout.kind in (COUNT, SUM):
         return actions, rows[1:2]
-    groups = distinct(rows[: apart.spec.keys - 1])
-    before = ranks(pages, apart, groups)
-    found = before < apart.count
-    first = np.zeros((apart.spec.columns, len(found)), np.int64)
-    first[:, found] = select(pages, apart, before[found])
-    found &= (first[: len(groups)] == groups).all(axis=0)
-    first[: len(groups)] = groups
-    if not layout.bare:
-        return np.where(found, SET, ERASE), _shown(layout, first[:-1])
-    old = np.concatenate([*scan(pages, view), np.empty((1, 0), np.int64)], axis=1)
-    old = old[:, : len(found)]  # where nothing changed, nothing goes
-    new = _shown(layout, first[:-1, found])
-    return np.repeat([ERASE, INSERT], [old.shape[1], new.shape[1]]), np.concatenate([old, new], axis=1)
+    groups = distinct(rows[: _group_keys(layout, rows)])
+    found, which = _of_groups(pages, layout, apart, groups)
+    new = results(name, layout, found)
+    if layout.bare:
+        old = np.concatenate([*scan(pages, view), np.empty((1, 0), np.int64)], axis=1)
+        gone = old[:, : groups.shape[1]]  # where nothing changed, nothing goes
+        return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
+    gone = np.delete(groups, which, axis=1)
+    gone = np.concatenate([gone, np.zeros((1, gone.shape[1]), np.int64)])
+    return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate([new, gone], axis=1)
 
 
-def _shown(layout: Layout, rows: np.ndarray) -> np.ndarray:
-    """Rows (s..., v) kept apart as rows of the view; without its key 0 where there is none."""
-    rows = np.concatenate([rows[:-1], ~rows[-1:] if layout.kind == MAX else rows[-1:]])
-    return rows[1:] if layout.bare else rows
+def _group_keys(layout: Layout, rows: np.ndarray) -> int:
+    """How many columns of what is kept apart name the group."""
+    return len(rows) - (3 if layout.kind == TOTAL else 2)
+
+
+def _of_groups(pages: Pages, layout: Layout, apart: Tree, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is kept of groups[K, n], in order, a first record or all, and which group each record is of."""
+    start = ranks(pages, apart, groups)
+    if layout.kind == TOTAL:
+        stop = ranks(pages, apart, np.concatenate([groups, np.full((1, groups.shape[1]), PLACE_END)]))
+    else:
+        stop = np.minimum(start + 1, apart.count)
+    sizes = stop - start
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    found = select(pages, apart, np.arange(len(which)) + np.repeat(stop - np.cumsum(sizes), sizes))
+    same = (found[: len(groups)] == groups[:, which]).all(axis=0)
+    return found[:, same], which[same]

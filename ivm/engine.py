@@ -98,7 +98,7 @@ class Engine:
         if is_apart(layout):
             actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
-            actions, rows = edits(self.txn.pages, layout, view, apart, actions, rows)
+            actions, rows = edits(name, layout, self.txn.pages, view, apart, actions, rows)
         actions, rows = self._apply(name, actions, rows, layout.visible)
         delta = Delta(actions, rows[: layout.visible])
         if not delta:
@@ -292,7 +292,7 @@ class Engine:
             self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
             apart = self._bulk(self.txn.tree(apart_name(name)).spec, rows, actions)
             self.txn.replace(apart_name(name), apart)
-            rows = results(layout, np.concatenate([*scan(self.txn.pages, apart), rows[:, :0]], axis=1))
+            rows = results(name, layout, np.concatenate([*scan(self.txn.pages, apart), rows[:, :0]], axis=1))
             actions = np.full(rows.shape[1], INSERT)
         tree = self._bulk(self.txn.tree(name).spec, rows, actions)
         self.txn.replace(name, tree)
@@ -330,7 +330,7 @@ def recompute(
     actions, rows = _joined(parts)
     spec = apart_spec(layout, len(rows)) if is_apart(layout) else Spec(0, layout.keys, len(rows) - layout.keys)
     _, rows = net(actions, rows, spec)
-    return results(layout, rows) if is_apart(layout) else rows[: layout.visible]
+    return results(name, layout, rows) if is_apart(layout) else rows[: layout.visible]
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

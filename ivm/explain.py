@@ -5,7 +5,7 @@ from typing import Any
 
 from ivm.complement import choice, pairs
 from ivm.engine import HUGE
-from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM
+from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import Rule
 from ivm.plan import Plan
@@ -19,6 +19,7 @@ HEADS = {
     COUNT: "the count is its own support: +1, -1, gone at 0",
     SUM: "an Abelian group: summands are added and taken away, with a support count beside",
     MIN: "the first of each group's values, which are kept apart in order with a support count beside",
+    TOTAL: "an Abelian group: the parts of summands are added and taken away apart, and rounded once",
     MAX: "the last of each group's values, which are kept apart in order with a support count beside",
 }
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}

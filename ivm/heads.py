@@ -6,6 +6,7 @@
     count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
     sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
     min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see apart.py
+    total      (s...; t)              ADD of the parts of v, kept apart     agg<<t = total(v)>>, see total.py
 
 A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
 and the new value at once, and ERASE comes first by construction.  Two values for one key in the final
@@ -22,16 +23,19 @@ from ivm.expression import Encode, Evaluator
 from ivm.lang.rule import Atom, Predicate, Rule, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
+from ivm.total import parts
 from pagestore.tree import ADD, INSERT
 
-PLAIN, SUPPORT, COUNT, SUM, MIN, MAX = "plain", "support", "count", "sum", "min", "max"
+PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
+MAX_OR_MIN = (MAX, MIN)
+AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
 
 
 class Layout(NamedTuple):
     """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
 
-    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min
-    and max, keeps a tree apart, a bare one under the key 0, and what changes there is edited here (see apart.py).
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min,
+    max and total, keeps a tree apart, a bare one under the key 0, and what changes there is edited here (apart.py).
     """
 
     kind: str
@@ -43,11 +47,6 @@ class Layout(NamedTuple):
     @property
     def visible(self) -> int:
         return self.keys + self.shown
-
-
-def ranked(layout: Layout) -> bool:
-    """Is the view's value the first of those kept apart?"""
-    return layout.kind in (MIN, MAX)
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
@@ -72,12 +71,10 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
                 writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
                 "derive the union as a view of its own and aggregate that"
             )  # fmt: skip
-        kind = {"count": COUNT, "sum": SUM, "min": MIN, "max": MAX}.get(aggregate.op)
-        if kind:
+        kind = aggregate.op
+        if kind in AGGREGATES:
             return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
-        raise ConstructError(
-            aggregate.where, f"{aggregate.op} is not evaluated yet; there are count(), sum, min and max"
-        )  # fmt: skip
+        raise ConstructError(aggregate.where, f"{kind} is not evaluated yet; there are {', '.join(AGGREGATES)}")
     stored = len(predicate.types)
     (rule, plans), *others = writers
     if not others and len(plans) == 1 and projection_free(plans[0], rule.heads, predicate.name):
@@ -145,10 +142,14 @@ class Head:
             return actions[order], np.stack(words)[:, order]
         if layout.kind == SUM:
             words.append(self._signed(columns, weights))
-        if ranked(layout):
+        if layout.kind in MAX_OR_MIN:
             values = self._argument(columns, n)
             words.append(~values if layout.kind == MAX else values)
-        return np.full(n, ADD), np.stack([*words, weights])
+        if layout.kind == TOTAL:
+            places, found, which = parts(self._argument(columns, n))
+            weights = weights[which]
+            words = [*(word[which] for word in words), places, found * weights]
+        return np.full(len(weights), ADD), np.stack([*words, weights])
 
     def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
         values = self._argument(columns, len(weights))
