@@ -11,6 +11,7 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
 from pagestore.kernels.scantree import tree_column, tree_start
@@ -331,6 +332,7 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
 @njit(cache=True, nogil=True)
 def scan_one(words, seen, page_words, root, height, keys, scans, first, end, place, lo_m, hi_m):
     """`scan_interval` with all arrays in one: place[:K] and place[K:2K] are the bounds, then `path`, then `acc`."""
+    words, seen, scans, place = borrowed(words), borrowed(seen), borrowed(scans), borrowed(place)
     acc = place[2 * keys + 2 * HEIGHT_MAX :]
     acc[2 * scans.shape[0] + 1] = 0
     return scan_interval(
@@ -343,6 +345,8 @@ def scan_one(words, seen, page_words, root, height, keys, scans, first, end, pla
 def scan_intervals(words, seen, page_words, root, height, keys, scans, first, end, lo, hi, out, full, acc):
     """Fold the intervals from lo[:, i] to hi[:, i], int64[m, n]: out[f, i] for its fold words, full[i] whether
     there was a record at all.  Returns the applications, or ``-page_id``."""
+    words, seen, scans, lo, hi = borrowed(words), borrowed(seen), borrowed(scans), borrowed(lo), borrowed(hi)
+    out, full, acc = borrowed(out), borrowed(full), borrowed(acc)
     folds = scans.shape[0]
     path = np.empty(2 * HEIGHT_MAX, np.int64)
     low, high = np.empty(max(1, lo.shape[0]), np.int64), np.empty(max(1, hi.shape[0]), np.int64)
