@@ -33,6 +33,11 @@ def naming_path(pages: Pages, tree: Tree) -> Iterator[None]:
     try:
         yield
     except CorruptionError as error:
-        if error.page is None or error.path:
-            raise
-        raise CorruptionError(page=error.page, tree=error.tree, path=path_to(pages, tree, error.page)) from None
+        raise with_path(error, pages, tree) from None
+
+
+def with_path(error: CorruptionError, pages: Pages, tree: Tree) -> CorruptionError:
+    """The error, and the path from the root if it names a page of this tree."""
+    if error.page is None or error.path:
+        return error
+    return CorruptionError(page=error.page, tree=error.tree, path=path_to(pages, tree, error.page))

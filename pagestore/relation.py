@@ -10,16 +10,16 @@ import pyarrow as pa
 from .catalog import Info
 from .complement import Complement
 from .dictionary import Dictionary, Finder
-from .errors import MissingError, SchemaError
+from .errors import CorruptionError, MissingError, SchemaError
 from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
 from .intervals import met
 from .operators import address_of
-from .path import naming_path
+from .path import naming_path, with_path
 from .rope import Rope
 from .rows import key_columns, plain_rows, rows_as_columns
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
-from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
-from .words import Column, Interner, Schema, decode, encode, to_numpy
+from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, find, get, read, scan
+from .words import Interner, Schema, decode, encode, to_numpy
 
 if TYPE_CHECKING:
     from .transaction import Transaction
@@ -76,8 +76,9 @@ class Relation:
 
     def view(self) -> tuple[Pages, Tree]:
         """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
-        tree = self.tree
-        return self._source.pages, tree
+        source = self._source
+        tree = source.tree(self.info.name)
+        return source.pages, tree
 
     def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
@@ -105,29 +106,39 @@ class Relation:
 
     def __contains__(self, record: Any) -> bool:
         """Whether a key, or a whole record, is there. O(log n)."""
-        row = record if isinstance(record, tuple) else (record,)
-        keys = len(self.schema.key)
-        if len(row) not in (keys, len(self.schema.columns)):
-            raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({self.schema})")
+        row, schema = record if isinstance(record, tuple) else (record,), self.schema
+        keys = len(schema.key)
+        if len(row) != keys and len(row) != len(schema.columns):
+            raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({schema})")
         words = self._row(row)
-        found, values = self._look_up(np.array(words[:keys], np.int64)[:, None])
-        key = tuple(words[:keys])
-        inside = bool(found[0]) and self._inside(key)
-        return inside and values[:, 0].tolist()[: len(words) - keys] == words[keys:]
+        values = self._find(words[:keys])
+        return values is not None and values[: len(row) - keys] == words[keys:]
 
     def get(self, keys: Any, default: Any = None) -> Any:
         """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
-        row = keys if isinstance(keys, tuple) else (keys,)
-        if len(row) != len(self.schema.key):
-            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(self.schema.key)})")
-        found, values = self._look_up(np.array(self._row(row), np.int64)[:, None])
-        if not found[0]:
+        row, schema = keys if isinstance(keys, tuple) else (keys,), self.schema
+        if len(row) != len(schema.key):
+            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(schema.key)})")
+        words = self._find(self._row(row))
+        if words is None:
             return default
-        columns = self.schema.stored[len(row) :]
-        out = tuple(
-            decode(column.type, values[c], self._source.dictionary)[0].as_py() for c, column in enumerate(columns)
-        )
+        out: tuple = words[: len(schema.columns) - len(row)]  # a host's own words stand behind
+        if not schema.plain:
+            out = tuple(
+                decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
+                for column, word in zip(schema.stored[len(row) :], out, strict=True)
+            )
         return out[0] if len(out) == 1 else out
+
+    def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The value words of the words of a key; None where it is not there, or out of range."""
+        if not self._inside(key):
+            return None
+        pages, tree = self.view()
+        try:
+            return find(pages, tree, key)
+        except CorruptionError as error:
+            raise with_path(error, pages, tree) from None
 
     def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Look up many keys at once: (found bool[n], columns of the values by name; 0 or "" where not found).
@@ -385,17 +396,17 @@ class Relation:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
-        if self.schema.plain and all(type(value) is int and -WORD_END <= value < WORD_END for value in row):
-            return row
-        return tuple(self._row(row))
+        return self._row(row)
 
-    def _row(self, row: tuple) -> list[int]:
+    def _row(self, row: tuple) -> tuple[int, ...]:
         """Words of a key prefix, a key, or a whole record in the schema's order; in stored order."""
-        columns: tuple[Column, ...] = self.schema.stored
-        if len(row) == len(self.schema.columns):
-            row = tuple(row[self.schema.names.index(column.name)] for column in columns)
+        schema = self.schema
+        if not schema.in_order and len(row) == len(schema.columns):
+            row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
+        if schema.plain and are_words(row):
+            return row
         finder = Finder(self._source.dictionary)
-        return [int(encode(column, [value], finder)[0]) for column, value in zip(columns, row, strict=False)]
+        return tuple(int(encode(column, [value], finder)[0]) for column, value in zip(schema.stored, row, strict=False))
 
 
 class WritableRelation(Relation):
@@ -498,6 +509,14 @@ class WritableRelation(Relation):
     def _edit(self, action: int, rows: Any) -> None:
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)
+
+
+def are_words(row: tuple) -> bool:
+    """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
+    for value in row:  # noqa: SIM110
+        if type(value) is not int or not -WORD_END <= value < WORD_END:
+            return False
+    return True
 
 
 def _tuples(batch: pa.RecordBatch) -> list[tuple]:

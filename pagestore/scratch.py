@@ -1,4 +1,4 @@
-"""Scratch of the kernels that write trees: one set of arrays a thread, so that a small batch allocates nothing."""
+"""Scratch of the kernels: one set of arrays a thread, so that a small batch or a look-up allocates nothing."""
 
 import threading
 
@@ -21,6 +21,7 @@ class Scratch:
         self.dead = self.arena = np.empty(0, np.int64)
         self.node = np.empty((LEVELS, 0, 0), np.int64)
         self.work = np.zeros(AREA, np.int64)
+        self.record = np.empty(0, np.int64)
         self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
 
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:

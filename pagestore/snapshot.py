@@ -27,6 +27,7 @@ class Snapshot(Mapping[str, Relation]):
     def __init__(self, store: "Store", version: Version, pages: Pages):
         self._store, self._version = store, version
         self._pages = pages
+        self._trees: dict[str, Tree] = {}  # those asked for so far
         self._open = True
         self.dictionary = Dictionary(lambda: pages, version.trees, store._read_run)  # no cycle: see __del__
 
@@ -56,7 +57,10 @@ class Snapshot(Mapping[str, Relation]):
 
     def tree(self, name: str) -> Tree:
         """The tree of words behind a relation, or a hidden tree."""
-        return self._version.trees[self._info(name).spec.tree_id]
+        tree = self._trees.get(name)
+        if tree is None:
+            tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
+        return tree
 
     def __getitem__(self, name: str) -> Relation:
         return Relation(self, self._info(name))

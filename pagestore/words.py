@@ -147,6 +147,11 @@ class Schema:
         return [self.stored.index(column) for column in self.columns]
 
     @cached_property
+    def in_order(self) -> bool:
+        """Whether a record's words are stored in the order of the columns."""
+        return self.stored == self.columns
+
+    @cached_property
     def plain(self) -> bool:
         """Whether every column is int64, so that values are words."""
         return all(column.type.name == "int64" for column in self.columns)

@@ -161,6 +161,29 @@ def lower_many(words, pages, c, n, places):
 
 
 @njit(cache=True, nogil=True)
+def find_record(words, seen, page_words, root, height, values, key, place):
+    """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``."""
+    words, seen, place = borrowed(words), borrowed(seen), borrowed(place)
+    keys = len(key)
+    wanted = place[values : values + keys]
+    for c in range(keys):
+        wanted[c] = key[c]
+    page_id = root
+    for level in range(height - 1, -1, -1):
+        page = enter(words, seen, page_words, page_id)
+        if page < 0:
+            return page
+        slot, equal = locate(words, page, wanted, keys, 0)
+        if level:
+            page_id = field(words, page, keys, slot if equal else max(slot - 1, 0))
+        elif equal:
+            for v in range(values):
+                place[v] = field(words, page, keys + v, slot)
+            return 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
 def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
     """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``."""
     words, seen, wanted, counts = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(counts)
