@@ -28,7 +28,7 @@ from .layout import CRC
 from .locks import VersionLocks
 from .mapping import NO_RUN, Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
-from .pager import NO_ORIGIN, SPARE_PAGES, STORE_LINEAGE, Pager
+from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
 from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
@@ -222,7 +222,7 @@ class Ledger:
         """Pages that a commit may need at most for its own records, and lends in advance on the way."""
         lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space.heap)
         words = lists + 3 * len(self.pager.retired) + len(record.message) + 4096
-        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + SPARE_PAGES
+        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + AHEAD_PAGES
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
@@ -287,7 +287,7 @@ class Ledger:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
         words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
-        words += 2 * len(kept) * (self.sync == "commit") + SPARE_PAGES  # as many may become free with its own place
+        words += 2 * len(kept) * (self.sync == "commit") + 2 * AHEAD_PAGES  # as many may become free with its own place
         words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
         pager.settle()
@@ -295,6 +295,7 @@ class Ledger:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top = space.top
+        self.mapping.grow(record.top)  # lent pages may lie behind all that was written
         record.recent = history.flat()
         record.branches = [
             word for branch, head in heads.items() for word in (branch, head.version, *head.run, head.origin)

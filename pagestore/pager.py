@@ -25,6 +25,7 @@ from .tree import Pages
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
 POOL_PAGES = 512  # free pages looked up at once
+AHEAD_PAGES = 8  # lent beyond what is asked, so that not every small transaction looks
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 
 
@@ -221,7 +222,7 @@ class Pager:
             self.space.take_back(released.tolist())
         left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
-        more = self.space.lend(max(n + SPARE_PAGES // 2 - len(left), min(POOL_PAGES, ready)))
+        more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(POOL_PAGES, ready)))
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
 

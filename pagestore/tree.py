@@ -119,7 +119,7 @@ def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, v
     words, seen, page_words = pager.pages
     n, columns = len(actions), keys + values
     reserve = 3 * (height + 2) + 2 * n * (columns + 1) // page_words
-    wanted = min(ARENA_PAGES_MAX, 2 * n) + 2 * reserve
+    wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
     ids = pager.reserve(wanted)
     room = scratch()
     room.fit(page_words, wanted, columns, len(scans), n)
