@@ -18,7 +18,7 @@ from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Evaluation, evaluate
 from ivm.expression import Encode
-from ivm.heads import Head, Layout
+from ivm.heads import Layout
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
@@ -183,7 +183,7 @@ class Engine:
                 account.operations += change.operations
                 account.matched += change.matched
             if change.delta:
-                yield from self._head(views, plan).edits(change.delta).items()
+                yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
     def _is_huge(self, plan: Plan, old: Mapping[Index, Tree]) -> bool:
         """Is the delta of some trie so large that evaluating twice is cheaper than following it?"""
@@ -244,9 +244,6 @@ class Engine:
         """The tree behind an index, as it is now."""
         return self.txn.tree(tree_name(index))
 
-    def _head(self, views: Views, plan: Plan) -> Head:
-        return Head(views.rule, plan, self.installed.layouts, self.encode)
-
     # -- from scratch
 
     def build_index(self, index: Index) -> None:
@@ -282,7 +279,7 @@ class Engine:
         for name in views.writes:
             self.accounts.setdefault(name, Account()).operations += operations
         everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
-        yield from self._head(views, plan).edits(everything).items()
+        yield from self.installed.heads[plan].edits(everything, self.encode).items()
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         actions, rows = _joined(parts)
@@ -326,7 +323,7 @@ def recompute(
                 trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
                 bindings = evaluate(source.pages, plan.shape, trees, threads=threads).bindings
                 everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
-                parts.append(Head(views.rule, plan, installed.layouts, encode).edits(everything)[name])
+                parts.append(installed.heads[plan].edits(everything, encode)[name])
     actions, rows = _joined(parts)
     spec = apart_spec(layout, len(rows)) if is_apart(layout) else Spec(0, layout.keys, len(rows) - layout.keys)
     _, rows = net(actions, rows, spec)

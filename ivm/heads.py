@@ -20,7 +20,7 @@ import numpy as np
 
 from ivm.errors import AggregateError, ConstructError, RangeError
 from ivm.expression import Encode, Evaluator
-from ivm.lang.rule import Atom, Predicate, Rule, variables
+from ivm.lang.rule import Atom, Predicate, Rule, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
 from ivm.total import parts
@@ -92,74 +92,99 @@ def projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
 class Head:
     """Turns changes of one plan's bindings into edits of the rule's heads."""
 
-    def __init__(self, rule: Rule, plan: Plan, layouts: Mapping[str, Layout], encode: Encode) -> None:
+    def __init__(self, rule: Rule, plan: Plan, layouts: Mapping[str, Layout]) -> None:
         self._rule, self._plan, self._layouts = rule, plan, layouts
-        self._evaluator = Evaluator(rule.types, encode, str(rule.where))
+        self._copies = [self._copied(head) for head in rule.heads]
 
-    def edits(self, delta: Delta) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def edits(self, delta: Delta, encode: Encode) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """By predicate: actions int64[n] and words int64[C, n] for its tree.
 
         Applies the plan's filters and computed variables first.  Raises RangeError.
         """
-        rows, columns = self._columns(delta)
-        weights = np.where(rows.actions == INSERT, 1, -1)
+        if all(self._copies):
+            copies = zip(self._rule.heads, self._copies, strict=True)
+            edits = [self._copy(head, columns, delta) for head, columns in copies]
+        else:
+            evaluator = Evaluator(self._rule.types, encode, str(self._rule.where))
+            delta, columns = self._columns(delta, evaluator)
+            edits = [self._edit(head, delta.actions, columns, evaluator) for head in self._rule.heads]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        for head in self._rule.heads:
-            found.setdefault(head.predicate, []).append(self._edit(head, rows.actions, weights, columns))
+        for head, part in zip(self._rule.heads, edits, strict=True):
+            found.setdefault(head.predicate, []).append(part)
         return {
-            name: (np.concatenate([e[0] for e in parts]), np.concatenate([e[1] for e in parts], axis=1))
-            for name, parts in found.items()
-        }
+            name: part[0] if len(part) == 1
+            else (np.concatenate([e[0] for e in part]), np.concatenate([e[1] for e in part], axis=1))
+            for name, part in found.items()
+        }  # fmt: skip
 
-    def _columns(self, delta: Delta) -> tuple[Delta, dict[str, np.ndarray]]:
+    def _copied(self, head: Atom) -> list[int]:
+        """The columns of a binding that a head's row is a copy of: all of them, or some and counted; none otherwise."""
+        plan = self._plan
+        names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
+        if self._rule.aggregate or plan.filters or plan.computed or len(names) < len(head.terms):
+            return []
+        if self._layouts[head.predicate].kind == PLAIN and set(names) < set(plan.columns):
+            return []
+        return [plan.columns.index(name) for name in names]
+
+    def _copy(self, head: Atom, columns: list[int], delta: Delta) -> tuple[np.ndarray, np.ndarray]:
+        if self._layouts[head.predicate].kind == PLAIN:
+            return delta.actions, delta.rows if columns == list(range(len(delta.rows))) else delta.rows[columns]
+        return np.full(len(delta.actions), ADD), np.concatenate([delta.rows[columns], _weights(delta.actions)[None]])
+
+    def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[Delta, dict[str, np.ndarray]]:
         """The bindings that pass the filters, and all variables' columns."""
         plan = self._plan
         for comparison in _ready(plan.filters, plan.columns):
             columns = dict(zip(plan.columns, delta.rows, strict=True))
-            keep = self._evaluator.mask(comparison, columns, delta.rows.shape[1])
+            keep = evaluator.mask(comparison, columns, delta.rows.shape[1])
             delta = Delta(delta.actions[keep], delta.rows[:, keep])
         columns = dict(zip(plan.columns, delta.rows, strict=True))
         for name, term in plan.computed:
-            columns[name] = self._evaluator.words(term, columns, delta.rows.shape[1])
+            columns[name] = evaluator.words(term, columns, delta.rows.shape[1])
         for comparison in plan.filters:
             if comparison not in _ready(plan.filters, plan.columns):
-                keep = self._evaluator.mask(comparison, columns, len(delta.actions))
+                keep = evaluator.mask(comparison, columns, len(delta.actions))
                 delta = Delta(delta.actions[keep], delta.rows[:, keep])
                 columns = {name: column[keep] for name, column in columns.items()}
         return delta, columns
 
     def _edit(
-        self, head: Atom, actions: np.ndarray, weights: np.ndarray, columns: dict[str, np.ndarray]
+        self, head: Atom, actions: np.ndarray, columns: dict[str, np.ndarray], evaluator: Evaluator
     ) -> tuple[np.ndarray, np.ndarray]:
         layout = self._layouts[head.predicate]
-        n = len(actions)
+        n, weights = len(actions), _weights(actions)
         terms = head.args if self._rule.aggregate else head.terms
-        words = [self._evaluator.words(term, columns, n) for term in terms]
+        words = [evaluator.words(term, columns, n) for term in terms]
         if not words:
             words = [np.zeros(n, np.int64)]  # a bare aggregate adds up under the key 0
         if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
             order = np.argsort(actions == INSERT, kind="stable")
             return actions[order], np.stack(words)[:, order]
         if layout.kind == SUM:
-            words.append(self._signed(columns, weights))
+            words.append(self._signed(columns, weights, evaluator))
         if layout.kind in MAX_OR_MIN:
-            values = self._argument(columns, n)
+            values = self._argument(columns, n, evaluator)
             words.append(~values if layout.kind == MAX else values)
         if layout.kind == TOTAL:
-            places, found, which = parts(self._argument(columns, n))
+            places, found, which = parts(self._argument(columns, n, evaluator))
             weights = weights[which]
             words = [*(word[which] for word in words), places, found * weights]
         return np.full(len(weights), ADD), np.stack([*words, weights])
 
-    def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
-        values = self._argument(columns, len(weights))
+    def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray, evaluator: Evaluator) -> np.ndarray:
+        values = self._argument(columns, len(weights), evaluator)
         if (values == np.iinfo(np.int64).min).any():
             raise RangeError(f"{self._rule.where}: a summand is the least 64-bit word, which has no negative")
         return values * weights
 
-    def _argument(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
+    def _argument(self, columns: dict[str, np.ndarray], n: int, evaluator: Evaluator) -> np.ndarray:
         assert self._rule.aggregate and self._rule.aggregate.argument
-        return self._evaluator.words(self._rule.aggregate.argument, columns, n)
+        return evaluator.words(self._rule.aggregate.argument, columns, n)
+
+
+def _weights(actions: np.ndarray) -> np.ndarray:
+    return np.where(actions == INSERT, 1, -1)
 
 
 def _ready(filters: tuple, names: tuple[str, ...]) -> list:

@@ -83,11 +83,14 @@ def probe(
     deltas: Mapping[Index, Delta],
 ) -> Change | None:
     """The change by probing (see probe.py); None if no branch changed."""
-    changed = []
+    changed: list[Surgeries | None] = []
+    known: dict[tuple[Index, int], Surgeries] = {}
     for t, probing in enumerate(plan.probes):
         trie = probing.tries[t]
-        delta = deltas.get(trie.index)
-        both = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels)) if delta else None
+        branch = trie.index, len(trie.levels)
+        if branch not in known and (delta := deltas.get(trie.index)):
+            known[branch] = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels))
+        both = known.get(branch)
         changed.append(Surgeries(both.inserted, both.erased) if both and trie.negated else both)
     if not any(both and (both.erased.size or both.inserted.size) for both in changed):
         return None

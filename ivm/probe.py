@@ -39,9 +39,8 @@ class Prober:
         for t, probing in enumerate(plan.probes):
             shape = probing.shape
             back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
-            sections = (
-                plan_array(shape, shape.no_sensors, 1), state_array(shape, shape.no_sensors, False), _pins(probing, t), back
-            )  # fmt: skip
+            none = shape.no_sensors
+            sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back
             at = np.cumsum([sum(map(len, pieces)), *map(len, sections)])
             rows.append([at[0], at[1], at[1], at[2], at[2], 1 + probing.tries[t].levels[-1], at[3]])
             pieces += sections

@@ -9,11 +9,10 @@ The texts and the key orders chosen are properties of the store, so that opening
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 from ivm import lang
-from ivm.heads import Layout, view_layout
+from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
 from ivm.plan import AUTO, Distinct, Encode, Index, Orders, Plan, make_plans, orders_of
@@ -22,7 +21,8 @@ PROPERTY = "ivm"
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
 
-class Views(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Views:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity."""
 
     number: int
@@ -34,11 +34,11 @@ class Views(NamedTuple):
         """The name of a sensitivity index in the store."""
         return f"$sense:{self.number}.{plan}.{sensor}"
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         return reads(self.rule)
 
-    @property
+    @cached_property
     def writes(self) -> tuple[str, ...]:
         return writes(self.rule)
 
@@ -78,6 +78,11 @@ class Installed:
                     if index not in known and permuted(index):
                         known.append(index)
         return found
+
+    @cached_property
+    def heads(self) -> dict[Plan, Head]:
+        """What each plan's bindings do to the views."""
+        return {plan: Head(v.rule, plan, self.layouts) for v in self.rules for plan in v.plans}
 
     def block(self, name: str) -> Block | None:
         return next((b for b in self.blocks if b.name == name), None)
@@ -144,6 +149,7 @@ class Installed:
         return installed
 
 
+@lru_cache(256)
 def indices_of(plan: Plan) -> list[Index]:
     """Every index that a plan or its probes read, each once."""
     return list(dict.fromkeys(trie.index for p in (plan, *plan.probes) for trie in p.tries))
@@ -154,6 +160,7 @@ def permuted(index: Index) -> bool:
     return list(index.order) != sorted(index.order)
 
 
+@lru_cache(1024)
 def tree_name(index: Index) -> str:
     """The name of an index's tree in the store."""
     if not permuted(index):
