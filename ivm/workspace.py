@@ -474,13 +474,13 @@ def _layouts(source: Any) -> Callable[[Predicate], Layout]:
             return extensional_layout(predicate)
         schema = source[predicate.name].schema
         types = tuple(str(column.type) for column in schema.stored)
-        functional = predicate.value is not None and len(schema.key) != len(predicate.keys)
+        functional = predicate.value is not None and len(schema.key) != max(1, len(predicate.keys))
         if types != predicate.types or functional:
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
                 f"fit its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
             )
-        return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0)
+        return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
 
     return layout
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from mirror import Mirror
 
+import ivm
 from ivm import errors
 
 EDGE = "edge(x, y) -> int(x), int(y). "
@@ -391,6 +392,19 @@ class TestExtremes:
         assert list(m.workspace["tri"]) == [(0, 4000, 4001)]
         assert m.workspace.stats("tri")["operations"] < 500
         m.insert("edge", *((0, n) for n in range(1, 5000)), (4000, 4001))
+
+
+def test_a_declared_function_without_keys_is_there_after_reopening(tmp_path):
+    # limit[] = n -> int(n).        above(x, y) <- edge(x, y), limit[] = n, y > n.
+    with ivm.open(tmp_path / "store.pages") as ws:
+        ws.install(EDGE + "limit[] = n -> int(n). above(x, y) <- edge(x, y), limit[] = n, y > n. +limit[] = 3.")
+        ws.exec("+edge(1, 2). +edge(1, 5).")
+    with ivm.open(tmp_path / "store.pages") as ws:
+        assert list(ws["above"]) == [(1, 5)]
+        ws.exec("^limit[] = 1.")
+        assert (list(ws["above"]), list(ws["limit"])) == ([(1, 2), (1, 5)], [(1,)])
+        with pytest.raises(errors.FunctionConflictError):
+            ws.exec("+limit[] = 2.")
 
 
 def test_a_long_churn_over_few_rows(views):
