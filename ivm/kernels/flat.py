@@ -168,8 +168,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
         n = leapfrog(data, plan, state, cursors, scratch, rows, level, base)
     else:
         n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
-        n = unequal(plan, state, scratch, level, base, n)
-    steps[level, STOP] = base + n
+    steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
         cursors[o, AT] = cursors[o, START]

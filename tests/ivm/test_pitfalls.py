@@ -416,3 +416,15 @@ def test_a_long_churn_over_few_rows(views):
     draw = random.Random(7)
     for _ in range(150):
         m.change([("edge", (draw.randrange(5), draw.randrange(5)), draw.random() < 0.6) for _ in range(3)])
+
+
+@pytest.mark.parametrize("bound", ["y != 1", "y != x", "y < 2", "y >= x", "y = 1", "y = x + 1", "x != 0, y != 2"])
+def test_bounds_hold_where_everything_is_recorded(bound, tmp_path):
+    # v(x, y) <- a(x), b(y), y != 1.              in full, with a sensitivity index at y
+    with ivm.open(tmp_path / "store.pages") as ws:
+        ws.install("a(x) -> int(x). b(x) -> int(x). +a(0). +a(1). +a(2). +b(0). +b(1). +b(2). +b(3).", name="base")
+        ws.install(f"v(x, y) <- a(x), b(y), {bound}.", maintenance="match")
+        condition = bound.replace(", ", " and ").replace(" = ", " == ")
+        assert list(ws["v"]) == [(x, y) for x in range(3) for y in range(4) if eval(condition, {"x": x, "y": y})]
+        ws.exec("+b(-1). -b(2).")
+        ws.verify("v")

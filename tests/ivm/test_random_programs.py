@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mirror import Mirror
 from strategies import BASIC, DECLARATIONS, FULL, Features, cases
 
+from ivm import engine
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.lang import query
 
@@ -63,6 +64,16 @@ def test_coarse_intervals(case, granularity):
 @given(case=cases(FULL))
 def test_matching_and_probing(maintenance, case):
     follow(case, maintenance=maintenance)
+
+
+@relaxed
+@given(cases(FULL), st.sampled_from([0, 2, 4]), st.sampled_from(["match", "probe"]))
+def test_huge_deltas_between_small_ones(case, rows, maintenance):
+    """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "HUGE", 0.0)
+        patch.setattr(engine, "HUGE_FROM", rows)
+        follow(case, maintenance=maintenance)
 
 
 @relaxed
