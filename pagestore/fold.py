@@ -12,7 +12,6 @@ import numpy as np
 from .errors import MissingError
 from .kernels import scan as kernel
 from .kernels.fold import CARRY, COUNT, THEN
-from .layout import HEIGHT_MAX
 from .tree import Pages, Spec, Tree, checked, scan_array
 
 
@@ -57,16 +56,14 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
 
     No columns mean unbounded. O(log count) applications and page touches an interval.
     """
-    spec = tree.spec
     n = lo.shape[1]
-    out, full = np.zeros((rows.end - rows.first, n), np.int64), np.zeros(n, bool)
-    scans = scan_array(spec)
-    acc = np.zeros(2 * len(scans) + 2, np.int64)
-    status = kernel.scan_intervals(
-        *pages, tree.root, tree.height, spec.keys, scans, rows.first, rows.end,
-        np.ascontiguousarray(lo, np.int64), np.ascontiguousarray(hi, np.int64), out, full, acc,
-    )  # fmt: skip
-    return Folds(out, full, checked(status, spec))
+    out, full = np.zeros((rows.end - rows.first, n), np.int64), np.zeros(n, np.int64)
+    lo, hi = np.ascontiguousarray(lo, np.int64), np.ascontiguousarray(hi, np.int64)
+    scans = scan_array(tree.spec)
+    work = np.empty(kernel.work_words(len(scans)), np.int64)
+    shape = tree.root, tree.height, tree.spec.keys
+    status = kernel.scan_intervals(*pages, *shape, scans, rows.first, rows.end, lo, hi, out, full, work)
+    return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
 def scan_one(
@@ -74,30 +71,29 @@ def scan_one(
 ) -> tuple[list[int], bool]:
     """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
     spec = tree.spec
-    scans = scan_array(spec)
-    place, acc = _scratch(spec.keys, len(scans))
-    place[: len(lo)] = lo
-    place[spec.keys : spec.keys + len(hi)] = hi
-    status = kernel.scan_one(
-        *pages, tree.root, tree.height, spec.keys, scans, rows.first, rows.end, place, len(lo), len(hi)
-    )
+    keys, (first, end), scans = spec.keys, rows, scan_array(spec)
+    work = _scratch(keys, end - first, len(scans))
+    for c, word in enumerate(lo):
+        work[c] = word
+    for c, word in enumerate(hi, keys):
+        work[c] = word
+    status = kernel.scan_one(*pages, tree.root, tree.height, keys, scans, first, end, len(lo), len(hi), work)
     if status < 0:
         checked(status, spec)
-    if not acc[2 * len(scans)]:
-        return [0] * (rows.end - rows.first), False
-    return acc[rows.first : rows.end].tolist(), True
+    *words, full = work[2 * keys : 2 * keys + end - first + 1].tolist()
+    return words, full > 0
 
 
 _local = local()
 
 
-def _scratch(keys: int, folds: int) -> tuple[np.ndarray, np.ndarray]:
-    """This thread's bounds, path and accumulator for one scan, in one array, and the last of them."""
+def _scratch(keys: int, rows: int, folds: int) -> np.ndarray:
+    """This thread's array for one scan: bounds, result and scratch."""
     known: dict = _local.__dict__
-    found = known.get((keys, folds))
+    found = known.get((keys, rows, folds))
     if found is None:
-        place = np.zeros(2 * keys + 2 * HEIGHT_MAX + 2 * folds + 2, np.int64)
-        found = known[keys, folds] = place, place[2 * keys + 2 * HEIGHT_MAX :]
+        words = 2 * keys + rows + 1 + kernel.work_words(folds)
+        found = known[keys, rows, folds] = np.zeros(words, np.int64)
     return found
 
 

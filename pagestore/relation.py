@@ -85,10 +85,10 @@ class Relation:
 
         Raises SchemaError for more values than key columns, WordError for a value of another type.
         """
-        bounds = self._bound(lo), self._bound(hi)
-        lo_words = max(bounds[0], self._lo)
-        hi_words = min((b for b in (bounds[1], self._hi) if b), default=())
-        return Relation(self._source, self.info, lo_words, hi_words)
+        low, high = self._bound(lo), self._bound(hi)
+        if self.bounded:
+            low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
+        return Relation(self._source, self.info, low, high)
 
     def __len__(self) -> int:
         """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without."""

@@ -9,6 +9,7 @@ so the next one is found by galloping and halving over ranks, however many recor
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.page import field
 from pagestore.kernels.scan import acc_words, fold_before, select
 
@@ -63,6 +64,8 @@ def next_missing(
     state[MISSING] counts the missing ones before state[RANK].  Returns how many; fewer than n means the
     end; ``-page_id`` for a corrupt page.  O(log) probes of O(log) a record.
     """
+    words, seen, part_words, part_seen = borrowed(words), borrowed(seen), borrowed(part_words), borrowed(part_seen)
+    part_scans, state, out = borrowed(part_scans), borrowed(state), borrowed(out)
     key = np.empty(keys, np.int64)
     acc = np.empty(acc_words(part_scans.shape[0]), np.int64)
     n = 0

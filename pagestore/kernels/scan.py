@@ -8,15 +8,20 @@ The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then wh
 many applications it took.  Pieces are taken in key order, so an operator need not be commutative.
 """
 
-import numpy as np
 from numba import njit
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
+from pagestore.kernels.machine import prefetch
+from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
+from pagestore.kernels.read import EQUAL, LINE, LOW, PLACE_ROWS, locate_many
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import HEIGHT_MAX, SCAN
+
+BOUNDS = 32  # intervals whose bounds are looked for side by side
+UNBOUNDED = -1
+ADDING = 48  # bits of values of which a page's worth adds up within a word
 
 
 @njit(cache=True, nogil=True)
@@ -45,15 +50,7 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
     op = scans[first, 0]
     if end == first + 1 and COUNT <= op <= MAX and (op != COUNT or level > 0):
         base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
-        result = base + bits(words, start, width, lo)
-        for i in range(lo + 1, hi):
-            value = base + bits(words, start, width, i)
-            if op == MAX:
-                result = max(result, value)
-            elif op == MIN:
-                result = min(result, value)
-            else:
-                result += value
+        result = plain_entries(words, base, start, width, op, lo, hi)
         acc[folds + first] = result
         acc[2 * folds + 1] += hi - lo - 1
         take(scans, first, end, acc)
@@ -70,6 +67,33 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 
 @njit(cache=True, nogil=True)
+def plain_entries(words, base, start, width, op, lo, hi):
+    """MIN, MAX or sum of entries lo..hi of a column, in loops that the compiler can widen."""
+    result = bits(words, start, width, lo) if width <= NARROW else base + bits(words, start, width, lo)
+    if width <= NARROW and op == MAX:
+        for i in range(lo + 1, hi):
+            result = max(result, narrow(words, start, width, i))
+        return base + result
+    if width <= NARROW and op == MIN:
+        for i in range(lo + 1, hi):
+            result = min(result, narrow(words, start, width, i))
+        return base + result
+    if width <= NARROW:
+        for i in range(lo + 1, hi):
+            result += narrow(words, start, width, i)
+        return (hi - lo) * base + result  # wraps, and so back
+    for i in range(lo + 1, hi):
+        value = base + bits(words, start, width, i)
+        if op == MAX:
+            result = max(result, value)
+        elif op == MIN:
+            result = min(result, value)
+        else:
+            result += value
+    return result
+
+
+@njit(cache=True, nogil=True)
 def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
     """The exact sum of entries lo..hi into the spare words: by halves of words, which add up without a carry."""
     folds = scans.shape[0]
@@ -78,6 +102,14 @@ def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
     low = 0
     middle = 0
     high = 0
+    if level == 0 and width <= ADDING:
+        for i in range(lo, hi):
+            low += narrow(words, start, width, i)
+        n = hi - lo
+        middle = n * (base >> 32 & 0xFFFFFFFF) + (low >> 32)
+        low = n * (base & 0xFFFFFFFF) + (low & 0xFFFFFFFF)
+        high = n * (base >> 63)
+        lo = hi
     for i in range(lo, hi):
         value = base + bits(words, start, width, i)
         low += value & 0xFFFFFFFF
@@ -147,6 +179,9 @@ def fold_nodes(words, page, area, scans, first, end, left, right, acc):
     if end == first + 1 and scans[first, 0] <= MAX:
         plain_nodes(words, page, area, scans, first, left, right, acc)
         return
+    if end == first + 2 and scans[first, 0] == SUM:
+        sum_nodes(words, page, area, scans, first, left, right, acc)
+        return
     waiting = 0  # bit d: a node of depth d from below waits on the right
     d = 0
     a, b = left, right
@@ -177,9 +212,10 @@ def plain_nodes(words, page, area, scans, first, left, right, acc):
     n = 0
     while left < right:
         for side in range(2):
-            k = left if side == 0 else right - 1
-            if (k & 1) == (1 - side) and left < right:
-                value = base + bits(words, start, width, k - 1)
+            if (left if side == 0 else right) & 1:
+                right -= side
+                value = base + bits(words, start, width, (left if side == 0 else right) - 1)
+                left += 1 - side
                 if n == 0:
                     result = value
                 elif op == MAX:
@@ -189,15 +225,43 @@ def plain_nodes(words, page, area, scans, first, left, right, acc):
                 else:
                     result += value
                 n += 1
-                if side == 0:
-                    left += 1
-                else:
-                    right -= 1
         left >>= 1
         right >>= 1
     acc[folds + first] = result
     acc[2 * folds + 1] += n - 1
     take(scans, first, first + 1, acc)
+
+
+@njit(cache=True, nogil=True)
+def sum_nodes(words, page, area, scans, first, left, right, acc):
+    """As `plain_nodes` for an exact sum, by halves of words."""
+    if left >= right:
+        return
+    folds = scans.shape[0]
+    base, start, width = tree_column(words, page, area, 1 + first)
+    top_base, top_start, top_width = tree_column(words, page, area, 2 + first)
+    low = 0
+    middle = 0
+    high = 0
+    n = 0
+    while left < right:
+        for side in range(2):
+            if (left if side == 0 else right) & 1:
+                right -= side
+                k = (left if side == 0 else right) - 1
+                left += 1 - side
+                value = base + bits(words, start, width, k)
+                low += value & 0xFFFFFFFF
+                middle += value >> 32 & 0xFFFFFFFF
+                high += top_base + bits(words, top_start, top_width, k)
+                n += 1
+        left >>= 1
+        right >>= 1
+    middle += low >> 32
+    acc[folds + first] = middle << 32 | low & 0xFFFFFFFF
+    acc[folds + first + 1] = high + (middle >> 32)
+    acc[2 * folds + 1] += n - 1
+    take(scans, first, first + 2, acc)
 
 
 @njit(cache=True, nogil=True)
@@ -211,105 +275,128 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @njit(cache=True, nogil=True)
-def scan_interval(
-    words, seen, page_words, root, height, keys, scans, first, end, lo, lo_m, hi, hi_m, path, acc
-):
-    """Fold words first..end of the records with ``lo[:lo_m] <= key < hi[:hi_m]``; 0 columns mean unbounded.
+def scan_intervals(words, seen, page_words, root, height, keys, scans, first, end, lo, hi, out, full, work):
+    """Fold words first..end of the records with lo[:, i] <= key < hi[:, i], int64[m, n] and int64[k, n].
 
-    Starts from an empty `acc`.  Returns 1, or ``-page_id``.  O(log n) applications, 2 * height pages.
+    No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
+    work_words(F).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
+
+    BOUNDS intervals at a time: down to both bounds side by side, then one fold after the other.
     """
-    folds = scans.shape[0]
-    acc[2 * folds] = 0
-    page_id = root
+    words, seen, scans, lo, hi = borrowed(words), borrowed(seen), borrowed(scans), borrowed(lo), borrowed(hi)
+    out, full, work = borrowed(out), borrowed(full), borrowed(work)
+    acc = work[: acc_words(scans.shape[0])]
+    acc[2 * scans.shape[0] + 1] = 0
+    rest = work[acc.shape[0] :]
+    group, pages = rest[:BOUNDS], rest[BOUNDS : 2 * BOUNDS]
+    places = rest[2 * BOUNDS : (2 + PLACE_ROWS) * BOUNDS].reshape(PLACE_ROWS, BOUNDS)
+    ways = rest[(2 + PLACE_ROWS) * BOUNDS :].reshape(2, HEIGHT_MAX, 2, BOUNDS)
+    n = full.shape[0]
+    for begin in range(0, n, BOUNDS):
+        size = min(BOUNDS, n - begin)
+        for side in range(2 if height else 0):
+            bounds = lo if side == 0 else hi
+            for g in range(size):
+                group[g] = begin + g
+            status = descend_many(
+                words, seen, page_words, root, height, keys, bounds, group[:size], pages, places, ways[side]
+            )
+            for g in range(size if status > 0 and bounds.shape[0] and scans[first, 0] != COUNT else 0):
+                prefetch_leaf(words, ways[side, 0, 0, g], page_words, scans[first, 1], ways[side, 0, 1, g])
+            if status < 0:
+                return status
+        for g in range(size):
+            acc[2 * scans.shape[0]] = 0
+            if height:
+                scan_between(words, height, keys, scans, first, end, ways, g, acc)
+            full[begin + g] = acc[2 * scans.shape[0]]
+            for f in range(first, end):
+                out[f - first, begin + g] = acc[f] if full[begin + g] else 0
+    return acc[2 * scans.shape[0] + 1]
+
+
+@njit(cache=True, nogil=True)
+def scan_one(words, seen, page_words, root, height, keys, scans, first, end, low, high, work):
+    """As `scan_intervals` for one interval, all in one array: work[:low] and work[K : K + high] are the bounds,
+    from 2 K on stand the fold words and whether there was a record; then work_words(F)."""
+    work = borrowed(work)
+    lo, hi = work[:low].reshape(low, 1), work[keys : keys + high].reshape(high, 1)
+    full = 2 * keys + end - first
+    out = work[2 * keys : full].reshape(end - first, 1)
+    return scan_intervals(
+        words, seen, page_words, root, height, keys, scans, first, end, lo, hi,
+        out, work[full : full + 1], work[full + 1 :],
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def prefetch_leaf(words, page, page_words, c, slot):
+    """Begin to load what folding a leaf from a slot on, or up to it, reads: its ScanTree and column c around it."""
+    header = words[page + SCAN]
+    for i in range(page + (header >> 8 & 0xFFFFFF) if header & 255 else page + page_words, page + page_words, LINE):
+        prefetch(words, i)
+    _, start, width = column(words, page, c)
+    around = start + (slot * width >> 6)
+    for i in range(around - 2 * LINE, around + 3 * LINE, LINE):
+        prefetch(words, i)
+
+
+@njit(cache=True, nogil=True)
+def work_words(folds):
+    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, places, ways."""
+    return acc_words(folds) + (2 + PLACE_ROWS + 4 * HEIGHT_MAX) * BOUNDS
+
+
+@njit(cache=True, nogil=True)
+def descend_many(words, seen, page_words, root, height, keys, bounds, group, pages, places, ways):
+    """The way to each bound bounds[:, group[g]]: ways[level, 0, g] is a page, ways[level, 1, g] a slot.
+
+    Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
+    place.  Slot UNBOUNDED of the root if there are no columns.  Returns 1, or ``-page_id``.
+    """
+    n, m = group.shape[0], bounds.shape[0]
+    pages[:n] = enter(words, seen, page_words, root)
     for level in range(height - 1, -1, -1):
-        page = enter(words, seen, page_words, page_id)
-        if page < 0:
-            return page
-        left, right = bounds(words, page, level, keys, lo, lo_m, hi, hi_m)
-        if level == 0 or left != right or left < 0 or right == words[page + ENTRIES]:
-            break
-        page_id = field(words, page, keys, left)
-    else:
-        return 1  # an empty tree
+        for g in range(n):
+            if pages[g] < 0:
+                return pages[g]
+            ways[level, 0, g] = pages[g]
+        if m == 0:
+            ways[level, 1, :n] = UNBOUNDED
+            return 1
+        locate_many(words, pages, m, bounds, group, places)
+        for g in range(n):
+            slot = places[LOW, g]
+            if level:
+                slot = max(slot - 1 + (places[EQUAL, g] if m == keys else 0), 0)
+                pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot))
+            ways[level, 1, g] = slot
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def scan_between(words, height, keys, scans, first, end, ways, g, acc):
+    """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one."""
+    level = height - 1
+    while level > 0 and ways[0, level, 1, g] == ways[1, level, 1, g] != UNBOUNDED:
+        level -= 1
+    page, left, right = ways[0, level, 0, g], ways[0, level, 1, g], ways[1, level, 1, g]
+    behind = left != UNBOUNDED
+    before = right != UNBOUNDED
+    if not before:
+        right = words[page + ENTRIES]
     if left > right:
-        return 1
+        return
     if level == 0:
-        fold_page(words, page, level, keys, scans, first, end, left, right, acc)
-        return 1
-    if left >= 0:
-        status = fold_behind(
-            words,
-            seen,
-            page_words,
-            field(words, page, keys, left),
-            level - 1,
-            keys,
-            scans,
-            first,
-            end,
-            lo,
-            lo_m,
-            path,
-            acc,
-        )
-        if status < 0:
-            return status
+        fold_page(words, page, level, keys, scans, first, end, max(left, 0), right, acc)
+        return
+    for d in range(level if behind else 0):
+        leaf_page = ways[0, d, 0, g]
+        start = ways[0, d, 1, g] + (d > 0)
+        fold_page(words, leaf_page, d, keys, scans, first, end, start, words[leaf_page + ENTRIES], acc)
     fold_page(words, page, level, keys, scans, first, end, left + 1, right, acc)
-    if right < words[page + ENTRIES]:
-        return fold_before(
-            words,
-            seen,
-            page_words,
-            field(words, page, keys, right),
-            level - 1,
-            keys,
-            scans,
-            first,
-            end,
-            hi,
-            hi_m,
-            acc,
-        )
-    return 1
-
-
-@njit(cache=True, nogil=True)
-def bounds(words, page, level, keys, lo, lo_m, hi, hi_m):
-    """Of a leaf: the slots of the interval.  Of an index page: the children that hold its two bounds, or -1
-    and the number of entries where it is unbounded."""
-    left, right = 0 if level == 0 else -1, words[page + ENTRIES]
-    if level == 0:
-        if lo_m:
-            left, _ = locate(words, page, lo, lo_m, 0)
-        if hi_m:
-            right, _ = locate(words, page, hi, hi_m, 0)
-        return left, right
-    if lo_m:
-        left = child_slot(words, page, lo, lo_m, keys, 0)
-    if hi_m:
-        right = child_slot(words, page, hi, hi_m, keys, 0)
-    return left, right
-
-
-@njit(cache=True, nogil=True)
-def fold_behind(words, seen, page_words, page_id, level, keys, scans, first, end, key, m, path, acc):
-    """All below a page from the lower bound on: down to the leaf, then fold on the way up."""
-    for d in range(level, -1, -1):
-        page = enter(words, seen, page_words, page_id)
-        if page < 0:
-            return page
-        path[2 * d] = page
-        if d == 0:
-            path[0] = page
-            path[1], _ = locate(words, page, key, m, 0)
-        else:
-            slot = child_slot(words, page, key, m, keys, 0)
-            path[2 * d + 1] = slot + 1
-            page_id = field(words, page, keys, slot)
-    for d in range(level + 1):
-        page = path[2 * d]
-        fold_page(words, page, d, keys, scans, first, end, path[2 * d + 1], words[page + ENTRIES], acc)
-    return 1
+    for d in range(level - 1 if before else -1, -1, -1):
+        fold_page(words, ways[1, d, 0, g], d, keys, scans, first, end, 0, ways[1, d, 1, g], acc)
 
 
 @njit(cache=True, nogil=True)
@@ -327,45 +414,6 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
         if d:
             page_id = field(words, page, keys, slot)
     return 1
-
-
-@njit(cache=True, nogil=True)
-def scan_one(words, seen, page_words, root, height, keys, scans, first, end, place, lo_m, hi_m):
-    """`scan_interval` with all arrays in one: place[:K] and place[K:2K] are the bounds, then `path`, then `acc`."""
-    words, seen, scans, place = borrowed(words), borrowed(seen), borrowed(scans), borrowed(place)
-    acc = place[2 * keys + 2 * HEIGHT_MAX :]
-    acc[2 * scans.shape[0] + 1] = 0
-    return scan_interval(
-        words, seen, page_words, root, height, keys, scans, first, end,
-        place[:keys], lo_m, place[keys : 2 * keys], hi_m, place[2 * keys : 2 * keys + 2 * HEIGHT_MAX], acc,
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def scan_intervals(words, seen, page_words, root, height, keys, scans, first, end, lo, hi, out, full, acc):
-    """Fold the intervals from lo[:, i] to hi[:, i], int64[m, n]: out[f, i] for its fold words, full[i] whether
-    there was a record at all.  Returns the applications, or ``-page_id``."""
-    words, seen, scans, lo, hi = borrowed(words), borrowed(seen), borrowed(scans), borrowed(lo), borrowed(hi)
-    out, full, acc = borrowed(out), borrowed(full), borrowed(acc)
-    folds = scans.shape[0]
-    path = np.empty(2 * HEIGHT_MAX, np.int64)
-    low, high = np.empty(max(1, lo.shape[0]), np.int64), np.empty(max(1, hi.shape[0]), np.int64)
-    acc[2 * folds + 1] = 0
-    for i in range(full.shape[0]):
-        for c in range(lo.shape[0]):
-            low[c] = lo[c, i]
-        for c in range(hi.shape[0]):
-            high[c] = hi[c, i]
-        status = scan_interval(
-            words, seen, page_words, root, height, keys, scans, first, end,
-            low, lo.shape[0], high, hi.shape[0], path, acc,
-        )  # fmt: skip
-        if status < 0:
-            return status
-        full[i] = acc[2 * folds]
-        for f in range(first, end):
-            out[f - first, i] = acc[f]
-    return acc[2 * folds + 1]
 
 
 @njit(cache=True, nogil=True)

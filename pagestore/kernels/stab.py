@@ -7,6 +7,7 @@ ScanTree of each page, lead from one end at or behind lo to the next.
 import numpy as np
 from numba import njit
 
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
 from pagestore.kernels.scan import leaf_before
 from pagestore.kernels.scantree import tree_column, tree_start
@@ -21,6 +22,8 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, ro
     the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m,
     or ``-page_id``; adds the folds and records looked at to visits[0].  O((matches + 1) log n) a point.
     """
+    words, seen = borrowed(words), borrowed(seen)
+    points, out, visits = borrowed(points), borrowed(out), borrowed(visits)
     n = 0
     if height == 0:
         return 0
