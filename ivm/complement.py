@@ -39,18 +39,24 @@ class Choice(NamedTuple):
 
 
 def evaluate_in_full(
-    pages: Pages, plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], threads: int = 1
+    pages: Pages,
+    plan: Plan,
+    trees: Sequence[Tree],
+    rules: Sequence[Rule],
+    threads: int = 1,
+    asked: frozenset[int] | None = None,
 ) -> Evaluation:
     """All bindings of a plan, recording nothing: among what a subset lacks where that pays, else everywhere.
 
-    `rules` are all that there are.  O(missing log n) in place of O(t) for a pair taken.  Raises CorruptionError.
+    `rules` are all that there are, `asked` the levels whose values are wanted (see evaluate.py).  O(missing log n) in
+    place of O(t) for a pair taken.  Raises CorruptionError, RangeError.
     """
     for pair in pairs(plan):
         if choice(plan, trees, rules, pair).taken:
             found = _among_missing(pages, plan, trees, rules, pair)
             if found:
                 return found
-    return evaluate(pages, plan.shape, trees, threads=threads)
+    return evaluate(pages, plan.shape, trees, threads=threads, asked=asked)
 
 
 def pairs(plan: Plan) -> list[Pair]:

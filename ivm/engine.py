@@ -198,8 +198,8 @@ class Engine:
     ) -> Change:
         """Both versions from scratch, and the sensitivity indices built anew."""
         before = self._in_full(plan, old)
-        after, operations = self._record(views, p, plan, new)
-        return Change(difference(before.bindings, after), [], before.operations + operations, 0)
+        after = self._record(views, p, plan, new)
+        return Change(difference(before.bindings, after.bindings), [], before.operations + after.operations, 0)
 
     def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
         """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
@@ -214,18 +214,17 @@ class Engine:
             self._record(views, p, plan, new)
 
     def _record(
-        self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree]
-    ) -> tuple[np.ndarray, int]:
-        """All bindings of a plan and how many operations they took; its sensitivity indices are replaced."""
+        self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+    ) -> Evaluation:
+        """A plan evaluated in full; its sensitivity indices are replaced.  `asked` as for `evaluate`."""
         if not plan.sensors:
-            bindings, _, operations = self._in_full(plan, trees)
-            return bindings, operations
-        bindings, recorded, operations = evaluate(
+            return self._in_full(plan, trees, asked)
+        evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads,
         )  # fmt: skip
         total = 0
-        for s, rows in enumerate(recorded):
+        for s, rows in enumerate(evaluation.recorded):
             spec = sensitivity.index_spec(plan.sensors[s])
             name = views.sense_name(p, s)
             if name not in self.txn:
@@ -234,11 +233,13 @@ class Engine:
             self.txn.replace(name, tree)
             total += tree.count
         self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
-        return bindings, operations
+        return evaluation
 
-    def _in_full(self, plan: Plan, trees: Mapping[Index, Tree]) -> Evaluation:
+    def _in_full(
+        self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+    ) -> Evaluation:
         rules = self.installed.program.rules
-        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads)
+        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, asked)
 
     def tree(self, index: Index) -> Tree:
         """The tree behind an index, as it is now."""
@@ -275,11 +276,11 @@ class Engine:
     def _evaluate(
         self, views: Views, p: int, plan: Plan
     ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        bindings, operations = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries})
+        head = self.installed.heads[plan]
+        evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
-            self.accounts.setdefault(name, Account()).operations += operations
-        everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
-        yield from self.installed.heads[plan].edits(everything, self.encode).items()
+            self.accounts.setdefault(name, Account()).operations += evaluation.operations
+        yield from head.edits(everything(evaluation), self.encode, evaluation.times).items()
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         actions, rows = _joined(parts)
@@ -321,13 +322,18 @@ def recompute(
         if name in views.writes:
             for plan in views.plans:
                 trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
-                bindings = evaluate(source.pages, plan.shape, trees, threads=threads).bindings
-                everything = Delta(np.full(bindings.shape[1], INSERT), bindings)
-                parts.append(installed.heads[plan].edits(everything, encode)[name])
+                head = installed.heads[plan]
+                found = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
+                parts.append(head.edits(everything(found), encode, found.times)[name])
     actions, rows = _joined(parts)
     spec = apart_spec(layout, len(rows)) if is_apart(layout) else Spec(0, layout.keys, len(rows) - layout.keys)
     _, rows = net(actions, rows, spec)
     return results(name, layout, rows) if is_apart(layout) else rows[: layout.visible]
+
+
+def everything(evaluation: Evaluation) -> Delta:
+    """All bindings, inserted."""
+    return Delta(np.full(evaluation.bindings.shape[1], INSERT), evaluation.bindings)
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.flat import FlatJoin, flatten, pays
-from ivm.join import Join, Run
+from ivm.join import Join
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.tree import Pages, Tree, scan
@@ -17,11 +17,15 @@ PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
 
 
 class Evaluation(NamedTuple):
-    """All bindings int64[L + V, n] in order, the trace rows of each sensor, and the iterator operations done."""
+    """All bindings int64[L + V, n], the trace rows of each sensor, and the iterator operations done.
+
+    With `times` int64[n], each binding stands for so many that differ in levels not asked for only.
+    """
 
     bindings: np.ndarray
     recorded: list[np.ndarray]
     operations: int
+    times: np.ndarray | None = None
 
 
 def evaluate(
@@ -32,26 +36,31 @@ def evaluate(
     sensors: Sensors | None = None,
     granularity: int = 1,
     threads: int = 1,
+    asked: frozenset[int] | None = None,
 ) -> Evaluation:
-    """Run a plan in full, ranges of its first variable side by side.  The kernel runs without the GIL."""
+    """Run a plan in full, ranges of its first variable side by side.  The kernels run without the GIL.
+
+    `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
+    """
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
     flat = flatten(pages, shape, trees) if pays(shape, trees) else None
 
-    def run(first: tuple[int, int]) -> tuple[np.ndarray, list[np.ndarray], int]:
-        join: Run
-        if flat:
-            join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first)
-        else:
+    def run(first: tuple[int, int]) -> Evaluation:
+        if flat is None:
             join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
-        return *join.all(), join.operations
+            return Evaluation(*join.all(), join.operations)
+        flat_join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
+        return Evaluation(*flat_join.all(), flat_join.operations, flat_join.times)
 
     if len(ranges) == 1:
-        return Evaluation(*run(ranges[0]))
+        return run(ranges[0])
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(run, ranges))
-    recorded = [np.concatenate(rows, axis=1) for rows in zip(*(part[1] for part in parts), strict=True)]
     return Evaluation(
-        np.concatenate([part[0] for part in parts], axis=1), recorded, sum(part[2] for part in parts)
+        np.concatenate([part.bindings for part in parts], axis=1),
+        [np.concatenate(rows, axis=1) for rows in zip(*(part.recorded for part in parts), strict=True)],
+        sum(part.operations for part in parts),
+        None if parts[0].times is None else np.concatenate([part.times for part in parts]),
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ivm.errors import RangeError
 from ivm.join import BATCH, Run
 from ivm.kernels import flat as kernel
 from ivm.kernels import leapfrog as names
@@ -19,6 +20,7 @@ from pagestore.tree import Pages, Tree, scan
 DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
 RECORDS_MAX = 1 << 24  # all tries together; beyond, memory would not be what a paged store promises
 MARKS_MAX = 1 << 20  # bytes of a table of marks
+COUNTS_MAX = 1 << 20  # words of a table of counts
 
 
 class Flat(NamedTuple):
@@ -92,7 +94,11 @@ def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.n
 
 
 class FlatJoin(Run):
-    """One evaluation over flat tries.  `first` bounds the first variable, inclusive."""
+    """One evaluation over flat tries.  `first` bounds the first variable, inclusive.
+
+    `asked` are the levels whose values are wanted (None: all); of others, those that nothing below reads are
+    collected, and `times` then says how many bindings each of those that come stands for.
+    """
 
     def __init__(
         self,
@@ -103,10 +109,11 @@ class FlatJoin(Run):
         granularity: int = 1,
         first: tuple[int, int] = ALL,
         batch: int = BATCH,
+        asked: frozenset[int] | None = None,
     ) -> None:
         if first != ALL:
             shape = narrowed(shape, first)
-        layout = _Layout(flat, shape, sensors or shape.no_sensors)
+        layout = _Layout(flat, shape, sensors or shape.no_sensors, asked)
         super().__init__(shape, sensors, granularity, True, batch, layout.room)
         self._flat, self._room = flat, layout.room
         self._steps = layout.steps
@@ -114,23 +121,40 @@ class FlatJoin(Run):
         for o in range(0, len(flat.place), shape.argument_level.shape[1]):
             self._cursors[o, [kernel.START, kernel.END]] = flat.place[o, 0], flat.place[o, :2].sum()
         self._scratch = np.empty(layout.size, np.int64)
-        self._marks = np.zeros((shape.levels, layout.span), np.uint8)
+        self._marks = np.zeros((shape.levels, layout.marks), np.uint8)
+        self._counts = np.zeros((shape.levels, layout.counts), np.int64)
+        self._collects = layout.counts > 0
+        self._times = np.empty(batch, np.int64)
+        self._counted: list[np.ndarray] = []
 
     def _advance(self) -> None:
-        kernel.run_flat(
+        fits = kernel.run_flat(
             self._flat.data, self._flat.place, self._plan, self._state, self._steps, self._cursors,
-            self._scratch, self._marks, self._room, self._out, self._rows,
+            self._scratch, self._marks, self._counts, self._room, self._out, self._times, self._rows,
         )  # fmt: skip
+        if not fits:
+            raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
+        if self._collects:
+            self._counted.append(self._times[: self._state[names.EMITTED]].copy())
+
+    @property
+    def times(self) -> np.ndarray | None:
+        """How often each binding that came is to be counted; None if each is itself only."""
+        return np.concatenate(self._counted) if self._collects else None
 
 
 class _Layout:
     """Which slices of a level are steady, and where it keeps its candidates and what they share."""
 
-    def __init__(self, flat: Flat, shape: Shape, sensors: Sensors) -> None:
+    def __init__(self, flat: Flat, shape: Shape, sensors: Sensors, asked: frozenset[int] | None) -> None:
         self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
-        self.size = self.span = self.room = 0
+        self.steps[:, kernel.COLLECTS] = range(shape.levels)
+        self.steps[:, kernel.COLLECTOR] = -1
+        self.size = self.marks = self.counts = self.room = 0
         for level in range(shape.levels):
             self._lay(flat, shape, sensors, level, self.steps[level])
+            if asked is not None and not len(sensors.sources):
+                self._collect(flat, shape, level, asked)
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
         atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
@@ -148,12 +172,42 @@ class _Layout:
         step[kernel.STEADY] = (1 << steady).sum()
         step[kernel.MOVES] = moves[steady].max()
         step[kernel.KEPT_BASE] = step[kernel.KEPT_STOP] = self._take(longest[steady].min())
-        low, high = int(flat.low[places].min()), int(flat.high[places].max())
-        if high - low < MARKS_MAX:
+        low, span = _range(flat, shape, level)
+        if span <= MARKS_MAX:
             step[kernel.MARKS], step[kernel.MARK_LOW] = 1, low
-            self.span = max(self.span, high - low + 1)
+            self.marks = max(self.marks, span)
+
+    def _collect(self, flat: Flat, shape: Shape, level: int, asked: frozenset[int]) -> None:
+        """Let a level collect under the levels before it that are not asked for and that nothing below reads."""
+        read = _read_below(shape, level) | asked
+        first = level
+        while first > 0 and first - 1 not in read and (first == level or self.steps[first, kernel.COLLECTS] == first):
+            first -= 1
+        low, span = _range(flat, shape, level)
+        if first == level or span > COUNTS_MAX:
+            return
+        step = self.steps[level]
+        step[kernel.COLLECTS], step[kernel.COUNT_LOW] = first, low
+        self.steps[first, kernel.COLLECTOR] = level
+        step[kernel.COLLECTED_BASE] = step[kernel.COLLECTED] = self._take(span)
+        self.counts = max(self.counts, span)
 
     def _take(self, words: int) -> int:
         """Room in scratch, and one more word that is written before it is known to be needed."""
         self.size += int(words) + 1
         return self.size - int(words) - 1
+
+
+def _range(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """The least key of a level's parts, and how many there are from it to the greatest."""
+    atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
+    places = atoms * shape.argument_level.shape[1] + depths
+    low = int(flat.low[places].min())
+    return low, int(flat.high[places].max()) - low + 1
+
+
+def _read_below(shape: Shape, level: int) -> set[int]:
+    """The levels that some level behind this one reads: prefixes of its atoms, and other sides of its bounds."""
+    below = shape.argument_level[shape.argument_level.max(axis=1) > level]
+    bounds = shape.bounds[shape.bound_start[level + 1] :]
+    return {*below.ravel().tolist(), *bounds[:, 1].tolist()}

@@ -14,6 +14,7 @@ state are a conflict.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -96,18 +97,32 @@ class Head:
         self._rule, self._plan, self._layouts = rule, plan, layouts
         self._copies = [self._copied(head) for head in rule.heads]
 
-    def edits(self, delta: Delta, encode: Encode) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    @cached_property
+    def asked(self) -> frozenset[int] | None:
+        """The levels that a full evaluation has to give the values of, None for all; the rest is only counted."""
+        plan, rule = self._plan, self._rule
+        kinds = {self._layouts[head.predicate].kind for head in rule.heads}
+        if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
+            return None
+        terms = [term for head in rule.heads for term in (head.args if rule.aggregate else head.terms)]
+        names = {v.name for v in variables(*terms)}
+        return frozenset(level for level, name in enumerate(plan.variables) if name in names)
+
+    def edits(
+        self, delta: Delta, encode: Encode, times: np.ndarray | None = None
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """By predicate: actions int64[n] and words int64[C, n] for its tree.
 
-        Applies the plan's filters and computed variables first.  Raises RangeError.
+        Applies the plan's filters and computed variables first.  `times` says how many bindings each stands for,
+        where only the levels `asked` were evaluated.  Raises RangeError.
         """
         if all(self._copies):
             copies = zip(self._rule.heads, self._copies, strict=True)
-            edits = [self._copy(head, columns, delta) for head, columns in copies]
+            edits = [self._copy(head, columns, delta, times) for head, columns in copies]
         else:
             evaluator = Evaluator(self._rule.types, encode, str(self._rule.where))
             delta, columns = self._columns(delta, evaluator)
-            edits = [self._edit(head, delta.actions, columns, evaluator) for head in self._rule.heads]
+            edits = [self._edit(head, delta.actions, columns, evaluator, times) for head in self._rule.heads]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for head, part in zip(self._rule.heads, edits, strict=True):
             found.setdefault(head.predicate, []).append(part)
@@ -127,10 +142,13 @@ class Head:
             return []
         return [plan.columns.index(name) for name in names]
 
-    def _copy(self, head: Atom, columns: list[int], delta: Delta) -> tuple[np.ndarray, np.ndarray]:
+    def _copy(
+        self, head: Atom, columns: list[int], delta: Delta, times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         if self._layouts[head.predicate].kind == PLAIN:
             return delta.actions, delta.rows if columns == list(range(len(delta.rows))) else delta.rows[columns]
-        return np.full(len(delta.actions), ADD), np.concatenate([delta.rows[columns], _weights(delta.actions)[None]])
+        weights = _weights(delta.actions, times)
+        return np.full(len(weights), ADD), np.concatenate([delta.rows[columns], weights[None]])
 
     def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[Delta, dict[str, np.ndarray]]:
         """The bindings that pass the filters, and all variables' columns."""
@@ -150,10 +168,11 @@ class Head:
         return delta, columns
 
     def _edit(
-        self, head: Atom, actions: np.ndarray, columns: dict[str, np.ndarray], evaluator: Evaluator
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, head: Atom, actions: np.ndarray, columns: dict[str, np.ndarray], evaluator: Evaluator,
+        times: np.ndarray | None,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         layout = self._layouts[head.predicate]
-        n, weights = len(actions), _weights(actions)
+        n, weights = len(actions), _weights(actions, times)
         terms = head.args if self._rule.aggregate else head.terms
         words = [evaluator.words(term, columns, n) for term in terms]
         if not words:
@@ -183,8 +202,9 @@ class Head:
         return evaluator.words(self._rule.aggregate.argument, columns, n)
 
 
-def _weights(actions: np.ndarray) -> np.ndarray:
-    return np.where(actions == INSERT, 1, -1)
+def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    weights = np.where(actions == INSERT, 1, -1)
+    return weights if times is None else weights * times
 
 
 def _ready(filters: tuple, names: tuple[str, ...]) -> list:

@@ -40,6 +40,7 @@ from ivm.shape import Sensors, Shape
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
+MERGED = 8  # operations that a binding costs that comes several times and has to be merged with its like
 CORRELATED = 16  # so many times longer than estimated may a trace be: joined columns are seldom independent
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
@@ -579,16 +580,35 @@ class Conjunction:
     def _cost(self, order: Sequence[str], distinct: Distinct) -> float:
         """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
 
-        An index in another order than the relation's costs two passes: to build it, and to keep it.
+        An index in another order than the relation's costs two passes: to build it, and to keep it.  Bindings that
+        are projected are to be brought together on the way (see kernels/flat.py), or else merged in the end.
         """
-        cost = sum(operations for operations, _ in self._levels(order, distinct))
+        levels = list(self._levels(order, distinct))
+        cost = sum(operations for operations, _ in levels)
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
+            cost += 0 if self._collected(order) else MERGED * levels[-1][1]
             indices = {self._trie(a, level).index for a in self.atoms}
             cost += sum(
                 2 * distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order)
             )
         return cost
+
+    def _collected(self, order: Sequence[str]) -> bool:
+        """Can every variable that the heads leave out be counted while the next one is collected?"""
+        shown = {v.name for head in self.rule.heads for v in variables(head)}
+        level = {name: i for i, name in enumerate(order)}
+        first_collected = list(range(len(order)))
+        left = {level[name] for name in order if name not in shown and name not in self.equal}
+        for at in range(len(order)):
+            atoms = [[level[n] for n in a.names if n is not None] for a in self.atoms]
+            read = {i for levels in atoms if max(levels) > at for i in levels}
+            first = at
+            while first - 1 in left - read and (first == at or first_collected[first] == first):
+                first -= 1
+            first_collected[at] = first
+            left -= set(range(first, at))
+        return not left
 
     def _bindings(self, order: Sequence[str], distinct: Distinct) -> float:
         """Estimated bindings of the variables of an order."""

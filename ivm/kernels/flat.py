@@ -11,6 +11,11 @@ is gathered here slice by slice, because a slice in memory is merged without a b
 Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
 from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
 outer intersection is done once, and the innermost loop has no branch.
+
+A level may *collect*: where nothing below reads the variables before it, and nobody asks for them, all its
+candidates under all their values are brought together first, each with how many bindings it stands for.
+
+    ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
 
 from numba import njit
@@ -67,22 +72,30 @@ START, END, AT, CURSOR = range(4)  # the slice an iterator is in, and where in i
     STAMP,  # how often the level was bound
     TRIED,  # the stamp of level MOVES at the last gathering
     KEPT,  # the stamp of level MOVES when the steady slices were kept, 0 when they are not
+    COLLECTS,  # the first of the levels whose values this one brings together; its own if it does not
+    COLLECTOR,  # the level that collects under the values of this one and those after; -1 for none
+    COLLECTED_BASE,  # where a collecting level's candidates begin in `scratch`
+    COLLECTED,  # behind them
+    COUNT_LOW,  # the key of its first count
+    TIMES,  # how many bindings the value that is bound stands for
     STEP,
-) = range(14)
+) = range(20)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
+SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
 
 
 @njit(cache=True, nogil=True)
-def run_flat(data, place, plan, state, steps, cursors, scratch, marks, room, out, rows):
+def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, room, out, times, rows):
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
-    Bindings go to out[L, n] in order, trace rows of sensor s to rows[s, :, n], where one level leaves at most
-    `room`. marks[L, m] are a byte for each key.
+    Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
+    rows[s, :, n], where one level leaves at most `room`. marks[L, m] are a byte and counts[L, m] a word for each
+    key. Returns 1, or 0 for a count that does not fit a word.
     """
     data, place, plan, state = borrowed(data), borrowed(place), borrowed(plan), borrowed(state)
     steps, cursors, scratch, marks = borrowed(steps), borrowed(cursors), borrowed(scratch), borrowed(marks)
-    out, rows = borrowed(out), borrowed(rows)
+    counts, out, times, rows = borrowed(counts), borrowed(out), borrowed(times), borrowed(rows)
     last = plan[LEVELS] - 1
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):
@@ -95,21 +108,69 @@ def run_flat(data, place, plan, state, steps, cursors, scratch, marks, room, out
                 break
             gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level)
             state[PHASE] = SEARCH
+            if steps[level, COLLECTS] < level:
+                if not collect(steps, scratch, counts[level], level):
+                    return 0
+                level -= 1
+                continue
         if level == last:
-            emit_slice(plan, state, steps, scratch, out)
+            emit_slice(plan, state, steps, scratch, counts, out, times)
             if steps[last, NEXT] < steps[last, STOP]:
                 break
-            level -= 1
         elif steps[level, NEXT] < steps[level, STOP]:
-            bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+            x = scratch[steps[level, NEXT]]
             steps[level, NEXT] += 1
+            steps[level, TIMES] = steps[level - 1, TIMES] if level else 1
+            if steps[level, COLLECTS] < level:
+                steps[level, TIMES] = counts[level, x - steps[level, COUNT_LOW]]
+                counts[level, x - steps[level, COUNT_LOW]] = 0
+            bind(data, place, plan, state, steps, cursors, level, x)
             level += 1
             state[PHASE] = ENTER
+            continue
+        collector = steps[level, COLLECTOR]
+        if collector >= 0 and steps[collector, COLLECTED] > steps[collector, COLLECTED_BASE]:
+            arrange(plan, steps, cursors, scratch, counts[collector], collector)
+            level = collector
         else:
-            level -= 1
+            level = steps[level, COLLECTS] - 1
     state[LEVEL] = level
     if level < 0:
         state[PHASE] = DONE
+    return 1
+
+
+@njit(cache=True, nogil=True)
+def collect(steps, scratch, counts, level):
+    """Add a level's candidates to those it has collected.  False if a count does not fit a word."""
+    n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
+    times = steps[level - 1, TIMES]
+    fits = True
+    for i in range(steps[level, NEXT], steps[level, STOP]):
+        x = scratch[i]
+        count = counts[x - low]
+        scratch[n] = x
+        n += count == 0
+        counts[x - low] = count + times
+        fits &= count <= INT_MAX - times
+    steps[level, COLLECTED] = n
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def arrange(plan, steps, cursors, scratch, counts, level):
+    """Make what a level has collected its candidates, in order."""
+    base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
+    if SPARSE * (stop - base) < counts.shape[0]:
+        scratch[base:stop].sort()
+    else:
+        n = base
+        for i in range(counts.shape[0]):
+            scratch[n] = low + i
+            n += counts[i] != 0
+    steps[level, NEXT], steps[level, STOP] = base, stop
+    steps[level, COLLECTED] = base
+    rewind(plan, cursors, level)
 
 
 @njit(cache=True, nogil=True)
@@ -122,7 +183,7 @@ def crowded(plan, state, rows, room):
 
 
 @njit(cache=True, nogil=True)
-def emit_slice(plan, state, steps, scratch, out):
+def emit_slice(plan, state, steps, scratch, counts, out, times):
     """Write as many of the last level's candidates as there is room for, each with the binding before it."""
     last = plan[LEVELS] - 1
     n, at = state[EMITTED], steps[last, NEXT]
@@ -133,6 +194,14 @@ def emit_slice(plan, state, steps, scratch, out):
             out[c, i] = x
     for i in range(take):
         out[last, n + i] = scratch[at + i]
+    if steps[last, COLLECTS] < last:
+        low = steps[last, COUNT_LOW]
+        for i in range(take):
+            times[n + i] = counts[last, scratch[at + i] - low]
+            counts[last, scratch[at + i] - low] = 0
+    else:
+        for i in range(n, n + take):
+            times[i] = steps[last - 1, TIMES] if last else 1
     state[EMITTED] = n + take
     steps[last, NEXT] = at + take
 
@@ -169,6 +238,12 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
     else:
         n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
     steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
+    rewind(plan, cursors, level)
+
+
+@njit(cache=True, nogil=True)
+def rewind(plan, cursors, level):
+    """Put the iterators of a level at the start of their slices: its candidates come in order."""
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
         cursors[o, AT] = cursors[o, START]

@@ -1,6 +1,7 @@
 """Flat tries give what the join over pages gives: the same bindings, in order, and the same trace."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from ivm import flat as flat_module
 from ivm import lang
+from ivm.errors import RangeError
 from ivm.flat import FlatJoin, flatten, pays
 from ivm.join import Join
 from ivm.plan import Orders, make_plans, sensors_of
@@ -146,3 +148,58 @@ def test_what_is_left_to_the_join_over_pages():
     assert not pays(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
     assert not pays(held.shape, [big, big])
+
+
+@pytest.mark.parametrize("name", BODIES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_what_is_not_asked_for_is_counted(name, data):
+    """Grouped by the levels asked for, the bindings are as many as all of them are, and come in some order."""
+    variables, body = BODIES[name]
+    plan = plan_of(body, data.draw(st.permutations(variables.split())))
+    pager = MemoryPager(512, pages_max=1 << 13)
+    trees = tries_of(pager, plan, data.draw(relations()))
+    asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
+    batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
+    rows = Join(pager.pages, plan.shape, trees).bindings()
+    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, batch=batch, asked=asked)
+    found = flat.bindings()
+    times = np.ones(found.shape[1], np.int64) if flat.times is None else flat.times
+    assert counted(found[sorted(asked)], times) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
+
+
+def counted(rows, times):
+    """How often each row is there."""
+    counts = {}
+    for row, n in zip(map(tuple, rows.T.tolist()), times.tolist(), strict=True):
+        counts[row] = counts.get(row, 0) + n
+    return counts
+
+
+def test_ends_of_paths_cost_what_their_parts_cost():
+    """n fans of n edges three deep hold n ** 4 paths, and n * n pairs at each step."""
+    n = 30
+    layers = [np.array([(a + s, b + s + 1000) for a in range(n) for b in range(n)]).T for s in (0, 1000, 2000)]
+    edges = np.concatenate(layers, axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of("r(x, y), r(y, z), r(z, w)", ["x", "y", "z", "w"])
+    trees = tries_of(pager, plan, {"r": edges})
+    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, 3}))
+    found = flat.bindings()
+    assert found.shape[1] == n * n
+    assert flat.times.tolist() == [n * n] * (n * n)
+    assert flat.operations < 20 * n**3 < n**4
+
+
+def test_a_count_beyond_64_bits_is_refused():
+    """Fourteen steps of 32 ways each are 2 ** 70 paths."""
+    n, steps = 32, 14
+    edges = np.array([(s * n + a, s * n + n + b) for s in range(steps) for a in range(n) for b in range(n)]).T
+    names = [f"v{i}" for i in range(steps + 1)]
+    body = ", ".join(f"r({a}, {b})" for a, b in pairwise(names))
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(body, names)
+    trees = tries_of(pager, plan, {"r": edges})
+    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, steps}))
+    with pytest.raises(RangeError, match="cannot be counted"):
+        flat.bindings()
