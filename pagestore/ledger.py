@@ -290,7 +290,7 @@ class Ledger:
         words += 2 * len(kept) * (self.sync == "commit") + 2 * AHEAD_PAGES  # as many may become free with its own place
         words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
-        pager.settle()
+        pager.settle(retract=False)  # what is measured stays so
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)

@@ -184,8 +184,11 @@ class Pager:
         self._forget()
         del self.retired[self._begun_retired :]
 
-    def settle(self) -> np.ndarray:
-        """Tell the free space what the transaction took; returns the pages it keeps."""
+    def settle(self, retract: bool = True) -> np.ndarray:
+        """Tell the free space what the transaction took; returns the pages it keeps.
+
+        Without `retract` the end of the file stays where it is, and the difference of the free space small.
+        """
         self._close_segment()
         kept = _join(self._consumed)
         if self._released:
@@ -193,7 +196,8 @@ class Pager:
             self.space.take_back(released.tolist())
         self.space.use(kept.tolist())
         self._forget()
-        self.retract()
+        if retract:
+            self.retract()
         return kept
 
     def retract(self) -> None:
