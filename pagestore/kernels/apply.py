@@ -44,7 +44,7 @@ def apply_edits(
     words, seen, scans = borrowed(words), borrowed(seen), borrowed(scans)
     actions, edits, arena, ids = borrowed(actions), borrowed(edits), borrowed(arena), borrowed(ids)
     node, dead, walk, tally = borrowed(node), borrowed(dead), borrowed(walk), borrowed(tally)
-    delta_actions, delta = borrowed(delta_actions), borrowed(delta)
+    delta_actions, delta, work = borrowed(delta_actions), borrowed(delta), borrowed(work)
     shape = (keys, values, birth, tree_id)
     tally[:] = 0
     walk[:, :] = 0

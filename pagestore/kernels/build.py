@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from pagestore.kernels.page import field, pack, width_of
+from pagestore.kernels.patch import patch_scan_tree
 from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
 from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 
@@ -145,9 +146,12 @@ def hand_up(
     folds = scans.shape[0]
     if folds == 0:
         return
-    grow_scan_tree(
-        words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
-    )
+    if decoded or not patch_scan_tree(
+        words, old, columns + 1, runs, node, level, keys, scans, hi, arena, page, page_words, work
+    ):
+        grow_scan_tree(
+            words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
+        )
     _, _, _, nodes, _, stride = layout_of(page_words, folds)
     for f in range(folds):
         parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]

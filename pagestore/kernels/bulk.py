@@ -25,6 +25,7 @@ def load_records(
     """
     scans, records, arena, ids = borrowed(scans), borrowed(records), borrowed(arena), borrowed(ids)
     node, sizes, last, progress = borrowed(node), borrowed(sizes), borrowed(last), borrowed(progress)
+    work = borrowed(work)
     columns = keys + values
     n = records.shape[1]
     batch = 2 * records_max(page_words)

@@ -65,8 +65,11 @@ def combine(scans, first, end, a, i, da, b, j, db):
     f = first
     while f < end:
         op = scans[f, 0]
-        after = group_end(scans, f, end)
         x, y = a[i + f * da], b[j + f * db]
+        if op == MAX and end == f + 1:  # the most common last row, without the care that tuples need
+            a[i + f * da] = max(x, y)
+            return applied + 1
+        after = group_end(scans, f, end)
         if op == MIN or op == MAX:
             if beats(op, f, after, b, j, db, a, i, da):
                 for g in range(f, after):

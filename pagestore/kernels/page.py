@@ -105,6 +105,12 @@ def field(words, page, c, i):
 def unpack(words, page, c, lo, hi, out, at):
     """Decode entries lo..hi of column c into ``out[at:]``; a loop so plain that the compiler widens it."""
     base, start, width = column(words, page, c)
+    unpack_bits(words, base, start, width, lo, hi, out, at)
+
+
+@njit(cache=True, nogil=True)
+def unpack_bits(words, base, start, width, lo, hi, out, at):
+    """As `unpack`, of the column of so many bits that begins at word `start`."""
     values = out[at : at + hi - lo]
     if width > NARROW:
         for i in range(values.shape[0]):

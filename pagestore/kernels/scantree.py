@@ -269,7 +269,10 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
         for f in range(folds):
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
-                work[spare + f], work[spare + folds + f] = low, width_of(low, high)
+                width = width_of(low, high)
+                if 0 < width < 63:  # what the width can hold beyond the values, as much below them as above
+                    low -= ((1 << width) - 1 - (high - low)) >> 1
+                work[spare + f], work[spare + folds + f] = low, width
                 need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
         if need <= room:
             break

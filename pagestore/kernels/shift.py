@@ -120,7 +120,7 @@ def put_bits(target, to, width, value):
 
 
 @njit(cache=True, nogil=True)
-def word_at(source, at):
+def bits_from(source, at):
     """The 64 bits from bit `at` on; reads one word more."""
     k, shift = at >> 6, at & 63
     return source[k] >> shift & ~(-2 << (63 - shift)) | (source[k + 1] << 1) << (63 - shift)
@@ -135,7 +135,7 @@ def move_bits(source, at, target, to, count):
     shift = to & 63
     if shift:
         k = to >> 6
-        target[k] = target[k] & ~(-1 << shift) | word_at(source, at) << shift
+        target[k] = target[k] & ~(-1 << shift) | bits_from(source, at) << shift
         at += 64 - shift
         to += 64 - shift
         count -= 64 - shift
@@ -156,4 +156,4 @@ def move_bits(source, at, target, to, count):
         for i in range(whole):
             out[i] = here[i] >> shift & mask | next_[i] << left
     if count & 63:
-        target[(to >> 6) + whole] = word_at(source, at + (whole << 6))
+        target[(to >> 6) + whole] = bits_from(source, at + (whole << 6))

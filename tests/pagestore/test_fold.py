@@ -206,6 +206,19 @@ def test_applications_of_an_update(one, pattern):
     assert faults(pager, tree) == []
 
 
+@pytest.mark.parametrize("one", SCANS[1:5], ids=["sum", "min", "max tuple", "checksum"])
+def test_a_new_value_costs_its_path(one):
+    """Taking the old value off a leaf, putting the new one to it, and a path: less than the leaf's entries alone."""
+    rng = np.random.default_rng(7)
+    pager = Recycling(8192, 1 << 12)
+    tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 1000, 50_000)])])
+    before, retired = applications(), len(pager.retired)
+    for key, value in rng.integers(0, [50_000, 1000], (500, 2)).tolist():
+        tree, _, _ = apply(pager, tree, np.array([SET]), np.array([[key], [value]]))
+    assert applications() - before <= (3 + log2(2048 / 16)) * (len(pager.retired) - retired)
+    assert faults(pager, tree) == []
+
+
 # --- as good as fresh --------------------------------------------------------------------------
 
 
