@@ -75,7 +75,10 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
         kind = aggregate.op
         if kind in AGGREGATES:
             return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
-        raise ConstructError(aggregate.where, f"{kind} is not evaluated yet; there are {', '.join(AGGREGATES)}")
+        raise ConstructError(
+            aggregate.where, f"{kind} is not evaluated; there are {', '.join(AGGREGATES)}.  Derive the texts as a view "
+            'of their own, and ask a range of it for scan("concat:column")'
+        )  # fmt: skip
     stored = len(predicate.types)
     (rule, plans), *others = writers
     if not others and len(plans) == 1 and projection_free(plans[0], rule.heads, predicate.name):

@@ -353,6 +353,11 @@ class TestDegenerateBodies:
             views(EDGE + "    p() <- edge(_, _).")
 
 
+    def test_a_concatenation_is_refused(self, views):
+        with pytest.raises(errors.ConstructError, match=r'^main:1:57: concat is not .*scan\("concat:c'):
+            views("word[x] = t -> int(x), string(t). all[] = n <- agg<<n = concat(t)>> word[_] = t.")
+
+
 class TestExtremes:
     def test_the_least_and_the_greatest_word(self, views):
         # path(x, z) <- edge(x, y), edge(y, z).               up(x, y) <- edge(x, y), x < y.
