@@ -12,10 +12,11 @@ from numba import njit
 
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.page import enter, field
+from pagestore.kernels.page import NARROW, column, enter, field, narrow
 from pagestore.layout import COUNT
 
 LEVEL, HEIGHT, READ, STACK = 0, 1, 2, 4
+BLOCK = 64  # values that are compared at once
 
 
 @njit(cache=True, nogil=True)
@@ -49,14 +50,15 @@ def open_page(words, seen, page_words, page_id, side):
 
 
 @njit(cache=True, nogil=True)
-def step(side):
-    """Move past the head; up where a page is exhausted."""
+def step(side, n):
+    """Move past the head and the n - 1 entries behind it in its page; up where the page is exhausted."""
     while side[LEVEL] < side[HEIGHT]:
         at = STACK + 3 * side[LEVEL]
-        side[at + 1] += 1
+        side[at + 1] += n
         if side[at + 1] < side[at + 2]:
             return
         side[LEVEL] += 1
+        n = 1
     side[LEVEL] = -1
 
 
@@ -74,12 +76,41 @@ def compare(words, old, new, columns):
 
 
 @njit(cache=True, nogil=True)
+def equal_run(words, old, new, columns):
+    """How many records of the two heads' leaves are the same from there on, column by column."""
+    a, b = STACK + 3 * old[LEVEL], STACK + 3 * new[LEVEL]
+    n = min(old[a + 2] - old[a + 1], new[b + 2] - new[b + 1])
+    for c in range(columns):
+        n = equal_values(words, old[a], old[a + 1], new[b], new[b + 1], c, n)
+    return n
+
+
+@njit(cache=True, nogil=True)
+def equal_values(words, page, slot, other, place, c, n):
+    """How many of n values of column c are the same from two slots of two pages on; by BLOCK, which widens."""
+    base, start, width = column(words, page, c)
+    other_base, other_start, other_width = column(words, other, c)
+    i = 0
+    while width <= NARROW and other_width <= NARROW and i + BLOCK <= n:
+        differs = 0
+        for j in range(i, i + BLOCK):
+            x = base + narrow(words, start, width, slot + j)
+            differs |= x ^ (other_base + narrow(words, other_start, other_width, place + j))
+        if differs:
+            break
+        i += BLOCK
+    while i < n and field(words, page, c, slot + i) == field(words, other, c, place + i):
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
 def report(words, side, action, columns, actions, out, n):
     at = STACK + 3 * side[LEVEL]
     actions[n] = action
     for c in range(columns):
         out[c, n] = field(words, side[at], c, side[at + 1])
-    step(side)
+    step(side, 1)
 
 
 @njit(cache=True, nogil=True)
@@ -104,17 +135,18 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
         else:
             order = compare(words, old, new, keys)
         if order == 0 and old[LEVEL] == 0 and new[LEVEL] == 0:
-            if compare(words, old, new, columns) == 0:
-                step(old)
-                step(new)
+            same = equal_run(words, old, new, columns)
+            if same:
+                step(old, same)
+                step(new, same)
             else:
                 report(words, old, ERASE, columns, actions, out, n)
                 report(words, new, INSERT, columns, actions, out, n + 1)
                 n += 2
             continue
         if order == 0 and same_page(words, old, new, keys):
-            step(old)
-            step(new)
+            step(old, 1)
+            step(new, 1)
             continue
         left = order < 0 or (order == 0 and old[LEVEL] >= new[LEVEL])
         side = old if left else new

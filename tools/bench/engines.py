@@ -13,7 +13,10 @@ import numpy as np
 import pagestore
 from pagestore import tree
 
+from .traffic import Traffic
+
 MAP_BYTES = 8 << 30
+SQLITE_ROWS = 1_000_000
 
 
 class Engine(Protocol):
@@ -43,9 +46,9 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def installed() -> list[type[Engine]]:
-    """The engines of other people that this environment has."""
-    found: list[type[Engine]] = [Sqlite]
+def installed(size: int) -> list[type[Engine]]:
+    """The engines of other people that this environment has; SQLite up to SQLITE_ROWS, for it loads long."""
+    found: list[type[Engine]] = [Sqlite] * (size <= SQLITE_ROWS)
     found += [Lmdb] * (importlib.util.find_spec("lmdb") is not None)
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     return found
@@ -58,6 +61,7 @@ class Pagestore:
 
     def __init__(self, folder: Path, sync: bool) -> None:
         self.store = pagestore.open(folder / "pagestore", sync="full" if sync else "off", retain=2)
+        self.traffic = Traffic(self.store)
 
     def load(self, rows: np.ndarray) -> None:
         with self.store.transaction() as txn:
@@ -66,6 +70,7 @@ class Pagestore:
     def put(self, rows: np.ndarray) -> None:
         with self.store.transaction() as txn:
             txn["t"].insert(list(rows))
+        self.traffic.commits += 1
 
     def get(self, rows: np.ndarray) -> int:
         with self.store.snapshot() as snapshot:
@@ -80,6 +85,14 @@ class Pagestore:
     def scan(self, count: int) -> int:
         with self.store.snapshot() as snapshot:
             return int(snapshot["t"].to_numpy()["y"][:count].sum())
+
+    def arrow(self, count: int) -> int:
+        with self.store.snapshot() as snapshot:
+            return snapshot["t"].to_arrow()[:count].num_rows
+
+    def newest(self) -> int:
+        """How many rows the newest version has that the one before had not."""
+        return self.store.diff(self.store.version - 1, self.store.version, "t").read_all().num_rows
 
     def size(self) -> int:
         return self.store.path.stat().st_blocks * 512
@@ -201,6 +214,9 @@ class Duckdb:
     def scan(self, count: int) -> int:
         rows = self.db.execute(f"select x, y from t limit {count}").fetchnumpy()
         return int(rows["y"].sum())
+
+    def arrow(self, count: int) -> int:
+        return self.db.sql(f"select x, y from t limit {count}").to_arrow_table().num_rows
 
     def _bind(self, rows: np.ndarray) -> None:
         import pyarrow as pa

@@ -23,12 +23,15 @@ def as_text(result: Result) -> str:
     """One line a side: median, spread, ratio to ours, counts."""
     lines = [result.row]
     for side, times in result.times.items():
-        counts = "  ".join(f"{name} {count:,.10g}" for name, count in result.counts.get(side, {}).items())
         lines.append(
             f"  {side:<28}{result.median(side):>12,.3f} {result.unit:<4}"
-            f"[{min(times):,.3f} to {max(times):,.3f}]  x {result.ratio(side):.2f}  {counts}".rstrip()
+            f"[{min(times):,.3f} to {max(times):,.3f}]  x {result.ratio(side):.2f}  {_counts(result, side)}".rstrip()
         )
     return "\n".join(lines)
+
+
+def _counts(result: Result, side: str) -> str:
+    return "  ".join(f"{name} {count:,.10g}" for name, count in result.counts.get(side, {}).items())
 
 
 def machine() -> dict[str, object]:
@@ -75,6 +78,6 @@ def _bars(result: Result) -> str:
         rows.append(
             f"<tr><td>{html.escape(side)}<td class=n>{median:,.3f} {result.unit}<td class=n>&times; "
             f"{result.ratio(side):.2f}<td><svg width=400 height=14><rect class='{kind}' height=14 "
-            f"width={max(1, 400 * median / longest):.0f} /></svg>"
+            f"width={max(1, 400 * median / longest):.0f} /></svg><td>{_counts(result, side)}"
         )
     return f"<table>{''.join(rows)}</table>"

@@ -20,6 +20,7 @@ from .run import arguments, bench
 SCHEMA = "id: int64, price: int64"
 CALLS = 2_000
 BATCH = 20_000
+SUMS = 20
 STEP = 3  # between ids
 EDITS = 20_000
 
@@ -64,23 +65,27 @@ def scans(store: pagestore.Store, size: int) -> Iterator[Row]:
 
 
 def against_duckdb(store: pagestore.Store, folder: Path, ids: np.ndarray, prices: np.ndarray) -> Iterator[Row]:
-    """The sum over half the records."""
+    """The sum over half the records, some times in a row."""
     relation, size = store.snapshot()["sales"], len(ids)
     lo, hi = STEP * size // 4, 3 * STEP * size // 4
-    sides = [Side("pagestore", lambda: relation.range((lo,), (hi,)).scan("sum:price"))]
+
+    def repeated(ask: Callable[[], int]) -> Callable[[], int]:
+        return lambda: [ask() for _ in range(SUMS)][-1]
+
+    sides = [Side("pagestore", repeated(lambda: relation.range((lo,), (hi,)).scan("sum:price")))]
     try:
         import duckdb
     except ImportError:
-        yield Row("sum over half the records", sides, 9, "µs", 1e6)
+        yield Row("sum over half the records", sides, 9, "µs", 1e6 / SUMS)
         return
     with duckdb.connect(str(folder / "scans.duckdb")) as other:
         records = pa.table({"id": ids, "price": prices})
         other.execute("create table sales as select * from records")
         other.execute("checkpoint")
         query = "select sum(price)::bigint from sales where id >= ? and id < ?"
-        sides.append(Side("DuckDB", lambda: other.execute(query, [lo, hi]).fetchone()[0]))
+        sides.append(Side("DuckDB", repeated(lambda: other.execute(query, [lo, hi]).fetchone()[0])))
         assert len(records) == size
-        yield Row("sum over half the records", sides, 9, "µs", 1e6)
+        yield Row("sum over half the records", sides, 9, "µs", 1e6 / SUMS)
 
 
 def updates(store: pagestore.Store, ids: np.ndarray, prices: np.ndarray) -> Row:

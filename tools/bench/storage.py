@@ -1,33 +1,41 @@
 """`pagestore bench`: sorted tuples of two integers, in our store and in those of others, if installed."""
 
 import argparse
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from . import engines
-from .engines import Engine
-from .measure import Row, Side
-from .run import arguments, bench
+import pagestore
 
-__all__ = ["arguments", "run"]
+from . import engines, run as turns, scans
+from .engines import Engine, Pagestore
+from .measure import Row, Side
 
 KEYS = 100_000  # of a batch of gets
 SINGLES = 1_000  # of gets one by one
 EDITS = 1_000  # of a batch of puts
+CHANGES = 100  # between two versions
+FLOOR_BYTES = 1 << 24
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    turns.arguments(parser)
+    parser.add_argument("--rows", metavar="N", type=int, help="rows of the tables, instead of 1,000,000")
 
 
 def run(options: argparse.Namespace) -> int:
+    size = options.rows or (20_000 if options.quick else 1_000_000)
     with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
-        return bench("pagestore bench", rows(Path(folder), 100_000 if options.quick else 1_000_000), options)
+        return turns.bench("pagestore bench", rows(Path(folder), size), options)
 
 
 def rows(folder: Path, size: int) -> Iterator[Row]:
     """All rows of the benchmark; each engine loads once more for what comes after the loads."""
-    kinds: list[type[Engine]] = [engines.Pagestore, *engines.installed()]
+    kinds: list[type[Engine]] = [Pagestore, *engines.installed(size)]
     data = tuples(size)
     yield Row(
         f"load {size:,} sorted rows, durable",
@@ -38,10 +46,18 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
     )
     stores = [_filled(kind, data, folder / kind.name) for kind in kinds]
     yield from _reads(stores, data)
-    yield from _writes(stores, data, "unsynced", EDITS)
+    yield _writes(stores, data, "unsynced", EDITS)
+    yield _newest(stores[0], data)
     for store in stores:
         store.close()
-    yield from _writes([kind(folder / kind.name, True) for kind in kinds], data, "synced", 1)
+    stores = [kind(folder / kind.name, True) for kind in kinds]
+    yield _writes(stores, data, "synced", 1, [Side("two syncs, nothing else", _floor(folder / "floor"))])
+    for store in stores:
+        store.close()
+    ids, prices = scans.STEP * np.arange(size), np.random.default_rng(1).integers(0, 10**6, size)
+    with pagestore.open(folder / "scans.pages", sync="off", retain=2) as store:
+        scans.fill(store, "sales", ids, prices, ["sum:price"])
+        yield from scans.against_duckdb(store, folder, ids, prices)
 
 
 def tuples(size: int) -> np.ndarray:
@@ -81,7 +97,7 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
     in_order = shuffled[:, np.lexsort(shuffled[::-1])]
     singles = list(zip(*shuffled[:, :SINGLES].tolist(), strict=True))
     for order, keys in (("random order", shuffled), ("sorted", in_order)):
-        sides = [Side(store.name, _call(store.get, keys)) for store in stores]
+        sides = [Side(s.name, _call(s.get, keys)) for s in stores]
         yield Row(f"get in a batch, {order}, each", sides, unit="µs", scale=1e6 / KEYS)
     yield Row(
         "get one from Python",
@@ -90,14 +106,43 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
         scale=1e6 / SINGLES,
     )
     yield Row("scan to numpy", [Side(s.name, _call(s.scan, data.shape[1])) for s in stores])
+    columnar = [Side(s.name, _call(s.arrow, data.shape[1])) for s in stores if hasattr(s, "arrow")]
+    yield Row("scan to Arrow", columnar)
 
 
-def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int) -> Iterator[Row]:
+def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int, more: Sequence[Side] = ()) -> Row:
     """Commits of new rows at random places, other ones each time, the same for every store."""
     random = np.random.default_rng(5)
     batches = [np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(40)]
-    sides = [Side(store.name, _each_call(store.put, batches)) for store in stores]
-    yield Row(f"put {edits:,} new rows in a commit, {sync}", sides, rounds=30)
+    sides = [Side(s.name, _each_call(s.put, batches), counts=_traffic(s)) for s in stores]
+    return Row(f"put {edits:,} new rows in a commit, {sync}", [*sides, *more], rounds=30)
+
+
+def _traffic(store: Engine) -> Callable[[], dict[str, float]]:
+    return store.traffic.per_commit if isinstance(store, Pagestore) else dict
+
+
+def _newest(ours: Engine, data: np.ndarray) -> Row:
+    """What the newest of two versions of ours changed."""
+    assert isinstance(ours, Pagestore)
+    ours.put(np.stack([np.random.default_rng(6).choice(data[0], CHANGES), np.arange(CHANGES) - CHANGES]))
+    return Row(f"diff of two versions, {CHANGES} changes", [Side(ours.name, ours.newest)], rounds=15)
+
+
+def _floor(file: Path) -> Callable[[], None]:
+    """What the disk takes at least for a durable commit: some pages, a sync, one page, a sync."""
+    page, places = bytes(8192), np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist()
+    file.write_bytes(bytes(FLOOR_BYTES))
+
+    def commit() -> None:
+        with file.open("r+b", buffering=0) as out:
+            for place in places.pop():
+                os.pwrite(out.fileno(), page, 8192 * place)
+            os.fdatasync(out.fileno())
+            os.pwrite(out.fileno(), page[:4096], 0)
+            os.fdatasync(out.fileno())
+
+    return commit
 
 
 def _each_call(method: Callable, batches: list) -> Callable[[], object]:
