@@ -11,7 +11,8 @@ import numpy as np
 
 import pagestore
 
-from . import engines, run as turns, scans
+from . import engines, scans
+from . import run as turns
 from .engines import Engine, Pagestore
 from .measure import Row, Side
 
@@ -55,9 +56,9 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
     for store in stores:
         store.close()
     ids, prices = scans.STEP * np.arange(size), np.random.default_rng(1).integers(0, 10**6, size)
-    with pagestore.open(folder / "scans.pages", sync="off", retain=2) as store:
-        scans.fill(store, "sales", ids, prices, ["sum:price"])
-        yield from scans.against_duckdb(store, folder, ids, prices)
+    with pagestore.open(folder / "scans.pages", sync="off", retain=2) as sales:
+        scans.fill(sales, "sales", ids, prices, ["sum:price"])
+        yield from scans.against_duckdb(sales, folder, ids, prices)
 
 
 def tuples(size: int) -> np.ndarray:
