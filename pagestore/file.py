@@ -67,10 +67,10 @@ class File:
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, whatever it takes."""
-        view = memoryview(data).cast("B")
+        view = memoryview(data)
         written = os.pwrite(self._fd, view, offset)
-        if written < len(view):
-            _write_all(self._fd, view[written:], offset + written)
+        if written < view.nbytes:
+            _write_all(self._fd, view.cast("B")[written:], offset + written)
 
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)

@@ -241,15 +241,11 @@ class Ledger:
         The latter happens only after the newest version was dropped with its branch.
         """
         newest = history.recent[-1].version
-        dead: DeadList = []
-        unneeded = []
-        for row in self.pager.retired:
-            lineage, page, birth = row
-            if lineage == STORE_LINEAGE and birth > newest:
-                unneeded.append(page)
-            else:
-                dead.append(row)
-        return dead, unneeded
+        rows = self.pager.retired
+        unneeded = [page for lineage, page, birth in rows if birth > newest and lineage == STORE_LINEAGE]
+        if unneeded:
+            rows = [row for row in rows if row[2] <= newest or row[0] != STORE_LINEAGE]
+        return rows, unneeded
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""

@@ -13,6 +13,7 @@ dictionary), any other is a branch.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -110,14 +111,13 @@ class Pager:
     def retire(self, ids: np.ndarray) -> None:
         """Pages that this transaction replaced. O(n)."""
         births = self.pages.words[ids * self.pages.page_words + BIRTH].tolist()
-        own = []
-        for page, birth in zip(ids.tolist(), births, strict=True):
-            if self._owns and birth == self.version:
-                own.append(page)
-            elif birth > self.origin:
-                self.retired.append((self.lineage, page, birth))
-        if own:
-            self._released.append(np.array(own, np.int64))
+        rows = list(zip(repeat(self.lineage), ids.tolist(), births))
+        if self._owns and self.version in births:
+            self._released.append(ids[np.array(births) == self.version])
+            rows = [row for row in rows if row[2] != self.version]
+        if self.origin != NO_ORIGIN:
+            rows = [row for row in rows if row[2] > self.origin]
+        self.retired += rows
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:

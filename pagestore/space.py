@@ -65,11 +65,7 @@ class Space:
 
     def use(self, pages: Iterable[int]) -> None:
         """Lent pages are part of the state that is being committed. O(1) each."""
-        for page in pages:
-            if page in self.added:
-                self.added.remove(page)
-            else:
-                self.removed.add(page)
+        _move(set(pages), self.added, self.removed)
 
     def free(self, pages: Iterable[int]) -> None:
         """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
@@ -81,11 +77,7 @@ class Space:
 
     def _count_free(self, pages: Iterable[int]) -> None:
         """A page that the checkpoint calls free may have been used, or cut off the end, since."""
-        for page in pages:
-            if page in self.removed:
-                self.removed.remove(page)
-            else:
-                self.added.add(page)
+        _move(set(pages), self.removed, self.added)
 
     def settle(self) -> None:
         """The commit is durable: what it freed may be reused."""
@@ -114,3 +106,10 @@ class Space:
         self.added.clear()
         self.removed.clear()
         return self.all_free(lent)
+
+
+def _move(pages: set[int], out: set[int], into: set[int]) -> None:
+    """Take pages out of one set; those that it has not go into the other."""
+    known = pages & out
+    out -= known
+    into |= pages - known
