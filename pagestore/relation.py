@@ -18,7 +18,8 @@ from .path import naming_path, with_path
 from .rope import Rope
 from .rows import key_columns, plain_rows, rows_as_columns
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
-from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, find, get, read, scan
+from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
+from .tree import Finder as TreeFinder
 from .words import Interner, Schema, decode, encode, to_numpy
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Relation:
     def __init__(self, source: Source, info: Info, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
+        self._finder: TreeFinder | None = None  # of the tree as it was last
 
     @property
     def name(self) -> str:
@@ -135,8 +137,10 @@ class Relation:
         if not self._inside(key):
             return None
         pages, tree = self.view()
+        if self._finder is None or self._finder.tree is not tree or self._finder.pages is not pages:
+            self._finder = TreeFinder(pages, tree)
         try:
-            return find(pages, tree, key)
+            return self._finder.find(key)
         except CorruptionError as error:
             raise with_path(error, pages, tree) from None
 

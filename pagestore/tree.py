@@ -24,8 +24,8 @@ from pagestore.operators import address_of
 from pagestore.scratch import scratch
 
 __all__ = [
-    "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Pages", "Spec", "Tree",
-    "apply", "bulk", "count", "count_prefixes", "find", "get", "net", "pages_of", "read", "scan",
+    "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Finder", "Pages", "Spec", "Tree",
+    "apply", "bulk", "count", "count_prefixes", "get", "net", "pages_of", "read", "scan",
 ]  # fmt: skip
 
 
@@ -278,17 +278,25 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndar
     return found, out
 
 
-def find(pages: Pages, tree: Tree, key: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The value words of one whole key of int, or None.  As `get`, without an array a call.  O(log count)."""
-    values = tree.spec.values
-    place = scratch().record
-    if len(place) < values + len(key):
-        place = scratch().record = np.empty(values + len(key), np.int64)
-    status = k_read.find_record(*pages, tree.root, tree.height, values, key, place)
-    if status > 0:
-        return tuple(place[:values].tolist()) if values else ()
-    checked(status, tree.spec)
-    return None
+class Finder:
+    """Looks up single keys in one tree; what its kernel needs stands ready, so that a call costs little more."""
+
+    def __init__(self, pages: Pages, tree: Tree) -> None:
+        self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
+        self._values = tree.spec.values
+        addresses = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
+        self._ready = np.array([*addresses, pages.page_words, tree.root, tree.height, self._values], np.int64)
+
+    def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The value words of a whole key of int, or None.  As `get`, without an array a call.  O(log count)."""
+        place = scratch().record
+        if len(place) < self._values + len(key):
+            place = scratch().record = np.empty(self._values + len(key), np.int64)
+        status = k_read.find_record(self._ready, key, place)
+        if status > 0:
+            return tuple(place[: self._values].tolist()) if self._values else ()
+        checked(status, self.tree.spec)
+        return None
 
 
 def near_order(columns: np.ndarray) -> np.ndarray:

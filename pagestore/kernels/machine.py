@@ -1,4 +1,6 @@
-"""Machine instructions that numba has no words for: a load from any byte, a hint to load, a choice without a branch."""
+"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, a place by number."""
+
+import ctypes
 
 import numpy as np
 from llvmlite import ir
@@ -17,6 +19,10 @@ if config.DISABLE_JIT:
 
     def prefetch(words: np.ndarray, i: int) -> None:
         """Begin to load words[i]."""
+
+    def pointer(address: int) -> ctypes.c_void_p:
+        """An address as `numba.carray` takes it."""
+        return ctypes.c_void_p(int(address))
 
 else:
 
@@ -60,3 +66,12 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, types.int64), build
+
+    @intrinsic
+    def pointer(typing, address):
+        """An address as `numba.carray` takes it."""
+
+        def build(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+        return types.voidptr(types.int64), build

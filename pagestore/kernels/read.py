@@ -1,7 +1,7 @@
 """Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.cursor import (
@@ -14,13 +14,16 @@ from pagestore.kernels.cursor import (
     next_leaf,
     seek,
 )
-from pagestore.kernels.machine import either, prefetch
+from pagestore.kernels.machine import either, pointer, prefetch
 from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, run_end, unpack
 from pagestore.layout import COUNT
 
 GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
 RUN_SHORT = 32  # equal entries that are looked through in step
 LINE = 8  # words of a cache line
+
+# numbers that a single look-up needs
+WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES = range(8)
 
 # rows of `places`: what a key has come to in its page
 LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, PLACE_ROWS = range(10)
@@ -161,16 +164,19 @@ def lower_many(words, pages, c, n, places):
 
 
 @njit(cache=True, nogil=True)
-def find_record(words, seen, page_words, root, height, values, key, place):
-    """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``."""
-    words, seen, place = borrowed(words), borrowed(seen), borrowed(place)
-    keys = len(key)
-    wanted = place[values : values + keys]
+def find_record(ready, key, place):
+    """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``.
+
+    A call costs by its arrays, so map, verified pages and tree come as the numbers of one.
+    """
+    words = carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64)
+    seen = carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8)
+    page_id, height, values, keys = ready[ROOT], ready[HEIGHT], ready[VALUES], len(key)
+    wanted = borrowed(place)[values : values + keys]
     for c in range(keys):
         wanted[c] = key[c]
-    page_id = root
     for level in range(height - 1, -1, -1):
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, ready[PAGE_WORDS], page_id)
         if page < 0:
             return page
         slot, equal = locate(words, page, wanted, keys, 0)

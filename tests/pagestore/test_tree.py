@@ -15,6 +15,7 @@ from pagestore.tree import (
     INSERT,
     MAX,
     SET,
+    Finder,
     Spec,
     Tree,
     apply,
@@ -167,6 +168,9 @@ def test_looking_up_many_in_any_order(seed, keys, bits, ends):
     answers = [model.get(key) for key in map(tuple, wanted.T.tolist())]
     assert found.tolist() == [answer is not None for answer in answers]
     assert values[0].tolist() == [answer or 0 for answer in answers]
+    one = Finder(pager.pages, tree)
+    for key, answer in zip(wanted.T.tolist()[:50], answers, strict=False):
+        assert one.find(tuple(key)) == (None if answer is None else (answer,))
 
 
 def test_looking_up_reads_only_the_way_to_a_key():
