@@ -15,7 +15,7 @@ from ivm.errors import RangeError
 from ivm.heads import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, TOTAL, Layout
 from ivm.total import PLACE_END, rounded
 from pagestore.fold import ranks, select
-from pagestore.interval import distinct
+from pagestore.order import distinct
 from pagestore.tree import COUNT as RECORDS
 from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, scan
 

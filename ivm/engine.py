@@ -24,6 +24,7 @@ from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
 from pagestore.errors import EditError
+from pagestore.order import distinct
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
 
@@ -299,8 +300,7 @@ class Engine:
 
     def _bulk(self, spec: Spec, rows: np.ndarray, actions: np.ndarray | None = None) -> Tree:
         """A tree of rows in any order, those of one key composed."""
-        actions = np.full(rows.shape[1], INSERT) if actions is None else actions
-        _, rows = net(actions, rows, spec)
+        rows = distinct(rows) if actions is None else net(actions, rows, spec)[1]
         return bulk(self.txn.pager, spec, [rows])
 
 

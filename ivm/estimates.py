@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.interval import distinct
+from pagestore.order import distinct
 from pagestore.tree import scan
 
 SAMPLE_ROWS = 1 << 15

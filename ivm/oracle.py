@@ -9,7 +9,7 @@ import numpy as np
 
 from ivm.kernels.oracle import merge_intervals
 from ivm.shape import Regions
-from pagestore.interval import distinct
+from pagestore.order import distinct
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.interval import distinct
+from pagestore.order import distinct
 from pagestore.tree import ERASE, Pages, Tree, count_prefixes
 
 

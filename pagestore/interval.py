@@ -6,7 +6,8 @@ The paper's example, x = 80 among sixteen intervals, matches [11,100], [49,82], 
 import numpy as np
 
 from pagestore.kernels.stab import stab_points
-from pagestore.tree import MAX, Pages, Spec, Tree, checked, sort_order
+from pagestore.order import distinct
+from pagestore.tree import MAX, Pages, Spec, Tree, checked
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
@@ -41,13 +42,3 @@ def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) ->
     shape = tree.root, tree.height, spec.keys, spec.columns, alphas, row
     n = checked(stab_points(*pages, *shape, points, out, visits), spec)
     return (out[:, :n], int(visits[0])) if n <= room else overlaps_counted(pages, tree, points, n)
-
-
-def distinct(rows: np.ndarray) -> np.ndarray:
-    """Sort rows[C, n] as tuples and drop repetitions."""
-    rows = rows[:, sort_order(rows)]
-    if rows.shape[1] < 2:
-        return rows
-    fresh = np.ones(rows.shape[1], bool)
-    fresh[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
-    return rows if fresh.all() else rows[:, fresh]

@@ -18,9 +18,10 @@ from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
-from pagestore.kernels.net import ascends, compose, insertion_order
+from pagestore.kernels.net import ascends, compose
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
+from pagestore.order import FEW, sort_order
 from pagestore.scratch import scratch
 
 __all__ = [
@@ -79,7 +80,6 @@ class Pager(Protocol):
     def retire(self, ids: np.ndarray) -> None: ...
 
 
-FEW = 48  # so many tuples are sorted one by one faster than numpy is called
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 2048
 
@@ -184,23 +184,6 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
             f"key {key}: one batch both adds to and sets this record; apply them one after the other"
         )
     return actions[:left], edits[:, :left]
-
-
-def sort_order(columns: np.ndarray) -> np.ndarray:
-    """Stable order of columns[K, n] as tuples.  One machine sort when a tuple fits 64 bits."""
-    n = columns.shape[1]
-    if n <= FEW:
-        order = np.empty(n, np.int64)
-        insertion_order(columns, order)
-        return order
-    low, high = columns.min(axis=1), columns.max(axis=1)
-    widths = [int(h - b).bit_length() for b, h in zip(low.tolist(), high.tolist(), strict=True)]
-    if sum(widths) > 63:
-        return np.lexsort(columns[::-1])
-    packed = columns[0] - low[0]
-    for c in range(1, len(columns)):
-        packed = packed << widths[c] | columns[c] - low[c]
-    return np.argsort(packed, kind="stable")
 
 
 def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:

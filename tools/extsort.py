@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pagestore.tree import sort_order
+from pagestore.order import sort_order
 
 Batch = np.ndarray
 

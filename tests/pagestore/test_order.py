@@ -1,0 +1,39 @@
+"""Sorting tuples of words, against Python's own sort."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagestore.order import FEW, codes_of, distinct, sort_order
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
+
+
+@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[words] * k), max_size=3 * FEW).map(lambda r: (k, r))))
+def test_order_and_distinct(case):
+    width, rows = case
+    columns = np.array(rows, np.int64).reshape(-1, width).T.copy()
+    assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
+    assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("span", [2, 1 << 20, 1 << 40, 1 << 62])
+@pytest.mark.parametrize("ends", [False, True])
+def test_long_batches_however_wide(span, ends):
+    rng = np.random.default_rng(span % 97)
+    columns = rng.integers(0, span, (3, 5000))
+    if ends:
+        columns[0, ::7], columns[2, ::5] = LEAST, GREATEST
+    expected = np.lexsort(columns[::-1])
+    assert (sort_order(columns) == expected).all()
+    assert (distinct(columns) == np.unique(columns, axis=1)).all()
+
+
+def test_no_bounds_do_not_widen_a_column():
+    columns = np.array([[LEAST, 3, GREATEST], [5, GREATEST, 9]])
+    codes = codes_of(columns)
+    assert codes is not None
+    assert codes.bits == 2 + 3  # three codes for 3, seven for 5 to 9
+    assert codes_of(np.array([[LEAST + 1, GREATEST - 1]])) is None
