@@ -1,13 +1,13 @@
 """Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.flat import FlatJoin, flatten, pays
-from ivm.join import Join
+from ivm.join import Join, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.tree import Pages, Tree, scan
@@ -45,22 +45,35 @@ def evaluate(
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
     flat = flatten(pages, shape, trees) if pays(shape, trees) else None
 
-    def run(first: tuple[int, int]) -> Evaluation:
+    def run(first: tuple[int, int]) -> Part:
+        join: Join | FlatJoin
         if flat is None:
             join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
-            return Evaluation(*join.all(), join.operations)
-        flat_join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
-        return Evaluation(*flat_join.all(), flat_join.operations, flat_join.times)
+            return Part(join.batches(), join.operations, None)
+        join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
+        return Part(join.batches(), join.operations, join.times)
 
     if len(ranges) == 1:
-        return run(ranges[0])
+        return _whole([run(ranges[0])], map)
     with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(run, ranges))
+        return _whole(list(pool.map(run, ranges)), pool.map)
+
+
+class Part(NamedTuple):
+    """What one range of the first variable came to."""
+
+    batches: list[tuple[np.ndarray, list[np.ndarray]]]
+    operations: int
+    times: np.ndarray | None
+
+
+def _whole(parts: Sequence[Part], run: Callable) -> Evaluation:
+    batches = [batch for part in parts for batch in part.batches]
     return Evaluation(
-        np.concatenate([part.bindings for part in parts], axis=1),
-        [np.concatenate(rows, axis=1) for rows in zip(*(part.recorded for part in parts), strict=True)],
+        joined([out for out, _ in batches], run),
+        [joined(rows, run) for rows in zip(*(rows for _, rows in batches), strict=True)],
         sum(part.operations for part in parts),
-        None if parts[0].times is None else np.concatenate([part.times for part in parts]),
+        None if parts[0].times is None else np.concatenate([part.times for part in parts if part.times is not None]),
     )
 
 

@@ -4,7 +4,7 @@ The join knows tries and nothing of what is done with the trace rows.  The oracl
 is one more trie; without it every binding of the body comes out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -49,17 +49,33 @@ class Run:
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
             yield self._out[:, : state[kernel.EMITTED]], rows
 
+    def batches(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
+        """All that iterating gives, kept."""
+        return [(out.copy(), [r.copy() for r in rows]) for out, rows in self]
+
     def bindings(self) -> np.ndarray:
         """All bindings at once, int64[L + V, n]."""
-        return np.concatenate([out.copy() for out, _ in self] or [self._out[:, :0]], axis=1)
+        return joined([out for out, _ in self.batches()])
 
     def all(self) -> tuple[np.ndarray, list[np.ndarray]]:
         """All bindings and all trace rows at once."""
-        batches = [(out.copy(), [r.copy() for r in rows]) for out, rows in self]
-        if len(batches) == 1:
-            return batches[0]
-        out = np.concatenate([b[0] for b in batches], axis=1)
-        return out, [np.concatenate(rows, axis=1) for rows in zip(*(b[1] for b in batches), strict=True)]
+        batches = self.batches()
+        trace = zip(*(rows for _, rows in batches), strict=True)
+        return joined([out for out, _ in batches]), [joined(rows) for rows in trace]
+
+
+def joined(parts: Sequence[np.ndarray], run: Callable = map) -> np.ndarray:
+    """Rows [C, n] of some parts, one behind the other; `run` copies them, side by side if it is a pool's map."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
+    whole = np.empty((len(parts[0]), ends[-1]), np.int64)
+
+    def put(part: np.ndarray, end: int) -> None:
+        whole[:, end - part.shape[1] : end] = part
+
+    list(run(put, parts, ends))
+    return whole
 
 
 class Join(Run):
