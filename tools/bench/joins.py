@@ -1,143 +1,211 @@
-"""Systems that evaluate and maintain joins over one graph, behind one small face.
+"""Joins over one graph from scratch: the tasks, and the systems that answer them.
 
 The graph is edges x < y, int64[2, m], sorted. A task is asked in the system's own language: rules here, SQL
 there, lazy frames elsewhere; the hand-written merge answers only what it was written for.
 """
 
 import importlib.util
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 import ivm
 
 from . import merge
+from .measure import Row, Side
+
+LARGE = 200_000  # edges from which nobody is asked for all 3-paths one by one
 
 
-class Task(NamedTuple):
-    """A question about the graph; the answer is compared by its number of rows."""
+@dataclass(frozen=True)
+class Task:
+    """A question about the graph. Its answer is a number of rows, or, of one `counted`, the one number in it."""
 
     name: str
-    rule: str
+    rule: str  # of the view {name}
     sql: str
+    counted: bool = False
 
 
 TRIANGLES = Task(
     "triangles listed",
-    "q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+    "{name}(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
     "select a.x, a.y, b.y z from edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y",
 )
-CLIQUES = Task(
-    "4-cliques listed",
-    "q(x, y, z, w) <- edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w).",
-    "select a.x, a.y, b.y z, d.y w from edge a "
-    "join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y "
-    "join edge d on d.x = b.y join edge e on e.x = a.x and e.y = d.y join edge f on f.x = a.y and f.y = d.y",
+_CLIQUE = "edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)."
+_CLIQUE_SQL = (
+    "from edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y "
+    "join edge d on d.x = b.y join edge e on e.x = a.x and e.y = d.y join edge f on f.x = a.y and f.y = d.y"
 )
-TASKS = (TRIANGLES, CLIQUES)
+CLIQUES_COUNTED = Task(
+    "4-cliques counted", f"{{name}}[] = n <- agg<<n = count()>> {_CLIQUE}", f"select count(*) {_CLIQUE_SQL}", True
+)
+CLIQUES = Task("4-cliques listed", f"{{name}}(x, y, z, w) <- {_CLIQUE}", f"select a.x, a.y, b.y z, d.y w {_CLIQUE_SQL}")
+_PATHS = "{name}(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
+PATHS = Task(
+    "distinct ends of 3-paths",
+    _PATHS,
+    "select distinct a.x, c.y w from edge a join edge b on a.y = b.x join edge c on b.y = c.x",
+)
+PATHS_BY_HAND = Task(  # what a careful user makes of it for a planner that does not
+    PATHS.name,
+    _PATHS,
+    "select distinct a.x, c.y w from (select distinct a.x, b.y from edge a join edge b on a.y = b.x) a "
+    "join edge c on a.y = c.x",
+)
 
 
 class Evaluator(Protocol):
-    """Holds a graph and answers tasks from scratch."""
+    """Holds a graph and answers tasks from scratch, on one thread."""
 
     name: str
-
-    @property
-    def tasks(self) -> tuple[Task, ...]: ...
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
 
     def ask(self, task: Task) -> int:
-        """Evaluates the task, keeps the rows it gives in memory, and says how many they are."""
+        """Evaluates the task and keeps the rows that it gives in memory."""
 
-    def close(self) -> None: ...
-
-
-class Maintainer(Protocol):
-    """Holds a graph and its triangles, and keeps both right."""
-
-    name: str
-
-    def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
-
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """One transaction."""
-
-    def triangles(self) -> int: ...
     def counts(self) -> dict[str, float]:
-        """What the last change took besides time, and bytes on disk."""
+        """What the last task took besides time."""
 
     def close(self) -> None: ...
 
 
-def evaluators() -> list[type[Evaluator]]:
-    """Ours, the limit, and the systems of others that this environment has."""
-    found: list[type[Evaluator]] = [Ours, Merge]
+def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
+    """What full evaluation is measured with. Systems are opened when a row first needs them."""
+    with ExitStack() as stack:
+
+        @cache
+        def system(kind: type[Evaluator]) -> Evaluator:
+            opened = kind(edges, folder)
+            stack.callback(opened.close)
+            return opened
+
+        def sides(task: Task, *kinds: type[Evaluator]) -> list[Side]:
+            return [
+                Side(
+                    kind.name,
+                    lambda kind=kind: system(kind).ask(task),  # type: ignore[misc]
+                    partial(system, kind),
+                    lambda kind=kind: system(kind).counts(),  # type: ignore[misc]
+                )
+                for kind in kinds
+            ]
+
+        peers = installed()
+        yield Row(TRIANGLES.name, sides(TRIANGLES, Ours, Merge, *peers), rounds=5)
+        yield Row(CLIQUES_COUNTED.name, sides(CLIQUES_COUNTED, Ours, *peers), rounds=3)
+        if not quick:
+            yield Row(CLIQUES.name, sides(CLIQUES, Ours, *peers), rounds=3)
+        by_hand = sides(PATHS_BY_HAND, *peers)
+        for side in by_hand:
+            side.name += ", rewritten"
+        asked = peers if edges.shape[1] < LARGE else []
+        yield Row(PATHS.name, [*sides(PATHS, Ours, *asked), *by_hand], rounds=3)
+        yield Row(
+            "triangles listed, on two threads",
+            [*sides(TRIANGLES, OursOnTwo), *_named("ivm, one thread", sides(TRIANGLES, Ours))],
+            rounds=5,
+        )
+        yield _recorded(system)
+
+
+def _named(name: str, sides: list[Side]) -> list[Side]:
+    return [Side(name, side.run, side.before, side.counts) for side in sides]
+
+
+def _recorded(system: Callable[[type[Evaluator]], Evaluator]) -> Row:
+    """Installing: the view is evaluated and stored, with permuted indices or with all sensitivity recorded."""
+    ways = {
+        "ivm, evaluated and stored": ("probe", 1),
+        "ivm, all sensitivity, granularity 1": ("match", 1),
+        "ivm, all sensitivity, granularity 16": ("match", 16),
+    }
+
+    def side(name: str, maintenance: str, granularity: int) -> Side:
+        counts: dict[str, float] = {}
+
+        def ours() -> Ours:
+            found = system(Ours)
+            assert isinstance(found, Ours)
+            return found
+
+        def install() -> int:
+            rows, sensitive = ours().install(TRIANGLES, maintenance, granularity)
+            counts["sensitivity rows"] = sensitive
+            return rows
+
+        return Side(name, install, lambda: ours().uninstall(), lambda: counts)
+
+    return Row("triangles installed as a view", [side(name, *way) for name, way in ways.items()], rounds=3)
+
+
+def installed() -> list[type[Evaluator]]:
+    """The systems of other people that this environment has."""
+    found: list[type[Evaluator]] = []
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     found += [Polars] * (importlib.util.find_spec("polars") is not None)
     return found
 
 
-def maintainers() -> list[type[Maintainer]]:
-    """Ours, and what a careful user of SQL would write."""
-    return [OursMaintained, SqliteTriggers]
-
-
 class Ours:
-    """The edges in a store, unsynced; a question is planned, evaluated, and its answer is an Arrow table."""
+    """The edges in a store, unsynced; an installed view is evaluated anew, its answer an Arrow table."""
 
     name = "ivm"
-    tasks = TASKS
+    threads = 1
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        self.workspace = ivm.open(folder / "evaluated.pages", sync="off")
-        self.workspace.install("edge(x, y) -> int(x), int(y).")
-        with self.workspace.transaction() as txn:
-            txn.insert("edge", list(edges))
-
-    def ask(self, task: Task) -> int:
-        return len(self.workspace.query(task.rule))
-
-    def close(self) -> None:
-        self.workspace.close()
-
-
-class OursMaintained:
-    """Edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
-
-    name = "ivm"
-
-    def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        self.workspace = ivm.open(folder / "maintained.pages", sync="off")
+        file = folder / f"evaluated-{self.threads}.pages"
+        self.workspace = ivm.open(file, sync="off", retain=1, threads=self.threads)
         self.workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
         with self.workspace.transaction() as txn:
             txn.insert("edge", list(edges))
-        self.workspace.install(TRIANGLES.rule, name="view")
+        self._views: dict[str, str] = {}
+        self._asked = ""
 
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        with self.workspace.transaction() as txn:
-            txn.delete("edge", list(gone))
-            txn.insert("edge", list(new))
-
-    def triangles(self) -> int:
-        return len(self.workspace["q"])
+    def ask(self, task: Task) -> int:
+        if task.rule not in self._views:
+            name = f"view{len(self._views)}"
+            self.workspace.install(task.rule.format(name=name), name=name, maintenance="probe")
+            self._views[task.rule] = name
+        self._asked = self._views[task.rule]
+        answer = self.workspace.evaluate(self._asked).to_arrow()
+        return answer["n"][0].as_py() if task.counted else len(answer)
 
     def counts(self) -> dict[str, float]:
-        size = self.workspace.store.path.stat().st_blocks * 512
-        return {"operations": self.workspace.stats("q")["operations"], "MB": round(size / 1e6, 1)}
+        """Those of filling the view, which is the same evaluation."""
+        return {"operations": self.workspace.stats(self._asked)["operations"]}
+
+    def install(self, task: Task, maintenance: str, granularity: int) -> tuple[int, int]:
+        """Rows of the view, and of its sensitivity indices."""
+        rule = task.rule.format(name="installed")
+        self.workspace.install(rule, name="installed", maintenance=maintenance, granularity=granularity)
+        stats = self.workspace.stats("installed")
+        return stats["rows"], stats["sensitivity_rows"]
+
+    def uninstall(self) -> None:
+        if "installed" in self.workspace.blocks:
+            self.workspace.uninstall("installed")
 
     def close(self) -> None:
         self.workspace.close()
+
+
+class OursOnTwo(Ours):
+    name = "ivm, two threads"
+    threads = 2
 
 
 class Merge:
     """The hand-written limit; knows triangles only."""
 
     name = "merge (limit)"
-    tasks = (TRIANGLES,)
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.adjacency = merge.adjacency(edges)
@@ -145,25 +213,30 @@ class Merge:
     def ask(self, task: Task) -> int:
         return len(merge.triangles(*self.adjacency))
 
+    def counts(self) -> dict[str, float]:
+        return {}
+
     def close(self) -> None: ...
 
 
 class Duckdb:
-    """In memory, one thread, the result in a table."""
+    """In memory, one thread, listings into a table."""
 
     name = "DuckDB"
-    tasks = TASKS
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         import duckdb
 
         self.db: Any = duckdb.connect(config={"threads": 1, "preserve_insertion_order": False})
-        self.db.register("given", _table(edges))
+        self.db.register("given", pa.table({"x": edges[0], "y": edges[1]}))
         self.db.execute("create table edge as select x::integer x, y::integer y from given")
 
     def ask(self, task: Task) -> int:
         self.db.execute(f"create or replace table q as {task.sql}")
-        return self.db.execute("select count(*) from q").fetchone()[0]
+        return self.db.execute(f"select {'*' if task.counted else 'count(*)'} from q").fetchone()[0]
+
+    def counts(self) -> dict[str, float]:
+        return {}
 
     def close(self) -> None:
         self.db.close()
@@ -173,7 +246,6 @@ class Polars:
     """Lazy frames, streaming engine; as many threads as POLARS_MAX_THREADS says."""
 
     name = "Polars"
-    tasks = TASKS
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         import polars
@@ -185,82 +257,31 @@ class Polars:
         questions: Mapping[Task, Callable[[], Any]] = {
             TRIANGLES: self._triangles,
             CLIQUES: self._cliques,
+            CLIQUES_COUNTED: lambda: self._cliques().select(self.pl.len()),
+            PATHS: lambda: self._paths(self._pairs()),
+            PATHS_BY_HAND: lambda: self._paths(self._pairs().select("x", "z").unique()),
         }
-        return questions[task]().collect(engine="streaming").height
+        answer = questions[task]().collect(engine="streaming")
+        return answer.item() if task.counted else answer.height
 
     def _as(self, first: str, second: str) -> Any:
         return self.edge.rename({"x": f"_{first}", "y": f"_{second}"}).rename(lambda name: name[1:])
 
+    def _pairs(self) -> Any:
+        return self._as("x", "y").join(self._as("y", "z"), on="y")
+
     def _triangles(self) -> Any:
-        pairs = self._as("x", "y").join(self._as("y", "z"), on="y")
-        return pairs.join(self._as("x", "z"), on=["x", "z"], how="semi")
+        return self._pairs().join(self._as("x", "z"), on=["x", "z"], how="semi")
 
     def _cliques(self) -> Any:
         fourth = self._triangles().join(self._as("z", "w"), on="z")
         fourth = fourth.join(self._as("x", "w"), on=["x", "w"], how="semi")
         return fourth.join(self._as("y", "w"), on=["y", "w"], how="semi")
 
-    def close(self) -> None: ...
-
-
-class SqliteTriggers:
-    """On disk, unsynced: three indices on the triangles, and triggers that a careful user would write."""
-
-    name = "SQLite triggers"
-
-    SCHEMA = """
-        create table edge(x integer, y integer, primary key(x, y)) without rowid;
-        create index edge_back on edge(y, x);
-        create table triangle(x integer, y integer, z integer, primary key(x, y, z)) without rowid;
-        create index triangle_yz on triangle(y, z);
-        create index triangle_xz on triangle(x, z);
-    """
-    TRIGGERS = """
-        create trigger edge_new after insert on edge begin
-            insert into triangle
-                select new.x, new.y, b.y from edge b join edge c on c.x = new.x and c.y = b.y
-                where b.x = new.y union all
-                select a.x, new.x, new.y from edge a join edge c on c.x = a.x and c.y = new.y
-                where a.y = new.x union all
-                select new.x, a.y, new.y from edge a join edge b on b.x = a.y and b.y = new.y
-                where a.x = new.x;
-        end;
-        create trigger edge_gone after delete on edge begin
-            delete from triangle where x = old.x and y = old.y;
-            delete from triangle where x = old.x and z = old.y;
-            delete from triangle where y = old.x and z = old.y;
-        end;
-    """
-
-    def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        self.file = folder / "sqlite"
-        self.db = sqlite3.connect(self.file, isolation_level=None)
-        for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", "synchronous=off"):
-            self.db.execute(f"pragma {setting}")
-        self.db.executescript(self.SCHEMA)
-        self.db.execute("begin")
-        self.db.executemany("insert into edge values(?, ?)", edges.T.tolist())
-        self.db.execute(f"insert into triangle {TRIANGLES.sql} order by 1, 2, 3")
-        self.db.execute("commit")
-        self.db.executescript(self.TRIGGERS)
-
-    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        self.db.execute("begin")
-        self.db.executemany("delete from edge where x = ? and y = ?", gone.T.tolist())
-        self.db.executemany("insert into edge values(?, ?)", new.T.tolist())
-        self.db.execute("commit")
-
-    def triangles(self) -> int:
-        return self.db.execute("select count(*) from triangle").fetchone()[0]
+    def _paths(self, pairs: Any) -> Any:
+        return pairs.join(self._as("z", "w"), on="z").select("x", "w").unique()
 
     def counts(self) -> dict[str, float]:
-        return {"MB": round(self.file.stat().st_blocks * 512 / 1e6, 1)}
+        return {}
 
-    def close(self) -> None:
-        self.db.close()
-
-
-def _table(edges: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    return pa.table({"x": edges[0], "y": edges[1]})
+    def close(self) -> None: ...

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+SLOW_SECONDS = 4.0  # a side of others whose first run takes longer is not run again
+MANY = 50  # times from which a 99th percentile says something
+
 
 @dataclass
 class Side:
@@ -28,13 +31,21 @@ class Side:
 
 @dataclass
 class Row:
-    """A piece of work; `scale` turns the seconds of a run into `unit`: 1e3 for ms, 1e6 / n for µs each."""
+    """A piece of work; `scale` turns the seconds of a run into `unit`: 1e3 for ms, 1e6 / n for µs each.
+
+    A side runs `stretch` times in a row when its turn comes: short work one by one would always find the caches
+    full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report tells how
+    many that makes a second. Of a row that is `told`, a run returns its own figure, in `unit`; nothing is timed.
+    """
 
     name: str
     sides: Sequence[Side]
     rounds: int = 5
     unit: str = "ms"
     scale: float = 1e3
+    stretch: int = 1
+    things: tuple[int, str] | None = None
+    told: bool = False
 
 
 @dataclass
@@ -49,6 +60,11 @@ class Result:
     def median(self, side: str) -> float:
         return statistics.median(self.times[side])
 
+    def percentile(self, side: str) -> float | None:
+        """The 99th, if there are times enough for one."""
+        times = sorted(self.times[side])
+        return times[round(0.99 * (len(times) - 1))] if len(times) >= MANY else None
+
     def ratio(self, side: str) -> float:
         """How many times as long as our side it takes."""
         ours = next(iter(self.times))
@@ -61,29 +77,62 @@ class Disagreement(ValueError):
 
 def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Result:
     """Runs the sides in turns."""
-    answers = {}
-    for side in row.sides:
-        progress(f"{row.name}: {side.name}, warming up")
-        side.before()
-        answers[side.name] = side.run()
-    for name, answer in answers.items():
-        if answer != answers[row.sides[0].name]:
-            raise Disagreement(f"{row.name}: {row.sides[0].name} and {name} differ: {answers}")
+    times = _told(row, progress) if row.told else _timed(row, progress)
+    result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
+    if row.things:
+        number, things = row.things
+        for side in row.sides:
+            result.counts[side.name][f"{things}/s"] = round(number / (result.median(side.name) / row.scale))
+    return result
+
+
+def _told(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
+    """The figures that the runs give themselves."""
     times: dict[str, list[float]] = {side.name: [] for side in row.sides}
     for turn in range(row.rounds):
         for side in row.sides:
             progress(f"{row.name}: {side.name}, {turn + 1} of {row.rounds}")
             side.before()
-            times[side.name].append(_seconds(side.run) * row.scale)
-    return Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
+            times[side.name].append(side.run())
+    return times
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
+    times = {side.name: _first(row, side, progress) for side in row.sides}
+    answers = {name: answer for name, (answer, _) in times.items()}
+    if any(answer != answers[row.sides[0].name] for answer in answers.values()):
+        raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
+    others = [side.name for side in row.sides[1:]]  # our first run may have compiled kernels
+    slow = {name: [times[name][1] * row.scale] for name in others if times[name][1] > SLOW_SECONDS}
+    taken = {side.name: slow.get(side.name, []) for side in row.sides}
+    for turn in range(0, row.rounds, row.stretch):
+        for side in row.sides:
+            if side.name not in slow:
+                progress(f"{row.name}: {side.name}, {turn + 1} of {row.rounds}")
+                taken[side.name] += [s * row.scale for s in _seconds(side, min(row.stretch, row.rounds - turn))]
+    return taken
+
+
+def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, float]:
+    """The answer of a first run, and its seconds, which count only where nobody would wait for a second one."""
+    progress(f"{row.name}: {side.name}, warming up")
+    side.before()
+    began = time.perf_counter()
+    answer = side.run()
+    return answer, time.perf_counter() - began
+
+
+def _seconds(side: Side, runs: int) -> list[float]:
+    """Of some runs in a row, without the collector of garbage in between."""
+    seconds = []
     gc.collect()
     gc.disable()
     try:
-        began = time.perf_counter()
-        run()
-        return time.perf_counter() - began
+        for _ in range(runs):
+            side.before()
+            began = time.perf_counter()
+            side.run()
+            seconds.append(time.perf_counter() - began)
     finally:
         gc.enable()
+    return seconds

@@ -1,4 +1,4 @@
-"""The hand-written limit for triangles: adjacency lists in memory, merged; no versions, no durability."""
+"""The hand-written limit for triangles: sorted adjacency lists in memory, merged; no versions, no durability."""
 
 import numpy as np
 from numba import njit
@@ -17,6 +17,23 @@ def triangles(starts: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
     out = np.empty((_triangles(starts, neighbours, np.empty((0, 3), np.int32)), 3), np.int32)
     _triangles(starts, neighbours, out)
     return out
+
+
+class Adjacency:
+    """A graph that changes in place among the edges that it was made with; `triangles` is their number."""
+
+    def __init__(self, edges: np.ndarray) -> None:
+        both = np.concatenate([edges, edges[::-1]], axis=1)
+        self._starts, self._neighbours = adjacency(both[:, np.lexsort(both[::-1])])
+        self._lengths = np.diff(self._starts)
+        self.found = np.empty((1 << 20, 3), np.int32)  # those that the last change took or brought
+        self.triangles = _triangles(*adjacency(edges), self.found[:0])
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Take edges out, put edges in: int64[2, n]."""
+        graph = self._starts, self._neighbours, self._lengths
+        self.triangles -= _change(*graph, gone[0], gone[1], False, self.found)
+        self.triangles += _change(*graph, new[0], new[1], True, self.found)
 
 
 @njit(cache=True, nogil=True)
@@ -39,3 +56,50 @@ def _triangles(starts, neighbours, out):
                     i += 1
                     j += 1
     return found
+
+
+@njit(cache=True, nogil=True)
+def _change(starts, neighbours, lengths, xs, ys, comes, out):
+    """Edges one by one: out of both lists before, or into them after, their triangles are listed and counted."""
+    found = 0
+    for edge in range(len(xs)):
+        for end in range(2):
+            if not comes:
+                _take(starts, neighbours, lengths, (xs[edge], ys[edge])[end], (ys[edge], xs[edge])[end])
+        x, y = xs[edge], ys[edge]
+        i, i_end, j, j_end = starts[x], starts[x] + lengths[x], starts[y], starts[y] + lengths[y]
+        while i < i_end and j < j_end:
+            if neighbours[i] < neighbours[j]:
+                i += 1
+            elif neighbours[i] > neighbours[j]:
+                j += 1
+            else:
+                z = neighbours[i]
+                at = found % len(out)
+                out[at, 0], out[at, 1], out[at, 2] = min(x, z), min(max(x, z), y), max(y, z)
+                found += 1
+                i += 1
+                j += 1
+        for end in range(2):
+            if comes:
+                _put(starts, neighbours, lengths, (xs[edge], ys[edge])[end], (ys[edge], xs[edge])[end])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _take(starts, neighbours, lengths, x, y):
+    first, end = starts[x], starts[x] + lengths[x]
+    at = first + np.searchsorted(neighbours[first:end], y)
+    for i in range(at, end - 1):
+        neighbours[i] = neighbours[i + 1]
+    lengths[x] -= 1
+
+
+@njit(cache=True, nogil=True)
+def _put(starts, neighbours, lengths, x, y):
+    first, end = starts[x], starts[x] + lengths[x]
+    at = first + np.searchsorted(neighbours[first:end], y)
+    for i in range(end, at, -1):
+        neighbours[i] = neighbours[i - 1]
+    neighbours[at] = y
+    lengths[x] += 1

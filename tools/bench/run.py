@@ -16,8 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
 
-def bench(title: str, rows: Iterable[Row], options: argparse.Namespace) -> int:
-    """Measures the rows one by one, printing each when it is done."""
+def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: str = "") -> int:
+    """Measures the rows one by one, printing each when it is done; `about` says what is measured."""
     results = []
     with Progress(title, options.quiet) as progress:
         for row in rows:
@@ -26,5 +26,5 @@ def bench(title: str, rows: Iterable[Row], options: argparse.Namespace) -> int:
                 progress.clear()
                 print(as_text(results[-1]), flush=True)
     if options.out:
-        print("written:", *write(results, title.replace(" ", "-"), options.out))
+        print("written:", *write(results, title.replace(" ", "-"), options.out, about))
     return 0

@@ -1,0 +1,306 @@
+"""Views of one graph kept right while it changes: by us, by what a careful user writes in SQL, and by hand.
+
+The graph is edges x < y, int64[2, m], sorted. Changes of one edge take an edge out and put it back in turns;
+larger ones take out as many random edges as they put back of those taken out before.
+"""
+
+import importlib.util
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+import ivm
+
+from .joins import CLIQUES, TRIANGLES, Task
+from .measure import Disagreement, Row, Side
+from .merge import Adjacency
+from .meter import Meter
+
+Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
+BATCH = 1000
+WARMING = 4  # changes before the first that counts: edges out, edges in, and once more
+
+
+class Maintainer(Protocol):
+    """Holds a graph and a listing, and keeps both right."""
+
+    name: str
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """One transaction."""
+
+    def rows(self) -> int:
+        """Of the listing."""
+
+    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        """Make one more change, and tell what it takes besides time."""
+
+    def close(self) -> None: ...
+
+
+def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
+    """What maintenance is measured with."""
+    peers: list[type[Maintainer]] = [SqliteTriggers, *([DuckdbDelta] if importlib.util.find_spec("duckdb") else [])]
+    triangles: list[type[Maintainer]] = [Ours, ByHand, *peers]
+    singles, batches = (40, 6) if quick else (400, 20)
+    yield _loading("triangles loaded and listed", [Ours, *peers], edges, folder, 1 if quick else 3)
+    one, many = partial(changes, edges, 1), partial(changes, edges, BATCH)
+    name = "triangles maintained, one edge a transaction"
+    yield from _maintaining(name, triangles, one, edges, folder, singles)
+    yield from _maintaining(f"{name}, synced", [OursSynced, SqliteSynced], one, edges, folder, singles // 2)
+    name = f"triangles maintained, {BATCH:,} edges a transaction"
+    yield from _maintaining(name, triangles, many, edges, folder, batches, 2)
+    name = "4-cliques maintained, one edge a transaction"
+    yield from _maintaining(name, [OursOfCliques], one, edges, folder, singles)
+
+
+def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
+    """Without end, always the same."""
+    random = np.random.default_rng(7)
+    none = edges[:, :0]
+    while True:
+        order = random.permutation(edges.shape[1])
+        if batch == 1:
+            for i in order.tolist():
+                yield edges[:, i : i + 1], none
+                yield none, edges[:, i : i + 1]
+            continue
+        half = min(batch // 2, len(order) // 4)
+        chunks = [edges[:, order[at : at + half]] for at in range(0, len(order) - half, half)]
+        for new, gone in pairwise([none, *chunks, none]):
+            yield gone, new
+
+
+def _loading(name: str, kinds: list[type[Maintainer]], edges: np.ndarray, folder: Path, rounds: int) -> Row:
+    """From edges in memory to a store with the listing and all that maintains it."""
+
+    def load(kind: type[Maintainer]) -> int:
+        keeper = kind(edges, folder)
+        found = keeper.rows()
+        keeper.close()
+        return found
+
+    return Row(name, [Side(kind.name, partial(load, kind)) for kind in kinds], rounds, unit="s", scale=1)
+
+
+def _maintaining(
+    name: str,
+    kinds: list[type[Maintainer]],
+    change: Callable[[], Iterator[Change]],
+    edges: np.ndarray,
+    folder: Path,
+    rounds: int,
+    stretch: int = 20,
+) -> Iterator[Row]:
+    """Every side makes the same changes, to systems of its own, which are compared in the end."""
+    opened: dict[type[Maintainer], Maintainer] = {}
+
+    def side(kind: type[Maintainer]) -> Side:
+        rest = change()
+
+        def keeper() -> Maintainer:
+            if kind not in opened:
+                opened[kind] = kind(edges, folder)
+                for warming in islice(rest, WARMING):
+                    opened[kind].change(*warming)
+            return opened[kind]
+
+        return Side(
+            kind.name, lambda: keeper().change(*next(rest)), keeper, lambda: keeper().counts(*next(rest))
+        )
+
+    batch = max(part.shape[1] for part in next(change()))
+    size = 1 if batch == 1 else 2 * batch
+    yield Row(name, [side(kind) for kind in kinds], rounds, stretch=stretch, things=(size, "edges"))
+    found = {kind.name: keeper.rows() for kind, keeper in opened.items()}
+    if len(set(found.values())) > 1:
+        raise Disagreement(f"rows after the same changes: {found}")
+    for keeper in opened.values():
+        keeper.close()
+
+
+class Ours:
+    """Edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
+
+    name = "ivm"
+    task: Task = TRIANGLES
+    sync = "off"
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        file = folder / "maintained.pages"
+        file.unlink(missing_ok=True)
+        self.workspace = ivm.open(file, sync=self.sync, threads=1)
+        self.workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
+        with self.workspace.transaction() as txn:
+            txn.insert("edge", list(edges))
+        self.workspace.install(self.task.rule.format(name="q"), name="view")
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        with self.workspace.transaction() as txn:
+            txn.delete("edge", list(gone))
+            txn.insert("edge", list(new))
+
+    def rows(self) -> int:
+        return len(self.workspace["q"])
+
+    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        with Meter(self.workspace.store) as meter:
+            self.change(gone, new)
+        operations = self.workspace.stats("q")["operations"]
+        return {"operations": operations, **meter.counts, "MB": _megabytes(self.workspace.store.path)}
+
+    def close(self) -> None:
+        self.workspace.close()
+
+
+class OursSynced(Ours):
+    sync = "full"
+
+
+class OursOfCliques(Ours):
+    task = CLIQUES
+
+
+class ByHand:
+    """The limit: adjacency lists in memory, changed in place; says which triangles come and go, keeps their number."""
+
+    name = "by hand (limit)"
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        self.adjacency = Adjacency(edges)
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        self.adjacency.change(gone, new)
+
+    def rows(self) -> int:
+        return self.adjacency.triangles
+
+    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        self.change(gone, new)
+        return {}
+
+    def close(self) -> None: ...
+
+
+class SqliteTriggers:
+    """On disk, unsynced: indices on edges and triangles, and the triggers that they are for."""
+
+    name = "SQLite triggers"
+    synchronous = "off"
+
+    SCHEMA = """
+        create table edge(x integer, y integer, primary key(x, y)) without rowid;
+        create index edge_back on edge(y, x);
+        create table triangle(x integer, y integer, z integer, primary key(x, y, z)) without rowid;
+        create index triangle_yz on triangle(y, z);
+        create index triangle_xz on triangle(x, z);
+    """
+    TRIGGERS = """
+        create trigger edge_new after insert on edge begin
+            insert into triangle
+                select new.x, new.y, b.y from edge b join edge c on c.x = new.x and c.y = b.y
+                where b.x = new.y union all
+                select a.x, new.x, new.y from edge a join edge c on c.x = a.x and c.y = new.y
+                where a.y = new.x union all
+                select new.x, a.y, new.y from edge a join edge b on b.x = a.y and b.y = new.y
+                where a.x = new.x;
+        end;
+        create trigger edge_gone after delete on edge begin
+            delete from triangle where x = old.x and y = old.y;
+            delete from triangle where x = old.x and z = old.y;
+            delete from triangle where y = old.x and z = old.y;
+        end;
+    """
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        self.file = folder / "sqlite"
+        for file in folder.glob("sqlite*"):
+            file.unlink()
+        self.db = sqlite3.connect(self.file, isolation_level=None)
+        for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={self.synchronous}"):
+            self.db.execute(f"pragma {setting}")
+        self.db.executescript(self.SCHEMA)
+        self.db.execute("begin")
+        self.db.executemany("insert into edge values(?, ?)", edges.T.tolist())
+        self.db.execute(f"insert into triangle {TRIANGLES.sql} order by 1, 2, 3")
+        self.db.execute("commit")
+        self.db.executescript(self.TRIGGERS)
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        self.db.execute("begin")
+        self.db.executemany("delete from edge where x = ? and y = ?", gone.T.tolist())
+        self.db.executemany("insert into edge values(?, ?)", new.T.tolist())
+        self.db.execute("commit")
+
+    def rows(self) -> int:
+        return self.db.execute("select count(*) from triangle").fetchone()[0]
+
+    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        self.change(gone, new)
+        return {"MB": _megabytes(*self.file.parent.glob("sqlite*"))}
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class SqliteSynced(SqliteTriggers):
+    synchronous = "full"
+
+
+class DuckdbDelta:
+    """In memory, one thread: the delta of the listing as a query over the changed edges, written by hand."""
+
+    name = "DuckDB, delta by hand"
+
+    DELTA = """
+        select a.x, a.y, b.y z from d a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
+        select a.x, b.x, b.y from d b join edge a on a.y = b.x join edge c on c.x = a.x and c.y = b.y union
+        select c.x, a.y, c.y from d c join edge a on a.x = c.x join edge b on b.x = a.y and b.y = c.y
+    """
+
+    def __init__(self, edges: np.ndarray, folder: Path) -> None:
+        import duckdb
+
+        self.db: Any = duckdb.connect(config={"threads": 1})
+        self._bind("given", edges)
+        self.db.execute("create table edge as select x::integer x, y::integer y from given")
+        self.db.execute(f"create table triangle as {TRIANGLES.sql}")
+
+    def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        run = self.db.execute
+        run("begin")
+        if gone.size:
+            self._bind("d", gone)
+            run(f"create or replace temp table changed as {self.DELTA}")
+            run("delete from triangle t using changed d where t.x = d.x and t.y = d.y and t.z = d.z")
+            run("delete from edge e using d where e.x = d.x and e.y = d.y")
+        if new.size:
+            self._bind("d", new)
+            run("insert into edge select * from d")
+            run(f"insert into triangle {self.DELTA}")
+        run("commit")
+
+    def _bind(self, name: str, edges: np.ndarray) -> None:
+        self.db.register(name, pa.table({"x": edges[0].astype("i4"), "y": edges[1].astype("i4")}))
+
+    def rows(self) -> int:
+        return self.db.execute("select count(*) from triangle").fetchone()[0]
+
+    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
+        self.change(gone, new)
+        return {}
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def _megabytes(*files: Path) -> float:
+    return round(sum(file.stat().st_blocks for file in files) * 512 / 1e6, 1)
