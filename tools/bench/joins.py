@@ -98,15 +98,15 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
                 for kind in kinds
             ]
 
-        peers = installed()
-        yield Row(TRIANGLES.name, sides(TRIANGLES, Ours, Merge, *peers), rounds=5)
-        yield Row(CLIQUES_COUNTED.name, sides(CLIQUES_COUNTED, Ours, *peers), rounds=3)
+        others = peers()
+        yield Row(TRIANGLES.name, sides(TRIANGLES, Ours, Merge, *others), rounds=5)
+        yield Row(CLIQUES_COUNTED.name, sides(CLIQUES_COUNTED, Ours, *others), rounds=3)
         if not quick:
-            yield Row(CLIQUES.name, sides(CLIQUES, Ours, *peers), rounds=3)
-        by_hand = sides(PATHS_BY_HAND, *peers)
+            yield Row(CLIQUES.name, sides(CLIQUES, Ours, *others), rounds=3)
+        by_hand = sides(PATHS_BY_HAND, *others)
         for side in by_hand:
             side.name += ", rewritten"
-        asked = peers if edges.shape[1] < LARGE else []
+        asked = others if edges.shape[1] < LARGE else []
         yield Row(PATHS.name, [*sides(PATHS, Ours, *asked), *by_hand], rounds=3)
         yield Row(
             "triangles listed, on two threads",
@@ -146,7 +146,7 @@ def _recorded(system: Callable[[type[Evaluator]], Evaluator]) -> Row:
     return Row("triangles installed as a view", [side(name, *way) for name, way in ways.items()], rounds=3)
 
 
-def installed() -> list[type[Evaluator]]:
+def peers() -> list[type[Evaluator]]:
     """The systems of other people that this environment has."""
     found: list[type[Evaluator]] = []
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)

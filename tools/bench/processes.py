@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def _growth(folder: Path, sizes: list[int], rounds: int) -> Row:
 
 
 def _memory(folder: Path) -> Row:
-    kinds = [upkeep.Ours, upkeep.SqliteTriggers, *[upkeep.DuckdbDelta] * (find_spec("duckdb") is not None)]
+    kinds: list[type[upkeep.Maintainer]] = [upkeep.Ours, *upkeep.peers()]
     sides = [_side(kind.name, partial(_child, "memory", folder, kind.__name__)) for kind in kinds]
     return Row("peak memory of a process: loaded, listed, maintained", sides, 1, "MB", 1, told=True)
 

@@ -48,10 +48,9 @@ class Maintainer(Protocol):
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     """What maintenance is measured with."""
-    peers: list[type[Maintainer]] = [SqliteTriggers, *([DuckdbDelta] if importlib.util.find_spec("duckdb") else [])]
-    triangles: list[type[Maintainer]] = [Ours, ByHand, *peers]
+    triangles: list[type[Maintainer]] = [Ours, ByHand, *peers()]
     singles, batches = (40, 6) if quick else (400, 20)
-    yield _loading("triangles loaded and listed", [Ours, *peers], edges, folder, 1 if quick else 3)
+    yield _loading("triangles loaded and listed", [Ours, *peers()], edges, folder, 1 if quick else 3)
     one, many = partial(changes, edges, 1), partial(changes, edges, BATCH)
     name = "triangles maintained, one edge a transaction"
     yield from _maintaining(name, triangles, one, edges, folder, singles)
@@ -60,6 +59,12 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     yield from _maintaining(name, triangles, many, edges, folder, batches, 2)
     name = "4-cliques maintained, one edge a transaction"
     yield from _maintaining(name, [OursOfCliques], one, edges, folder, singles)
+
+
+def peers() -> list[type[Maintainer]]:
+    """The systems of other people that this environment has."""
+    found: list[type[Maintainer]] = [SqliteTriggers]
+    return found + [DuckdbDelta] * (importlib.util.find_spec("duckdb") is not None)
 
 
 def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
@@ -113,9 +118,7 @@ def _maintaining(
                     opened[kind].change(*warming)
             return opened[kind]
 
-        return Side(
-            kind.name, lambda: keeper().change(*next(rest)), keeper, lambda: keeper().counts(*next(rest))
-        )
+        return Side(kind.name, lambda: keeper().change(*next(rest)), keeper, lambda: keeper().counts(*next(rest)))
 
     batch = max(part.shape[1] for part in next(change()))
     size = 1 if batch == 1 else 2 * batch
