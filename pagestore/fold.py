@@ -57,12 +57,13 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     No columns mean unbounded. O(log count) applications and page touches an interval.
     """
     n = lo.shape[1]
-    out, full = np.zeros((rows.end - rows.first, n), np.int64), np.zeros(n, np.int64)
-    lo, hi = np.ascontiguousarray(lo, np.int64), np.ascontiguousarray(hi, np.int64)
+    out, full = np.empty((rows.end - rows.first, n), np.int64), np.empty(n, np.int64)
+    bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
+    bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
     scans = scan_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans)), np.int64)
-    shape = tree.root, tree.height, tree.spec.keys
-    status = kernel.scan_intervals(*pages, *shape, scans, rows.first, rows.end, lo, hi, out, full, work)
+    shape = tree.root, tree.height, tree.spec.keys, scans, rows.first, rows.end
+    status = kernel.scan_intervals(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
@@ -74,9 +75,9 @@ def scan_one(
     keys, (first, end), scans = spec.keys, rows, scan_array(spec)
     work = _scratch(keys, end - first, len(scans))
     for c, word in enumerate(lo):
-        work[c] = word
-    for c, word in enumerate(hi, keys):
-        work[c] = word
+        work[2 * c] = word
+    for c, word in enumerate(hi):
+        work[2 * c + 1] = word
     status = kernel.scan_one(*pages, tree.root, tree.height, keys, scans, first, end, len(lo), len(hi), work)
     if status < 0:
         checked(status, spec)

@@ -19,7 +19,7 @@ from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import HEIGHT_MAX, SCAN
 
-BOUNDS = 32  # intervals whose bounds are looked for side by side
+GROUP = 32  # intervals whose bounds are looked for side by side
 UNBOUNDED = -1
 ADDING = 48  # bits of values of which a page's worth adds up within a word
 
@@ -275,56 +275,59 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @njit(cache=True, nogil=True)
-def scan_intervals(words, seen, page_words, root, height, keys, scans, first, end, lo, hi, out, full, work):
-    """Fold words first..end of the records with lo[:, i] <= key < hi[:, i], int64[m, n] and int64[k, n].
+def scan_intervals(
+    words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work
+):
+    """Fold words first..end of the records of n intervals; bounds[:low, i] <= key < bounds[:high, n + i].
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
     work_words(F).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
 
-    BOUNDS intervals at a time: down to both bounds side by side, then one fold after the other.
+    GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
     """
-    words, seen, scans, lo, hi = borrowed(words), borrowed(seen), borrowed(scans), borrowed(lo), borrowed(hi)
+    words, seen, scans, bounds = borrowed(words), borrowed(seen), borrowed(scans), borrowed(bounds)
     out, full, work = borrowed(out), borrowed(full), borrowed(work)
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest = work[acc.shape[0] :]
-    group, pages = rest[:BOUNDS], rest[BOUNDS : 2 * BOUNDS]
-    places = rest[2 * BOUNDS : (2 + PLACE_ROWS) * BOUNDS].reshape(PLACE_ROWS, BOUNDS)
-    ways = rest[(2 + PLACE_ROWS) * BOUNDS :].reshape(2, HEIGHT_MAX, 2, BOUNDS)
-    n = full.shape[0]
-    for begin in range(0, n, BOUNDS):
-        size = min(BOUNDS, n - begin)
-        for side in range(2 if height else 0):
-            bounds = lo if side == 0 else hi
-            for g in range(size):
-                group[g] = begin + g
+    group, pages = rest[: 2 * GROUP], rest[2 * GROUP : 4 * GROUP]
+    places = rest[4 * GROUP : (4 + 2 * PLACE_ROWS) * GROUP].reshape(PLACE_ROWS, 2 * GROUP)
+    ways = rest[(4 + 2 * PLACE_ROWS) * GROUP :].reshape(HEIGHT_MAX, 2, 2 * GROUP)
+    n = full.shape[0] if height else 0
+    full[:], out[:, :] = 0, 0
+    for begin in range(0, n, GROUP):
+        size = min(GROUP, n - begin)
+        for g in range(size):
+            group[g], group[size + g] = begin + g, n + begin + g
+        together = size if low == high else 0
+        for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
-                words, seen, page_words, root, height, keys, bounds, group[:size], pages, places, ways[side]
-            )
-            for g in range(size if status > 0 and bounds.shape[0] and scans[first, 0] != COUNT else 0):
-                prefetch_leaf(words, ways[side, 0, 0, g], page_words, scans[first, 1], ways[side, 0, 1, g])
+                words, seen, page_words, root, height, keys, low if at == 0 else high, bounds,
+                group[at : at + size + together], at, pages, places, ways,
+            )  # fmt: skip
             if status < 0:
                 return status
+        for g in range(0 if low else size, 2 * size if high else size):
+            if scans[first, 0] != COUNT:
+                prefetch_leaf(words, ways[0, 0, g], page_words, scans[first, 1], ways[0, 1, g])
         for g in range(size):
             acc[2 * scans.shape[0]] = 0
-            if height:
-                scan_between(words, height, keys, scans, first, end, ways, g, acc)
+            scan_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
             full[begin + g] = acc[2 * scans.shape[0]]
-            for f in range(first, end):
-                out[f - first, begin + g] = acc[f] if full[begin + g] else 0
+            for f in range(first, end if full[begin + g] else first):
+                out[f - first, begin + g] = acc[f]
     return acc[2 * scans.shape[0] + 1]
 
 
 @njit(cache=True, nogil=True)
 def scan_one(words, seen, page_words, root, height, keys, scans, first, end, low, high, work):
-    """As `scan_intervals` for one interval, all in one array: work[:low] and work[K : K + high] are the bounds,
-    from 2 K on stand the fold words and whether there was a record; then work_words(F)."""
+    """As `scan_intervals` for one interval, all in one array: bounds int64[K, 2], the fold words, whether there
+    was a record, then work_words(F)."""
     work = borrowed(work)
-    lo, hi = work[:low].reshape(low, 1), work[keys : keys + high].reshape(high, 1)
     full = 2 * keys + end - first
-    out = work[2 * keys : full].reshape(end - first, 1)
+    bounds, out = work[: 2 * keys].reshape(keys, 2), work[2 * keys : full].reshape(end - first, 1)
     return scan_intervals(
-        words, seen, page_words, root, height, keys, scans, first, end, lo, hi,
+        words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high,
         out, work[full : full + 1], work[full + 1 :],
     )  # fmt: skip
 
@@ -343,26 +346,26 @@ def prefetch_leaf(words, page, page_words, c, slot):
 
 @njit(cache=True, nogil=True)
 def work_words(folds):
-    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, places, ways."""
-    return acc_words(folds) + (2 + PLACE_ROWS + 4 * HEIGHT_MAX) * BOUNDS
+    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, pages, places, ways."""
+    return acc_words(folds) + (4 + 2 * PLACE_ROWS + 4 * HEIGHT_MAX) * GROUP
 
 
 @njit(cache=True, nogil=True)
-def descend_many(words, seen, page_words, root, height, keys, bounds, group, pages, places, ways):
-    """The way to each bound bounds[:, group[g]]: ways[level, 0, g] is a page, ways[level, 1, g] a slot.
+def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, pages, places, ways):
+    """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if there are no columns.  Returns 1, or ``-page_id``.
+    place.  Slot UNBOUNDED of the root if m is 0.  Returns 1, or ``-page_id``.
     """
-    n, m = group.shape[0], bounds.shape[0]
+    n = group.shape[0]
     pages[:n] = enter(words, seen, page_words, root)
     for level in range(height - 1, -1, -1):
         for g in range(n):
             if pages[g] < 0:
                 return pages[g]
-            ways[level, 0, g] = pages[g]
+            ways[level, 0, at + g] = pages[g]
         if m == 0:
-            ways[level, 1, :n] = UNBOUNDED
+            ways[level, 1, at : at + n] = UNBOUNDED
             return 1
         locate_many(words, pages, m, bounds, group, places)
         for g in range(n):
@@ -370,19 +373,18 @@ def descend_many(words, seen, page_words, root, height, keys, bounds, group, pag
             if level:
                 slot = max(slot - 1 + (places[EQUAL, g] if m == keys else 0), 0)
                 pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot))
-            ways[level, 1, g] = slot
+            ways[level, 1, at + g] = slot
     return 1
 
 
 @njit(cache=True, nogil=True)
-def scan_between(words, height, keys, scans, first, end, ways, g, acc):
+def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
     """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one."""
     level = height - 1
-    while level > 0 and ways[0, level, 1, g] == ways[1, level, 1, g] != UNBOUNDED:
+    while level > 0 and ways[level, 1, lower] == ways[level, 1, upper] != UNBOUNDED:
         level -= 1
-    page, left, right = ways[0, level, 0, g], ways[0, level, 1, g], ways[1, level, 1, g]
-    behind = left != UNBOUNDED
-    before = right != UNBOUNDED
+    page, left, right = ways[level, 0, lower], ways[level, 1, lower], ways[level, 1, upper]
+    behind, before = left != UNBOUNDED, right != UNBOUNDED
     if not before:
         right = words[page + ENTRIES]
     if left > right:
@@ -391,12 +393,11 @@ def scan_between(words, height, keys, scans, first, end, ways, g, acc):
         fold_page(words, page, level, keys, scans, first, end, max(left, 0), right, acc)
         return
     for d in range(level if behind else 0):
-        leaf_page = ways[0, d, 0, g]
-        start = ways[0, d, 1, g] + (d > 0)
-        fold_page(words, leaf_page, d, keys, scans, first, end, start, words[leaf_page + ENTRIES], acc)
+        side, slot = ways[d, 0, lower], ways[d, 1, lower] + (d > 0)
+        fold_page(words, side, d, keys, scans, first, end, slot, words[side + ENTRIES], acc)
     fold_page(words, page, level, keys, scans, first, end, left + 1, right, acc)
     for d in range(level - 1 if before else -1, -1, -1):
-        fold_page(words, ways[1, d, 0, g], d, keys, scans, first, end, 0, ways[1, d, 1, g], acc)
+        fold_page(words, ways[d, 0, upper], d, keys, scans, first, end, 0, ways[d, 1, upper], acc)
 
 
 @njit(cache=True, nogil=True)
