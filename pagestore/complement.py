@@ -10,7 +10,7 @@ from math import log2
 import numpy as np
 
 from .errors import OrderError
-from .fold import count_rows, ranks, rows_of, scan_one
+from .fold import Scanner, count_rows, ranks, rows_of
 from .kernels import complement as kernel
 from .kernels.fold import CHECKSUM
 from .scantree import record_hashes
@@ -94,7 +94,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
     assert rows, "asked of trees that are not accountable"
-    return scan_one(pages, tree, rows, (), ())[0][0]
+    return Scanner(pages, tree, rows).scan()[0][0]
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:

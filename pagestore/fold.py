@@ -12,7 +12,7 @@ import numpy as np
 from .errors import MissingError
 from .kernels import scan as kernel
 from .kernels.fold import CARRY, COUNT, THEN
-from .tree import Pages, Spec, Tree, checked, scan_array
+from .tree import Pages, Spec, Tree, checked, ready, scan_array
 
 
 class Rows(NamedTuple):
@@ -67,22 +67,28 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
-def scan_one(
-    pages: Pages, tree: Tree, rows: Rows, lo: tuple[int, ...], hi: tuple[int, ...]
-) -> tuple[list[int], bool]:
-    """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
-    spec = tree.spec
-    keys, (first, end), scans = spec.keys, rows, scan_array(spec)
-    work = _scratch(keys, end - first, len(scans))
-    for c, word in enumerate(lo):
-        work[2 * c] = word
-    for c, word in enumerate(hi):
-        work[2 * c + 1] = word
-    status = kernel.scan_one(*pages, tree.root, tree.height, keys, scans, first, end, len(lo), len(hi), work)
-    if status < 0:
-        checked(status, spec)
-    *words, full = work[2 * keys : 2 * keys + end - first + 1].tolist()
-    return words, full > 0
+class Scanner:
+    """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
+
+    def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
+        self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
+        keys, scans = tree.spec.keys, scan_array(tree.spec)
+        self._ready = np.concatenate([ready(pages, tree), [keys, rows.first, rows.end], scans.ravel()])
+        self._shape = keys, rows.end - rows.first, len(scans)
+        self._result = slice(2 * keys, 2 * keys + rows.end - rows.first + 1)
+
+    def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
+        """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
+        work = _scratch(*self._shape)
+        for c, word in enumerate(lo):
+            work[2 * c] = word
+        for c, word in enumerate(hi):
+            work[2 * c + 1] = word
+        status = kernel.scan_one(self._ready, len(lo), len(hi), work)
+        if status < 0:
+            checked(status, self.tree.spec)
+        words = work[self._result].tolist()
+        return words, words.pop() > 0
 
 
 _local = local()

@@ -11,7 +11,7 @@ from .catalog import Info
 from .complement import Complement
 from .dictionary import Dictionary, Finder
 from .errors import CorruptionError, MissingError, SchemaError
-from .fold import Rows, count_rows, ranks, rows_of, scan_many, scan_one, select
+from .fold import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
 from .intervals import met
 from .operators import address_of
 from .path import naming_path, with_path
@@ -46,10 +46,18 @@ class Relation:
     Bounds are words. Every read checks the pages that it touches and raises CorruptionError for a bad one.
     """
 
-    def __init__(self, source: Source, info: Info, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        source: Source,
+        info: Info,
+        lo: tuple[int, ...] = (),
+        hi: tuple[int, ...] = (),
+        whole: "Relation | None" = None,
+    ):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
         self._finder: TreeFinder | None = None  # of the tree as it was last
+        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise; ranges share it
 
     @property
     def name(self) -> str:
@@ -90,7 +98,7 @@ class Relation:
         low, high = self._bound(lo), self._bound(hi)
         if self.bounded:
             low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
-        return Relation(self._source, self.info, low, high)
+        return Relation(self._source, self.info, low, high, self)
 
     def __len__(self) -> int:
         """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without."""
@@ -207,8 +215,12 @@ class Relation:
         if isinstance(text, str) and text.startswith("concat:"):
             return Rope(self, concatenated(text, self.schema))
         pages, tree = self.view()
-        scan, rows = self._scan_of(text, tree)
-        words, full = scan_one(pages, tree, rows, self._lo, self._hi)
+        scan, scanner = self._ready.get(text) or (None, None)
+        if scan is None or scanner.tree is not tree or scanner.pages is not pages:
+            scan, rows = self._scan_of(text, tree)
+            scanner = Scanner(pages, tree, rows)
+            self._ready[text] = scan, scanner
+        words, full = scanner.scan(self._lo, self._hi)
         return value_of(scan, words, full, self._source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
@@ -405,7 +417,7 @@ class Relation:
     def _row(self, row: tuple) -> tuple[int, ...]:
         """Words of a key prefix, a key, or a whole record in the schema's order; in stored order."""
         schema = self.schema
-        if not schema.in_order and len(row) == len(schema.columns):
+        if len(row) == len(schema.columns) and not schema.in_order:
             row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
         if schema.plain and are_words(row):
             return row

@@ -261,14 +261,18 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndar
     return found, out
 
 
+def ready(pages: Pages, tree: Tree) -> np.ndarray:
+    """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
+    places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
+    return np.array([*places, pages.page_words, tree.root, tree.height, tree.spec.values], np.int64)
+
+
 class Finder:
     """Looks up single keys in one tree; what its kernel needs stands ready, so that a call costs little more."""
 
     def __init__(self, pages: Pages, tree: Tree) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
-        self._values = tree.spec.values
-        addresses = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
-        self._ready = np.array([*addresses, pages.page_words, tree.root, tree.height, self._values], np.int64)
+        self._values, self._ready = tree.spec.values, ready(pages, tree)
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """The value words of a whole key of int, or None.  As `get`, without an array a call.  O(log count)."""

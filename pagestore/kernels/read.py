@@ -23,7 +23,7 @@ RUN_SHORT = 32  # equal entries that are looked through in step
 LINE = 8  # words of a cache line
 
 # numbers that a single look-up needs
-WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES = range(8)
+WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(9)
 
 # rows of `places`: what a key has come to in its page
 LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, PLACE_ROWS = range(10)

@@ -8,13 +8,28 @@ The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then wh
 many applications it took.  Pieces are taken in key order, so an operator need not be commutative.
 """
 
-from numba import njit
+import numpy as np
+from numba import carray, njit
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.kernels.machine import prefetch
+from pagestore.kernels.machine import pointer, prefetch
 from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
-from pagestore.kernels.read import EQUAL, LINE, LOW, PLACE_ROWS, locate_many
+from pagestore.kernels.read import (
+    EQUAL,
+    HEIGHT,
+    LINE,
+    LOW,
+    PAGE_WORDS,
+    PLACE_ROWS,
+    READY,
+    ROOT,
+    SEEN,
+    SEEN_AT,
+    WORDS,
+    WORDS_AT,
+    locate_many,
+)
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import HEIGHT_MAX, SCAN
@@ -320,14 +335,21 @@ def scan_intervals(
 
 
 @njit(cache=True, nogil=True)
-def scan_one(words, seen, page_words, root, height, keys, scans, first, end, low, high, work):
-    """As `scan_intervals` for one interval, all in one array: bounds int64[K, 2], the fold words, whether there
-    was a record, then work_words(F)."""
-    work = borrowed(work)
+def scan_one(ready, low, high, work):
+    """As `scan_intervals` for one interval, with everything in two arrays.
+
+    `ready` holds what a look-up has (see `read.find_record`), then keys, first, end and the scans; `work` holds
+    bounds int64[K, 2], the fold words, whether there was a record, then work_words(F).
+    """
+    ready, work = borrowed(ready), borrowed(work)
+    words = carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64)
+    seen = carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8)
+    keys, first, end = ready[READY], ready[READY + 1], ready[READY + 2]
+    scans = ready[READY + 3 :].reshape((ready.shape[0] - READY - 3) // 3, 3)
     full = 2 * keys + end - first
     bounds, out = work[: 2 * keys].reshape(keys, 2), work[2 * keys : full].reshape(end - first, 1)
     return scan_intervals(
-        words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high,
+        words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, scans, first, end, bounds, low, high,
         out, work[full : full + 1], work[full + 1 :],
     )  # fmt: skip
 
