@@ -57,7 +57,7 @@ class Relation:
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
         self._finder: TreeFinder | None = None  # of the tree as it was last
-        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise; ranges share it
+        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
 
     @property
     def name(self) -> str:
@@ -215,13 +215,12 @@ class Relation:
         if isinstance(text, str) and text.startswith("concat:"):
             return Rope(self, concatenated(text, self.schema))
         pages, tree = self.view()
-        scan, scanner = self._ready.get(text) or (None, None)
-        if scan is None or scanner.tree is not tree or scanner.pages is not pages:
+        known = self._ready.get(text)
+        if known is None or known[1].tree is not tree or known[1].pages is not pages:
             scan, rows = self._scan_of(text, tree)
-            scanner = Scanner(pages, tree, rows)
-            self._ready[text] = scan, scanner
-        words, full = scanner.scan(self._lo, self._hi)
-        return value_of(scan, words, full, self._source.dictionary)
+            known = self._ready[text] = scan, Scanner(pages, tree, rows)
+        words, full = known[1].scan(self._lo, self._hi)
+        return value_of(known[0], words, full, self._source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
