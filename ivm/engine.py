@@ -95,7 +95,7 @@ class Engine:
         layout = self.installed.layouts[name]
         index = Index(name, tuple(range(layout.keys)))
         self.before.setdefault(index, self.txn.tree(name))
-        actions, rows = parts[0] if len(parts) == 1 else _joined(parts)
+        actions, rows = _joined(parts)
         if is_apart(layout):
             actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
@@ -342,4 +342,6 @@ def index_columns(index: Index, layout: Layout) -> list[int]:
 
 
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], axis=1)
