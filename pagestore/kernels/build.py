@@ -165,6 +165,10 @@ def cuts(node, columns, n, page_words, scans, level, ends):
     """
     if n == 0:
         return 0
+    room = body_words(page_words, columns, scans, level)
+    if n <= records_max(page_words) and words_needed(node, columns, scans, level, 0, n) <= room:
+        ends[0] = n
+        return 1
     pieces = 0
     lo = 0
     while lo < n:

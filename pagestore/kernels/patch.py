@@ -6,8 +6,8 @@
               |
     root    [0..24]
 
-Where that loses the balance, or a fold does not fit the bits of its column, nothing is written and the tree is
-made as for any other page (scantree.py).
+Where that loses the balance, a fold does not fit the bits of its column, or leaves have more than an edit each,
+nothing is written and the tree is made as for any other page (scantree.py).
 """
 
 from numba import njit
@@ -29,9 +29,9 @@ def patch_scan_tree(words, old, runs_at, runs, node, level, keys, scans, n, aren
     starts, changed, sizes, nodes, _, stride = layout_of(page_words, folds)
     header = words[old + SCAN]
     depth, area, planted = header & 255, header >> 8 & 0xFFFFFF, header >> 32
-    if depth == 0 or n > 2 * planted or 2 * n < planted:
-        return False
     leaves = 1 << depth
+    if depth == 0 or runs > leaves or n > 2 * planted or 2 * n < planted:
+        return False
     read_tree(words, old, old + area, level, scans, depth, page_words, work)
     touched = edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, page_words, work)
     moved = move_starts(starts, sizes, leaves, work)
