@@ -228,6 +228,7 @@ class Duckdb:
         import duckdb
 
         self.db: Any = duckdb.connect(config={"threads": 1, "preserve_insertion_order": False})
+        self.db.execute("set enable_progress_bar = false")
         self.db.register("given", pa.table({"x": edges[0], "y": edges[1]}))
         self.db.execute("create table edge as select x::integer x, y::integer y from given")
 
