@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65536
 COUNT_ROWS = ((COUNT, 0),)
-WORD_END = 1 << 63
+WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Source(Protocol):
@@ -121,8 +121,10 @@ class Relation:
         if len(row) != keys and len(row) != len(schema.columns):
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({schema})")
         words = self._row(row)
+        if len(words) == keys:
+            return self._find(words) is not None
         values = self._find(words[:keys])
-        return values is not None and values[: len(row) - keys] == words[keys:]
+        return values is not None and values[: len(words) - keys] == words[keys:]
 
     def get(self, keys: Any, default: Any = None) -> Any:
         """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
@@ -142,7 +144,7 @@ class Relation:
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """The value words of the words of a key; None where it is not there, or out of range."""
-        if not self._inside(key):
+        if (self._lo or self._hi) and not self._inside(key):
             return None
         pages, tree = self.view()
         if self._finder is None or self._finder.tree is not tree or self._finder.pages is not pages:
@@ -529,7 +531,7 @@ class WritableRelation(Relation):
 def are_words(row: tuple) -> bool:
     """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
-        if type(value) is not int or not -WORD_END <= value < WORD_END:
+        if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False
     return True
 

@@ -5,6 +5,7 @@ It never blocks the writer and is never blocked; the pages that it can reach are
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from sys import is_finalizing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,7 +97,8 @@ class Snapshot(Mapping[str, Relation]):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        if not is_finalizing():  # then modules are half gone, and locks go with the process
+            self.close()
 
     def __reduce__(self) -> tuple:
         """A snapshot travels as (path, version) and opens the store anew where it arrives."""
