@@ -18,7 +18,6 @@ candidates under all their values are brought together first, each with how many
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
 
-from numba import njit
 
 from ivm.kernels.leapfrog import (
     ATOM_DEPTH,
@@ -51,7 +50,7 @@ from ivm.kernels.leapfrog import (
     record,
     set_bounds,
 )
-from pagestore.compiled import borrowed
+from pagestore.compiled import borrowed, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, PLACE = range(4)
@@ -85,7 +84,7 @@ SKEWED = 8  # a slice so many times longer than another is galloped through
 SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, room, out, times, rows):
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
@@ -140,7 +139,7 @@ def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, r
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def collect(steps, scratch, counts, level):
     """Add a level's candidates to those it has collected.  False if a count does not fit a word."""
     n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
@@ -157,7 +156,7 @@ def collect(steps, scratch, counts, level):
     return fits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arrange(plan, steps, cursors, scratch, counts, level):
     """Make what a level has collected its candidates, in order."""
     base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
@@ -173,7 +172,7 @@ def arrange(plan, steps, cursors, scratch, counts, level):
     rewind(plan, cursors, level)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def crowded(plan, state, rows, room):
     """Might the next level overrun a trace buffer?"""
     for s in range(plan[SENSORS]):
@@ -182,7 +181,7 @@ def crowded(plan, state, rows, room):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def emit_slice(plan, state, steps, scratch, counts, out, times):
     """Write as many of the last level's candidates as there is room for, each with the binding before it."""
     last = plan[LEVELS] - 1
@@ -206,7 +205,7 @@ def emit_slice(plan, state, steps, scratch, counts, out, times):
     steps[last, NEXT] = at + take
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bind(data, place, plan, state, steps, cursors, level, x):
     """Bind a candidate; the atoms that go on below move to it."""
     state[state[BINDING] + level] = x
@@ -224,7 +223,7 @@ def bind(data, place, plan, state, steps, cursors, level, x):
             cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level):
     """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
     set_bounds(plan, state, level)
@@ -241,7 +240,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
     rewind(plan, cursors, level)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rewind(plan, cursors, level):
     """Put the iterators of a level at the start of their slices: its candidates come in order."""
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
@@ -249,7 +248,7 @@ def rewind(plan, cursors, level):
         cursors[o, AT] = cursors[o, START]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leapfrog(data, plan, state, cursors, scratch, rows, level, base):
     """Candidates by leapfrogging, one operation at a time, each leaving its trace row.  Returns how many."""
     low, high = state[state[LOW] + level], state[state[HIGH] + level]
@@ -309,7 +308,7 @@ def leapfrog(data, plan, state, cursors, scratch, rows, level, base):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
     """Candidates by intersecting the slices of a level.  Returns how many."""
     base = steps[level, BASE]
@@ -339,7 +338,7 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
     """Write the keys that some parts (a bit each) have in common to scratch[at:].  Returns how many."""
     first = smallest(data, plan, cursors, start, stop, which)
@@ -356,7 +355,7 @@ def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at
     return share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n):
     """Keep of scratch[at : at + n] what some more parts have.  Returns how many are left."""
     for p in range(start, stop):
@@ -366,7 +365,7 @@ def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high,
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def smallest(data, plan, cursors, start, stop, which):
     """The part with the shortest slice among some (a bit each)."""
     best, length = start, INT_MAX
@@ -377,14 +376,14 @@ def smallest(data, plan, cursors, start, stop, which):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def part_slice(data, plan, cursors, p, low, high):
     """The keys of a part within the bounds."""
     o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
     return narrowed(data, cursors[o, START], cursors[o, END], low, high)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrowed(keys, lo, hi, low, high):
     """The part of a slice with low <= key <= high."""
     if lo < hi and keys[lo] < low:
@@ -394,7 +393,7 @@ def narrowed(keys, lo, hi, low, high):
     return lo, hi
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep(data, plan, state, steps, cursors, scratch, marks, level):
     """Is what the steady slices of a level share kept?  It is from the second time on that it is needed."""
     steady, moves = steps[level, STEADY], steps[level, MOVES]
@@ -420,7 +419,7 @@ def keep(data, plan, state, steps, cursors, scratch, marks, level):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def marked(keys, lo, hi, marks, mark_low, out, n):
     """Copy the keys of a slice that are marked.  Returns how many."""
     start = n
@@ -431,7 +430,7 @@ def marked(keys, lo, hi, marks, mark_low, out, n):
     return n - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intersect(a, i, i_end, b, j, j_end, out, n, state):
     """The keys that two slices share, to `out` from n on (which may be where a begins).  Returns how many."""
     start = n
@@ -456,7 +455,7 @@ def intersect(a, i, i_end, b, j, j_end, out, n, state):
     return n - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sifted(a, i, i_end, b, j, j_end, out, n, state):
     """As `intersect`, leaping through b, the much longer slice."""
     start = n
@@ -474,7 +473,7 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
     return n - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ahead(keys, i, end, x):
     """First index in (i, end] with key >= x, given that keys[i] < x.  A few steps, then gallops."""
     i += 1
@@ -497,7 +496,7 @@ def ahead(keys, i, end, x):
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unequal(plan, state, scratch, level, base, n):
     """Leave out the candidates that a constraint != excludes.  Returns how many are left."""
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):

@@ -15,7 +15,6 @@ an index: `plan` (read only) and `state`.  Both begin with a header of the numbe
 """
 
 import numpy as np
-from numba import njit
 
 from ivm.kernels.oracle import oracle_open, oracle_seek
 from pagestore.compiled import (
@@ -30,6 +29,7 @@ from pagestore.compiled import (
     first,
     forward,
     gallop,
+    kernel,
     run_end,
     seek,
     unpack,
@@ -91,7 +91,7 @@ RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
 ITERATOR_WORDS = CURSOR_WORDS + 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, rows, runs):
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
@@ -139,7 +139,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def crowded(plan, state, rows, steps):
     """Might the next step overrun a trace buffer?"""
     for s in range(plan[SENSORS]):
@@ -148,13 +148,13 @@ def crowded(plan, state, rows, steps):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def iterator(plan, state, atom, depth):
     """Where the iterator of an atom at a depth stands in `state`."""
     return state[ITERATORS] + (atom * plan[DEPTHS] + depth) * ITERATOR_WORDS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def emit(words, plan, state, out):
     """Write the binding, and the values read at it."""
     n = state[EMITTED]
@@ -168,7 +168,7 @@ def emit(words, plan, state, out):
     state[EMITTED] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def record(plan, state, rows, s, a, b):
     """Leave a trace row at sensor s: the context and [a, b], in the column order of its index."""
     if s < 0:
@@ -193,7 +193,7 @@ def record(plan, state, rows, s, a, b):
     state[state[ROW_COUNT] + s] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def land(words, plan, state, atom, depth, status):
     """Note where an iterator stands after an operation; returns the end of its sensitivity."""
     if status == 0:
@@ -204,7 +204,7 @@ def land(words, plan, state, atom, depth, status):
     return x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_trie(words, seen, page_words, plan, state, atom, depth):
     """Open the next level of an atom at its first key.  1 on a key, 0 if there is none, ``-page_id``."""
     o = iterator(plan, state, atom, depth)
@@ -225,7 +225,7 @@ def open_trie(words, seen, page_words, plan, state, atom, depth):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
     """Move an iterator to its first key >= x (*seek_lub*).  1 on a key, 0 at the end, ``-page_id``."""
     o = iterator(plan, state, atom, depth)
@@ -254,7 +254,7 @@ def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bound_value(plan, state, at):
     """The other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
     constant = plan[at + 2]
@@ -267,7 +267,7 @@ def bound_value(plan, state, at):
     return total, False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def set_bounds(plan, state, level):
     """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
     low, high = INT_MIN, INT_MAX
@@ -286,7 +286,7 @@ def set_bounds(plan, state, level):
     state[state[HIGH] + level] = high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def admit(plan, state, regions, region_start, level, x):
     """(is there one, least value >= x that bounds and oracle admit at this level)."""
     while True:
@@ -306,7 +306,7 @@ def admit(plan, state, regions, region_start, level, x):
         x += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def enter_level(words, seen, page_words, plan, state, regions, region_start, rows):
     """Open every atom of the level where the search starts."""
     level = state[LEVEL]
@@ -341,7 +341,7 @@ def enter_level(words, seen, page_words, plan, state, regions, region_start, row
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(words, seen, page_words, plan, state, regions, region_start, rows):
     """Leapfrog to a common value, one round of seeks at a time."""
     level = state[LEVEL]
@@ -371,7 +371,7 @@ def search(words, seen, page_words, plan, state, regions, region_start, rows):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refute(words, seen, page_words, plan, state, rows):
     """A value is bound: if a negated atom, complete now, holds the binding, it is no match."""
     level = state[LEVEL]
@@ -402,7 +402,7 @@ def refute(words, seen, page_words, plan, state, rows):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
     """The value at a level is done: increment one iterator, or jump to where the oracle goes on."""
     level = state[LEVEL]
@@ -434,7 +434,7 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
 # The innermost level of two atoms, where nearly all operations happen.
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plain(plan, state, level):
     """Are two atoms all there is at this level: no oracle, no bounds, no negation, no values to read?"""
     return (
@@ -446,7 +446,7 @@ def plain(plan, state, level):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load_run(words, plan, state, which, atom, depth, runs):
     """Decode what is left of an iterator's run in its leaf to half `which` of runs; kept while it stays the same.
 
@@ -463,7 +463,7 @@ def load_run(words, plan, state, which, atom, depth, runs):
     return slot - start, end - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ahead(run, i, end, x):
     """First index in [i, end) with run >= x, given that run[i] < x.  A few steps, then gallops."""
     i += 1
@@ -486,13 +486,13 @@ def ahead(run, i, end, x):
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ends_here(state, o):
     """Does an iterator's run end in the leaf it is in?"""
     return state[o + RUN_END] < state[o + LEAF_ENTRIES]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge(plan, state, level, runs, i, i_end, j, j_end, out):
     """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
 
@@ -526,7 +526,7 @@ def merge(plan, state, level, runs, i, i_end, j, j_end, out):
     return i, j, n, seeks, n - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intersect(words, plan, state, out, rows, runs):
     """Leapfrog over the slices that both iterators have in their current leaves.
 

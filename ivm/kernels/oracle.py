@@ -6,12 +6,12 @@ starts[d + 1], sorted, and its intervals of one prefix are disjoint.  While the 
 spans[l, d] is the range of level d's rows that agree with the binding so far.
 """
 
-from numba import njit
+from pagestore.compiled import kernel
 
 INT_MAX = 9223372036854775807
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_at_least(values, lo, hi, x):
     """First index in [lo, hi) of a sorted slice with a value >= x."""
     while lo < hi:
@@ -23,7 +23,7 @@ def first_at_least(values, lo, hi, x):
     return lo
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def oracle_open(regions, starts, state, spans, covered, level, binding):
     """Narrow the spans to the value just bound at level - 1; state[covered + level] says that all below is in.
 
@@ -53,7 +53,7 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
         state[here + 2 * d + 1] = hi if x == INT_MAX else first_at_least(regions[level - 1], lo, hi, x + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def oracle_seek(regions, starts, state, spans, covered, level, x):
     """(is there one, least value >= x at this level inside the union)."""
     if state[covered + level]:
@@ -76,7 +76,7 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
     return found, best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_intervals(rows, level):
     """Make the intervals of one prefix disjoint, in place; rows[level + 2, n] are sorted.  Returns how many."""
     n = rows.shape[1]

@@ -9,10 +9,9 @@ from, and for each probe how a branch fills the levels.  Erased branches are joi
 ones with the new.
 """
 
-from numba import njit
 
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
-from pagestore.compiled import borrowed
+from pagestore.compiled import borrowed, kernel
 
 # columns of `probes`, a row for each probe; offsets into `static`
 PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, PROBE = range(8)
@@ -24,7 +23,7 @@ WORD, OTHER, CONSTANT, PIN = range(4)
 STEP, BEGUN, OPERATIONS, PROGRESS = range(4)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def probe_next(
     words, seen, page_words, static, probes, columns, trees, branches, spans, actions,
     progress, state, regions, start, out, rows, runs, found, signs,
@@ -68,7 +67,7 @@ def probe_next(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin(static, probes, p, trees, run):
     """Put the state of a probe at its start."""
     for i in range(run.shape[0]):
@@ -77,7 +76,7 @@ def begin(static, probes, p, trees, run):
         run[run[TREES] + i] = trees[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pin(static, probes, p, branches, at, regions, start):
     """Lay branches out as an oracle: single values at each level down to the last that is pinned."""
     count = regions.shape[1]
@@ -97,7 +96,7 @@ def pin(static, probes, p, branches, at, regions, start):
         start[level] = count if level > last else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take(static, back, columns, out, emitted, action, found, signs, n):
     """Append bindings in the column order of the rule's plan."""
     for c in range(columns):

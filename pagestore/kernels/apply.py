@@ -9,10 +9,10 @@ previous one.  The entries of the pages written go to the buffer above.
 """
 
 import numpy as np
-from numba import njit
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import anchor, body_words, cuts, emit, hand_up, records_max, words_needed
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import child_slot, enter, field, locate, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
@@ -31,7 +31,7 @@ PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, ROWS = range(9)
 STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_edits(
     words, seen, page_words, root, height, keys, values, scans, actions, edits, visible,
     arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
@@ -76,14 +76,14 @@ def apply_edits(
     grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stop_if_short(ids, dead, reserve, walk, tally):
     """Take no more edits once arena or dead list hold no more than what finishing needs."""
     if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
         walk[END, :] = tally[EDIT]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_in(words, seen, page_words, page_id, level, walk, tally):
     """Make a page the current node of its level."""
     page = enter(words, seen, page_words, page_id)
@@ -100,7 +100,7 @@ def take_in(words, seen, page_words, page_id, level, walk, tally):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def key_below(words, page, slot, keys, edits, e):
     """Is the key of edit e below the separator at `slot`?"""
     for c in range(keys):
@@ -110,7 +110,7 @@ def key_below(words, page, slot, keys, edits, e):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edits_below(words, page, slot, keys, edits, lo, hi):
     """First edit in [lo, hi) that is not below the separator at `slot`; gallops."""
     step = 1
@@ -128,7 +128,7 @@ def edits_below(words, page, slot, keys, edits, lo, hi):
     return lo
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_run(words, columns, lo, hi, buffer, walk, level):
     """Append entries lo..hi of the current page of a level to its buffer.
 
@@ -151,7 +151,7 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
         walk[RUNS, level] = r + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode(words, page, columns, lo, hi, buffer, at):
     """Decode entries lo..hi of a page into a buffer; they are not fresh (the row behind the columns)."""
     for c in range(columns):
@@ -160,7 +160,7 @@ def decode(words, page, columns, lo, hi, buffer, at):
         buffer[columns, i] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_noted(words, columns, buffer, walk, level):
     """Decode the runs noted for a level, so that its buffer holds all of its entries."""
     row = columns + 1
@@ -168,7 +168,7 @@ def decode_noted(words, columns, buffer, walk, level):
         decode(words, walk[PAGE, level], columns, buffer[row, r], buffer[row + 1, r], buffer, buffer[row + 2, r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
     """Copy the children without edits, take in the next one with edits; False if there is none."""
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
@@ -192,7 +192,7 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
     return take_in(words, seen, page_words, field(words, page, keys, target), level - 1, walk, tally)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report(action, words, page, slot, columns, delta_actions, delta, tally):
     """Append a stored record to the effective delta."""
     d = tally[DELTA]
@@ -202,7 +202,7 @@ def report(action, words, page, slot, columns, delta_actions, delta, tally):
     tally[DELTA] = d + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report_buffer(action, buffer, slot, columns, delta_actions, delta, tally):
     """Append a record of a buffer to the effective delta."""
     d = tally[DELTA]
@@ -212,7 +212,7 @@ def report_buffer(action, buffer, slot, columns, delta_actions, delta, tally):
     tally[DELTA] = d + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_values(words, page, slot, stored, keys, values, action, edits, e, record, tally):
     """Values the record has after edit e, in `record`; returns whether the record exists then."""
     for c in range(keys):
@@ -237,7 +237,7 @@ def new_values(words, page, slot, stored, keys, values, action, edits, e, record
     return action != ERASE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def differs(words, page, slot, record, lo, hi):
     for c in range(lo, hi):
         if field(words, page, c, slot) != record[c]:
@@ -245,7 +245,7 @@ def differs(words, page, slot, record, lo, hi):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delta_actions, delta, walk, tally):
     """Append the current leaf, with its edits done, to the buffer of level 0.
 
@@ -291,13 +291,13 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
         copy_run(words, columns, copied, entries, buffer, walk, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drop(page_id, dead, tally):
     dead[tally[DEAD]] = page_id
     tally[DEAD] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work):
     """The current node of a level is consumed: write its successor, or first take in a sibling.
 
@@ -337,21 +337,21 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
     return parent
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_not_below(words, page, slot, keys, edits, lo, hi):
     if not key_below(words, page, slot, keys, edits, lo):
         return lo
     return edits_below(words, page, slot, keys, edits, lo, hi)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def entry_columns(keys, values, scans, level):
     if level == 0:
         return keys + values
     return keys + 1 + scans.shape[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def underfull(page_words, keys, values, scans, level, buffer, size):
     """Would the buffer fill less than a third of a page, by words and by entries?"""
     if size == 0:
@@ -362,13 +362,13 @@ def underfull(page_words, keys, values, scans, level, buffer, size):
     return size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def least_words(page_words, room, size):
     """Words that so many entries must take to make a page with siblings: a third of the room, 0 if they are many."""
     return 0 if 3 * size >= records_max(page_words) else (room + 2) // 3
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
     """Write the successor of the current page by shifting its bits, if that is possible (see shift.py)."""
     keys, values, birth, _ = shape
@@ -395,7 +395,7 @@ def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, wal
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arrived(scans, keys, level, above, walk, tally):
     """One page of a level is in the arena, and its entry in the buffer above."""
     at = walk[SIZE, level + 1]
@@ -404,7 +404,7 @@ def arrived(scans, keys, level, above, walk, tally):
     walk[SIZE, level + 1] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally):
     """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
     keys, values = shape[0], shape[1]
@@ -431,7 +431,7 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
         drop(page_id, dead, tally)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prepend(source, page, columns, buffer, size):
     """Move the buffer's entries up and decode a page before them; returns the new size."""
     count = source[page + COUNT]
@@ -442,7 +442,7 @@ def prepend(source, page, columns, buffer, size):
     return size + count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     keys, values, birth, tree_id = shape
@@ -465,7 +465,7 @@ def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, ta
     walk[SIZE, level] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work):
     """Entries above the old root become the new root: none, one, or levels until one is left."""
     keys = shape[0]
@@ -502,7 +502,7 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
     tally[HEIGHT] = level
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def only_child(source, page, keys):
     """The child of an index page that has just one, else 0."""
     if source[page + COUNT] > 1:
@@ -510,7 +510,7 @@ def only_child(source, page, keys):
     return field(source, page, keys, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slot_of(page_id, ids, used):
     """1 + the arena slot of a fresh page, 0 for a page of the map."""
     for s in range(used):

@@ -5,34 +5,34 @@ folds) of an index page.  Writing goes to `arena`, whose page number s is page `
 """
 
 import numpy as np
-from numba import njit
 
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import field, pack, width_of
 from pagestore.kernels.patch import patch_scan_tree
 from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
 from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def body_words(page_words, columns, scans, level):
     """Words of a page that columns may fill: all but header, descriptors, ScanTree and the free last word."""
     room = page_words - HEADER - 2 * columns - 1
     return room - scan_room(page_words, scans, level) if scans.shape[0] else room
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def records_max(page_words):
     """More records than this never share a page, which bounds the scratch of every kernel."""
     return 2 * page_words
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def anchor(columns, folds, level):
     """The column with the children of an index page: its base is 0, so that a fresh child fits in place.  Else -1."""
     return columns - 1 - folds if level > 0 else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measured(values, lo, hi, anchored):
     """(base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
     low = values[lo]
@@ -46,7 +46,7 @@ def measured(values, lo, hi, anchored):
     return low, width_of(low, high)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def words_needed(node, columns, scans, level, lo, hi):
     """Words that entries lo..hi take, each column as narrow as its values allow."""
     anchored = anchor(columns, scans.shape[0], level)
@@ -57,7 +57,7 @@ def words_needed(node, columns, scans, level, lo, hi):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill(node, columns, lo, hi, page_words, scans, level):
     """End of the longest run of entries from lo on that one page holds (greedy)."""
     room = body_words(page_words, columns, scans, level)
@@ -86,7 +86,7 @@ def fill(node, columns, lo, hi, page_words, scans, level):
     return hi
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns, lo, hi):
     """Encode entries lo..hi as page `slot` of the arena (the checksum is stamped when it is flushed)."""
     page = slot * page_words
@@ -107,7 +107,7 @@ def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns
         arena[i] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def emit(
     arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at,
     words, old, runs, work,
@@ -130,7 +130,7 @@ def emit(
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hand_up(
     arena, used, page_words, page_id, level, keys, columns, scans, node, lo, hi, decoded, parent, at,
     words, old, runs, work,
@@ -157,7 +157,7 @@ def hand_up(
         parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cuts(node, columns, n, page_words, scans, level, ends):
     """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
 

@@ -5,17 +5,17 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 """
 
 import numpy as np
-from numba import njit
 
 from pagestore.kernels.apply import entry_columns
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import cuts, emit, fill, records_max
+from pagestore.kernels.kernel import kernel
 
 # words of `progress`
 USED, TAKEN, UNSORTED = range(3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load_records(
     page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress, work
 ):
@@ -49,7 +49,7 @@ def load_records(
             spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ascending(records, keys, i, last, started):
     """Is record i above `last`?  Makes it the new last."""
     above = not started
@@ -62,7 +62,7 @@ def ascending(records, keys, i, last, started):
     return above
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work):
     """Write one full page from every level that has two pages' worth of entries waiting."""
     level = 0
@@ -98,7 +98,7 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
         level += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work
 ):
@@ -111,7 +111,7 @@ def put(
     progress[USED] = used + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish_level(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
 ):

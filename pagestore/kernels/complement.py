@@ -7,9 +7,9 @@ so the next one is found by galloping and halving over ranks, however many recor
 """
 
 import numpy as np
-from numba import njit
 
 from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import field
 from pagestore.kernels.scan import acc_words, fold_before, select
 
@@ -17,7 +17,7 @@ from pagestore.kernels.scan import acc_words, fold_before, select
 RANK, STOP, MISSING, PROBES = range(4)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_below(words, seen, page_words, root, height, keys, scans, row, key, acc):
     """How many records of a tree are below a whole key; or ``-page_id``."""
     folds = scans.shape[0]
@@ -32,7 +32,7 @@ def rank_below(words, seen, page_words, root, height, keys, scans, row, key, acc
     return acc[row] if acc[2 * folds] else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def missing_before(
     words, seen, page_words, root, height, row, i, end,
     part_words, part_seen, part_root, part_height, part_scans, part_row, part_count,
@@ -53,7 +53,7 @@ def missing_before(
     return below if below < 0 else max(0, i - below)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_missing(
     words, seen, page_words, root, height, row, end,
     part_words, part_seen, part_root, part_height, part_scans, part_row, part_count,

@@ -8,8 +8,8 @@ Many cursors share one flat array, because a view costs a kernel more than an in
 a corrupt page up as a negative status: ``-page_id``.
 """
 
-from numba import njit
 
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import child_slot, enter, field, locate
 from pagestore.layout import COUNT
 
@@ -18,7 +18,7 @@ CURSOR_WORDS = 4 + 2 * 10
 AT_END = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seek(words, seen, page_words, root, height, keys, key, m, cursors, o):
     """Move to the first record whose first m columns are at least ``key[:m]``.
 
@@ -31,7 +31,7 @@ def seek(words, seen, page_words, root, height, keys, key, m, cursors, o):
     return descend(words, seen, page_words, root, height - 1, keys, key, m, cursors, o)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
     """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need be."""
     while level > 0:
@@ -55,7 +55,7 @@ def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_leaf(words, seen, page_words, keys, cursors, o):
     """Move to the first record of the next leaf; status as for `seek`."""
     level = 1
@@ -71,7 +71,7 @@ def next_leaf(words, seen, page_words, keys, cursors, o):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leftmost(words, seen, page_words, page_id, level, keys, cursors, o):
     """Go down to the first record below a page of the given level."""
     while level > 0:
@@ -91,7 +91,7 @@ def leftmost(words, seen, page_words, page_id, level, keys, cursors, o):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first(words, seen, page_words, root, height, keys, cursors, o):
     """Move to the first record of a tree; status as for `seek`."""
     cursors[o + TREE_HEIGHT] = height
@@ -101,7 +101,7 @@ def first(words, seen, page_words, root, height, keys, cursors, o):
     return leftmost(words, seen, page_words, root, height - 1, keys, cursors, o)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(words, seen, page_words, keys, key, m, cursors, o):
     """Move on, beyond the current leaf, to the first record at or behind ``key[:m]``; status as for `seek`.
 
@@ -124,7 +124,7 @@ def forward(words, seen, page_words, keys, key, m, cursors, o):
     return descend(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, key, m, cursors, o)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def above(words, page, slot, key, m):
     """Is the entry's key, as far as m columns, above ``key[:m]``?"""
     for c in range(m):

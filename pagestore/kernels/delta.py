@@ -8,10 +8,10 @@ starts first is opened if it is a subtree and reported if it is a record.
 spare word, and for each level (page, slot, entries).
 """
 
-from numba import njit
 
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import NARROW, column, enter, field, narrow
 from pagestore.layout import COUNT
 
@@ -19,7 +19,7 @@ LEVEL, HEIGHT, READ, STACK = 0, 1, 2, 4
 BLOCK = 64  # values that are compared at once
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start_delta(words, seen, page_words, roots, heights, state):
     """Open both roots, unless they are the same page.  Returns 1, or ``-page_id``."""
     state[:, :] = 0
@@ -34,7 +34,7 @@ def start_delta(words, seen, page_words, roots, heights, state):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_page(words, seen, page_words, page_id, side):
     """Go down one level, to the first entry of a page."""
     page = enter(words, seen, page_words, page_id)
@@ -49,7 +49,7 @@ def open_page(words, seen, page_words, page_id, side):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step(side, n):
     """Move past the head and the n - 1 entries behind it in its page; up where the page is exhausted."""
     while side[LEVEL] < side[HEIGHT]:
@@ -62,7 +62,7 @@ def step(side, n):
     side[LEVEL] = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compare(words, old, new, columns):
     """Sign of the heads' difference, as tuples of their first columns."""
     a = STACK + 3 * old[LEVEL]
@@ -75,7 +75,7 @@ def compare(words, old, new, columns):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def equal_run(words, old, new, columns):
     """How many records of the two heads' leaves are the same from there on, column by column."""
     a, b = STACK + 3 * old[LEVEL], STACK + 3 * new[LEVEL]
@@ -85,7 +85,7 @@ def equal_run(words, old, new, columns):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def equal_values(words, page, slot, other, place, c, n):
     """How many of n values of column c are the same from two slots of two pages on; by BLOCK, which widens."""
     base, start, width = column(words, page, c)
@@ -104,7 +104,7 @@ def equal_values(words, page, slot, other, place, c, n):
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report(words, side, action, columns, actions, out, n):
     at = STACK + 3 * side[LEVEL]
     actions[n] = action
@@ -113,7 +113,7 @@ def report(words, side, action, columns, actions, out, n):
     step(side, 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_changes(words, seen, page_words, keys, columns, state, actions, out):
     """Fill actions[n] and out[C, n] with the next changes in key order.
 
@@ -161,7 +161,7 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def same_page(words, old, new, keys):
     """Are both heads the same subtree?"""
     if old[LEVEL] != new[LEVEL] or old[LEVEL] == 0:

@@ -16,9 +16,10 @@ combination of two folds of one scan is one *application*, and whoever folds cou
 import ctypes
 
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
 
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import field
 
 COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
@@ -46,7 +47,7 @@ else:
         return types.int64(types.int64, types.int64, types.int64), generate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_end(scans, f, end):
     """First row behind the group that row f leads."""
     f += 1
@@ -55,7 +56,7 @@ def group_end(scans, f, end):
     return f
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def combine(scans, first, end, a, i, da, b, j, db):
     """Fold words first..end: put ``a ⊕ b`` in place of a.  Word f of them stands at a[i + f * da], b[j + f * db].
 
@@ -87,7 +88,7 @@ def combine(scans, first, end, a, i, da, b, j, db):
     return applied
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def beats(op, first, end, b, j, db, a, i, da):
     """Is tuple b above tuple a (below it, for MIN)?  On equal tuples the earlier one stays."""
     for f in range(first, end):
@@ -97,7 +98,7 @@ def beats(op, first, end, b, j, db, a, i, da):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mixed(x):
     """A bijection that spreads every bit over the word (the finisher of splitmix64)."""
     x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
@@ -105,19 +106,19 @@ def mixed(x):
     return x ^ (x >> 31 & 0x1FFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chained(h, x):
     """The hash of a record as far as it goes, and one more word of it."""
     return mixed(h ^ mixed(x + 7046029254386353131)) + 1442695040888963407
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lift(op, x):
     """The fold word of a single record whose column holds x; not for COUNT and CHECKSUM."""
     return x >> 63 if op == CARRY else x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lift_entry(words, page, level, keys, scans, f, i):
     """Fold word f of entry i of an encoded page: of the record, or of the child's subtree."""
     if level > 0:
@@ -133,7 +134,7 @@ def lift_entry(words, page, level, keys, scans, f, i):
     return lift(op, field(words, page, scans[f, 1], i))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lift_decoded(node, level, keys, scans, f, i):
     """As `lift_entry`, of entry i of a node buffer int64[C, n]."""
     if level > 0:
@@ -149,7 +150,7 @@ def lift_decoded(node, level, keys, scans, f, i):
     return lift(op, node[scans[f, 1], i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
 
@@ -178,7 +179,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     return applied
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plain_run(node, level, keys, op, c, f, lo, hi):
     """COUNT, MIN or MAX of one word in a loop that the compiler can widen."""
     if op == COUNT and level == 0:
@@ -199,7 +200,7 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_run(values, out, o, stride):
     """The exact sum of values as two words; halves of the values add up without a carry."""
     low = 0

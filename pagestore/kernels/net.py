@@ -1,11 +1,11 @@
 """Batches of edits before they reach a tree: are they sorted, and what do those of one key come to?"""
 
-from numba import njit
 
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
+from pagestore.kernels.kernel import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compose(keys, columns, fresh, actions, edits):
     """Fold edits[C, n], stably sorted by key, in place; `fresh` marks the first edit of each key.
 
@@ -37,7 +37,7 @@ def compose(keys, columns, fresh, actions, edits):
     return out + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ascends(keys):
     """Do the tuples keys[K, n] ascend strictly?  Most batches come sorted, and then nothing has to move."""
     for i in range(1, keys.shape[1]):
@@ -49,7 +49,7 @@ def ascends(keys):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def insertion_order(keys, order):
     """Stable order of a few tuples keys[K, n], by insertion."""
     for i in range(keys.shape[1]):

@@ -4,12 +4,12 @@ The least and the greatest word, which stand for no bound, get the codes below a
 do not make a column 64 bits wide.
 """
 
-from numba import njit
+from pagestore.kernels.kernel import kernel
 
 LEAST, GREATEST = -9223372036854775808, 9223372036854775807
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value_bounds(columns, low, high):
     """Least and greatest value of each of columns[K, n] but LEAST and GREATEST; low > high where there is none."""
     for c in range(columns.shape[0]):
@@ -22,7 +22,7 @@ def value_bounds(columns, low, high):
         low[c], high[c] = least, greatest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode_tuples(columns, low, high, width, out):
     """Codes of tuples: for each column 0 for LEAST, its values from 1 on, then GREATEST."""
     out[:] = 0
@@ -37,7 +37,7 @@ def encode_tuples(columns, low, high, width, out):
             out[i] = out[i] << width[c] | code
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_tuples(codes, low, high, width, columns):
     """What `encode_tuples` was given."""
     shift = 0

@@ -6,8 +6,8 @@ then touches only the words that hold the bits it needs.
 """
 
 import numpy as np
-from numba import njit
 
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
 from pagestore.layout import COUNT, CRC, HEADER, ID
 
@@ -31,7 +31,7 @@ def _crc_tables() -> np.ndarray:
 CRC_TABLES = _crc_tables()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def checksum(words, page, page_words):
     """crc32c of the bytes of a page behind its first word."""
     crc = 0xFFFFFFFF
@@ -50,7 +50,7 @@ def checksum(words, page, page_words):
     return crc ^ 0xFFFFFFFF
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def enter(words, seen, page_words, page_id):
     """Index of the first word of a page, verified the first time anybody touches it.
 
@@ -67,7 +67,7 @@ def enter(words, seen, page_words, page_id):
     return page
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def column(words, page, c):
     """(base, index of the first word, width) of a column."""
     at = page + HEADER + 2 * c
@@ -75,7 +75,7 @@ def column(words, page, c):
     return words[at], page + (offset >> 8), offset & 255
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bits(words, start, width, i):
     """The `width` bits of entry i, as a word."""
     if width <= NARROW:
@@ -87,28 +87,28 @@ def bits(words, start, width, i):
     return (low | high) & ~(-2 << (width - 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrow(words, start, width, i):
     """As `bits`, up to NARROW of them: one load, for they end within the eight bytes behind the one they begin in."""
     at = i * width
     return word_at(words, 8 * start + (at >> 3)) >> (at & 7) & ((1 << width) - 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def field(words, page, c, i):
     """Value i of column c."""
     base, start, width = column(words, page, c)
     return base + bits(words, start, width, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unpack(words, page, c, lo, hi, out, at):
     """Decode entries lo..hi of column c into ``out[at:]``; a loop so plain that the compiler widens it."""
     base, start, width = column(words, page, c)
     unpack_bits(words, base, start, width, lo, hi, out, at)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unpack_bits(words, base, start, width, lo, hi, out, at):
     """As `unpack`, of the column of so many bits that begins at word `start`."""
     values = out[at : at + hi - lo]
@@ -120,7 +120,7 @@ def unpack_bits(words, base, start, width, lo, hi, out, at):
         values[i] = base + narrow(words, start, width, lo + i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def width_of(low, high):
     """Bits that hold every value of [low, high] as an offset from low; a wrapped difference takes 64."""
     span = high - low
@@ -133,7 +133,7 @@ def width_of(low, high):
     return width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(words, start, base, width, values, lo, hi):
     """Encode ``values[lo:hi]`` as offsets from base, `width` bits each, from word `start` on.
 
@@ -161,14 +161,14 @@ def pack(words, start, base, width, values, lo, hi):
     return start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c is at least x; hi if there is none.  O(log(hi - lo))."""
     base, start, width = column(words, page, c)
     return halve(words, base, start, width, lo, hi, x)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def halve(words, base, start, width, lo, hi, x):
     """As `lower`, of a column that was looked up."""
     n = hi - lo
@@ -179,7 +179,7 @@ def halve(words, base, start, width, lo, hi, x):
     return lo + (n > 0 and base + bits(words, start, width, lo) < x)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gallop(words, page, c, lo, hi, x):
     """As `lower`, in O(log distance): doubles its step before it halves."""
     base, start, width = column(words, page, c)
@@ -192,13 +192,13 @@ def gallop(words, page, c, lo, hi, x):
     return halve(words, base, start, width, lo + 1, min(hi, lo + step), x)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run_end(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
     return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate(words, page, key, m, lo):
     """First entry at or after `lo` whose first m columns are at least ``key[:m]``, and whether it equals it.
 
@@ -208,7 +208,7 @@ def locate(words, page, key, m, lo):
     return located(words, page, key, m, lower(words, page, 0, lo, hi, key[0]), hi) if m else (lo, lo < hi)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def located(words, page, key, m, lo, hi):
     """As `locate`, given the first entry of [lo, hi) whose first column is at least ``key[0]``."""
     for c in range(m):
@@ -220,7 +220,7 @@ def located(words, page, key, m, lo, hi):
     return lo, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def child_slot(words, page, key, m, keys, lo):
     """Entry of an index page whose subtree holds the place of ``key[:m]`` (its lower bound).
 

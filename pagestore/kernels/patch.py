@@ -10,16 +10,16 @@ Where that loses the balance, a fold does not fit the bits of its column, or lea
 nothing is written and the tree is made as for any other page (scantree.py).
 """
 
-from numba import njit
 
 from pagestore.kernels.fold import MAX, MIN, USER, combine, fold_run, group_end, lift_decoded, lift_entry
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import pack, unpack_bits
 from pagestore.kernels.scantree import APPLIED, decode_folded, layout_of, stored, tree_column
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import SCAN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def patch_scan_tree(words, old, runs_at, runs, node, level, keys, scans, n, arena, page, page_words, work):
     """Give a shifted page its ScanTree; whether it could be done.  Arguments as for `grow_scan_tree`.
 
@@ -58,7 +58,7 @@ def patch_scan_tree(words, old, runs_at, runs, node, level, keys, scans, n, aren
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_tree(words, old, area, level, scans, depth, page_words, work):
     """Decode starts and folds of the old page's tree; no leaf has won or lost an entry yet."""
     starts, _, sizes, nodes, _, stride = layout_of(page_words, scans.shape[0])
@@ -74,7 +74,7 @@ def read_tree(words, old, area, level, scans, depth, page_words, work):
             unpack_bits(words, base, start, width, 0, 2 * leaves - 1, work, nodes + f * stride + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, page_words, work):
     """Bring the folds of leaves up to date; returns how many were touched.
 
@@ -113,7 +113,7 @@ def edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, 
     return touched
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
     """Take entry i of the old page off a leaf's fold; False where that takes folding it again."""
     known = True
@@ -136,7 +136,7 @@ def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
     return known
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
     """Put entry `at` of the buffer to a leaf's fold; False where its place matters, so that it is folded again."""
     known = True
@@ -153,7 +153,7 @@ def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
     return known
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def negate(work, at, width):
     """The inverse of a sum of one word, or of two."""
     if width > 1:
@@ -161,7 +161,7 @@ def negate(work, at, width):
     work[at] = -work[at]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_starts(starts, sizes, leaves, work):
     """Move the starts of leaves by what those before them have won or lost; whether one has."""
     moved = False
@@ -173,7 +173,7 @@ def move_starts(starts, sizes, leaves, work):
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def balanced(starts, n, depth, work):
     """Does every leaf fold something, and no node more than twice what its sibling does?"""
     work[starts + (1 << depth)] = n
@@ -187,7 +187,7 @@ def balanced(starts, n, depth, work):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refold_leaves(arena, page, node, level, keys, scans, n, depth, touched, page_words, work):
     """Fold the leaves again whose folds are not known."""
     starts, changed, _, nodes, spare, stride = layout_of(page_words, scans.shape[0])
@@ -201,7 +201,7 @@ def refold_leaves(arena, page, node, level, keys, scans, n, depth, touched, page
             work[changed + i] = k
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rejoin_paths(level, scans, touched, page_words, work):
     """Fold the nodes above the touched leaves again, as far as something changes; returns how many nodes did.
 
@@ -228,7 +228,7 @@ def rejoin_paths(level, scans, touched, page_words, work):
     return hi
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def replace(level, scans, place, stride, spare, work):
     """Put the fold in `spare` in its place; whether another was there."""
     other = False
@@ -238,7 +238,7 @@ def replace(level, scans, place, stride, spare, work):
     return other
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fit(words, old, area, level, scans, n, depth, moved, count, page_words, work):
     """Do the new starts and folds fit their columns?  Starts become their distances from the even cut."""
     starts, changed, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
@@ -257,7 +257,7 @@ def fit(words, old, area, level, scans, n, depth, moved, count, page_words, work
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def set_bits(words, start, width, i, value):
     """Replace entry i of a column of so many bits."""
     if width == 0:

@@ -1,7 +1,7 @@
 """Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.cursor import (
@@ -14,6 +14,7 @@ from pagestore.kernels.cursor import (
     next_leaf,
     seek,
 )
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, pointer, prefetch
 from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, run_end, unpack
 from pagestore.layout import COUNT
@@ -29,7 +30,7 @@ WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(
 LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, PLACE_ROWS = range(10)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def get_records(words, seen, page_words, root, height, keys, values, wanted, order, found, out):
     """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
@@ -58,7 +59,7 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def children(words, seen, page_words, keys, wanted, group, key, before, pages):
     """Put the child that key wanted[:, group[g]] belongs to in the place of index page pages[g], for all g.
 
@@ -81,7 +82,7 @@ def children(words, seen, page_words, keys, wanted, group, key, before, pages):
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def less(a, b):
     """Is tuple a below tuple b?"""
     for c in range(a.shape[0]):
@@ -90,7 +91,7 @@ def less(a, b):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def child_behind(words, page, key, keys, slot):
     """As `child_slot` for a whole key that belongs to the child at `slot` or to one behind it; gallops."""
     entries, step = words[page + COUNT], 1
@@ -107,7 +108,7 @@ def child_behind(words, page, key, keys, slot):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate_many(words, pages, keys, wanted, group, places):
     """As `locate`, for key wanted[:, group[g]] in pages[g], for all g: places[LOW] and places[EQUAL]."""
     n = group.shape[0]
@@ -139,7 +140,7 @@ def locate_many(words, pages, keys, wanted, group, places):
             return
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_many(words, pages, c, n, places):
     """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
 
@@ -163,7 +164,7 @@ def lower_many(words, pages, c, n, places):
         low[g] += either(value < x[g], size[g], 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_record(ready, key, place):
     """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``.
 
@@ -189,7 +190,7 @@ def find_record(ready, key, place):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
     """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``."""
     words, seen, wanted, counts = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(counts)
@@ -211,7 +212,7 @@ def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, co
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def starts_with(words, cursor, key, m):
     for c in range(m):
         if field(words, cursor[LEAF_PAGE], c, cursor[LEAF_SLOT]) != key[c]:
@@ -219,7 +220,7 @@ def starts_with(words, cursor, key, m):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out):
     """Decode records from a cursor (see `cursor.seek`) on, up to key ``stop[:stop_m]``, into out[C, n].
 
@@ -248,7 +249,7 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tree_pages(words, seen, page_words, root, height, keys, out):
     """Page ids of a tree, root first, into `out`; returns how many there are (or ``-page_id``).
 

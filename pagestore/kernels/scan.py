@@ -9,10 +9,11 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 """
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import pointer, prefetch
 from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
 from pagestore.kernels.read import (
@@ -39,12 +40,12 @@ UNBOUNDED = -1
 ADDING = 48  # bits of values of which a page's worth adds up within a word
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def acc_words(folds):
     return 2 * folds + 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take(scans, first, end, acc):
     """Combine the fold in the spare words into the accumulator."""
     folds = scans.shape[0]
@@ -56,7 +57,7 @@ def take(scans, first, end, acc):
     acc[2 * folds] = 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
     """Entries lo..hi one by one; a few of them, at the edges of an interval."""
     if lo >= hi:
@@ -81,7 +82,7 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
         take(scans, first, end, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plain_entries(words, base, start, width, op, lo, hi):
     """MIN, MAX or sum of entries lo..hi of a column, in loops that the compiler can widen."""
     result = bits(words, start, width, lo) if width <= NARROW else base + bits(words, start, width, lo)
@@ -108,7 +109,7 @@ def plain_entries(words, base, start, width, op, lo, hi):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
     """The exact sum of entries lo..hi into the spare words: by halves of words, which add up without a carry."""
     folds = scans.shape[0]
@@ -135,7 +136,7 @@ def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
     acc[folds + first + 1] = high + (middle >> 32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
     """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
     folds = scans.shape[0]
@@ -162,7 +163,7 @@ def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
     fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leaf_behind(words, page, area, entries, depth, slot):
     """First leaf of a ScanTree that starts at `slot` or behind it, and where; looks where an even cut would put it."""
     j = (slot << depth) // entries
@@ -175,7 +176,7 @@ def leaf_behind(words, page, area, entries, depth, slot):
     return j, start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leaf_before(words, page, area, entries, depth, slot):
     """Last leaf (or L) of a ScanTree that starts at `slot` or before it, and where."""
     j = (slot << depth) // entries
@@ -188,7 +189,7 @@ def leaf_before(words, page, area, entries, depth, slot):
     return j, start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_nodes(words, page, area, scans, first, end, left, right, acc):
     """Leaf nodes left..right of a heap: upwards from left, then the right-hand ones downwards, all in key order."""
     if end == first + 1 and scans[first, 0] <= MAX:
@@ -215,7 +216,7 @@ def fold_nodes(words, page, area, scans, first, end, left, right, acc):
             take_node(words, page, area, scans, first, end, (right >> d) - 1, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plain_nodes(words, page, area, scans, first, left, right, acc):
     """As `fold_nodes` for COUNT, MIN and MAX of one word, which may take both sides at once."""
     if left >= right:
@@ -247,7 +248,7 @@ def plain_nodes(words, page, area, scans, first, left, right, acc):
     take(scans, first, first + 1, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_nodes(words, page, area, scans, first, left, right, acc):
     """As `plain_nodes` for an exact sum, by halves of words."""
     if left >= right:
@@ -279,7 +280,7 @@ def sum_nodes(words, page, area, scans, first, left, right, acc):
     take(scans, first, first + 2, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_node(words, page, area, scans, first, end, k, acc):
     """Combine the stored fold of node k into the accumulator."""
     folds = scans.shape[0]
@@ -289,7 +290,7 @@ def take_node(words, page, area, scans, first, end, k, acc):
     take(scans, first, end, acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_intervals(
     words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work
 ):
@@ -334,7 +335,7 @@ def scan_intervals(
     return acc[2 * scans.shape[0] + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_one(ready, low, high, work):
     """As `scan_intervals` for one interval, with everything in two arrays.
 
@@ -354,7 +355,7 @@ def scan_one(ready, low, high, work):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prefetch_leaf(words, page, page_words, c, slot):
     """Begin to load what folding a leaf from a slot on, or up to it, reads: its ScanTree and column c around it."""
     header = words[page + SCAN]
@@ -366,13 +367,13 @@ def prefetch_leaf(words, page, page_words, c, slot):
         prefetch(words, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def work_words(folds):
     """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, pages, places, ways."""
     return acc_words(folds) + (4 + 2 * PLACE_ROWS + 4 * HEIGHT_MAX) * GROUP
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, pages, places, ways):
     """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
@@ -399,7 +400,7 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
     """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one."""
     level = height - 1
@@ -422,7 +423,7 @@ def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc
         fold_page(words, ways[d, 0, upper], d, keys, scans, first, end, 0, ways[d, 1, upper], acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end, key, m, acc):
     """All below a page before the upper bound, folded on the way down."""
     for d in range(level, -1, -1):
@@ -439,7 +440,7 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select(words, seen, page_words, root, height, keys, count_row, rank):
     """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
     page_id = root
@@ -452,7 +453,7 @@ def select(words, seen, page_words, root, height, keys, count_row, rank):
     return enter(words, seen, page_words, page_id), rank
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_down(words, page, keys, count_row, rank):
     """The child that holds the record of a rank, and its rank in there: down the ScanTree, then along a leaf."""
     header = words[page + SCAN]
@@ -478,7 +479,7 @@ def count_down(words, page, keys, count_row, rank):
     return slot, rank
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select_records(words, seen, page_words, root, height, keys, columns, count_row, ranks, out):
     """The records of ranks[n], each within the tree, as out[C, n].  Returns 1, or ``-page_id``.  O(n log count)."""
     for i in range(ranks.shape[0]):

@@ -18,9 +18,9 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 `work_words` words: the first ones count; starts and nodes under construction lie behind it.
 """
 
-from numba import njit
 
 from pagestore.kernels.fold import CARRY, CHECKSUM, COUNT, combine, fold_run
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import bits, pack, unpack, width_of
 from pagestore.layout import COUNT as ENTRIES
 from pagestore.layout import SCAN
@@ -34,7 +34,7 @@ AREA = 8  # where the arrays in `work` begin
 EMPTY, DIRTY, CLEAN = range(3)  # what is known of a node's fold
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def leaves_max(page_words):
     """Leaves that no page exceeds: every page has less than 2 * page_words entries."""
     leaves = 1
@@ -43,14 +43,14 @@ def leaves_max(page_words):
     return leaves
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def work_words(page_words, folds):
     """Words of scratch: starts, states, weights and nodes of the largest tree, and spare words."""
     leaves = leaves_max(page_words)
     return AREA + (leaves + 1) + 2 * (2 * leaves) + folds * 2 * leaves + 2 * folds
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_room(page_words, scans, level):
     """Words at the end of a page for its ScanTree; none where all folds are counts of records."""
     paid = 0
@@ -61,7 +61,7 @@ def scan_room(page_words, scans, level):
     return min(paid, WORDS_PAID) * page_words // BUDGET
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def layout_of(page_words, folds):
     """Where starts, states, weights, nodes and spare words lie in `work`, and the stride of a fold word."""
     leaves = leaves_max(page_words)
@@ -72,7 +72,7 @@ def layout_of(page_words, folds):
     return starts, states, weights, nodes, nodes + folds * 2 * leaves, 2 * leaves
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow_scan_tree(
     words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
 ):
@@ -103,7 +103,7 @@ def grow_scan_tree(
         write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, page_words, work):
     """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut.
 
@@ -128,7 +128,7 @@ def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, pa
             join(scans, nodes, stride, k, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_folded(arena, page, node, level, keys, scans, lo, hi):
     """Decode what scans see of entries lo..hi."""
     for f in range(scans.shape[0]):
@@ -142,7 +142,7 @@ def decode_folded(arena, page, node, level, keys, scans, lo, hi):
             unpack(arena, page, c, lo, hi, node[c], lo)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join(scans, nodes, stride, k, work):
     """The fold of node k out of its children's."""
     folds = scans.shape[0]
@@ -151,7 +151,7 @@ def join(scans, nodes, stride, k, work):
     work[APPLIED] += combine(scans, 0, folds, work, nodes + k, stride, work, nodes + 2 * k + 1, stride)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, work):
     """Take over starts and folds from the page before; returns (depth, entries when planted), or depth 0.
 
@@ -205,7 +205,7 @@ def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, wo
     return depth, planted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle(arena, source, node, level, keys, scans, lo, depth, page_words, work):
     """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
 
@@ -237,7 +237,7 @@ def settle(arena, source, node, level, keys, scans, lo, depth, page_words, work)
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log2(k):
     """Floor of the binary logarithm: the depth of node k."""
     d = 0
@@ -247,7 +247,7 @@ def log2(k):
     return d
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settled(states, k, depth, work):
     """Mark a whole subtree as done."""
     for d in range(depth + 1):
@@ -255,7 +255,7 @@ def settled(states, k, depth, work):
             work[states + i] = CLEAN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work):
     """Encode starts and folds at the end of the page, without the lowest levels if the room is short."""
     folds = scans.shape[0]
@@ -294,13 +294,13 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stored(scans, f, level):
     """Are the nodes of fold word f on the page?  Records are counted by their places instead."""
     return level > 0 or scans[f, 0] != COUNT
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def span(values, lo, n):
     """Least and greatest of n values from lo on."""
     low = values[lo]
@@ -311,7 +311,7 @@ def span(values, lo, n):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_column(arena, page, descriptor, at, low, width, values, lo, n):
     """One narrow column, as those of the page: its descriptor and its bits; returns the next free word."""
     arena[descriptor] = low
@@ -319,14 +319,14 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
     return pack(arena, at, low, width, values, lo, lo + n)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tree_column(words, page, area, c):
     """(base, index of the first word, width) of column c of a ScanTree: 0 are the starts, 1 + f the folds."""
     offset = words[area + 2 * c + 1]
     return words[area + 2 * c], page + (offset >> 8), offset & 255
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tree_start(words, page, area, entries, depth, j):
     """First entry of leaf j of a page's ScanTree; of leaf L, the number of entries."""
     if j >> depth:

@@ -9,16 +9,16 @@ others still move. What no value needs any more is noticed only when a page is m
 word AGE counts the edits since that was done, and a quarter of the entries is the most that it may reach.
 """
 
-from numba import njit
 
 from pagestore.kernels.build import measured, records_max
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import column, pack, unpack
 from pagestore.layout import AGE, BIRTH, COUNT, HEADER, ID, TYPE
 
 PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shift_page(
     words, old, node, columns, anchored, runs_at, runs, n, least, room, arena, page, page_words, page_id, birth
 ):
@@ -60,7 +60,7 @@ def shift_page(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fits(node, runs_at, runs, n, values, base, width):
     """Are all values between the runs within the `width` bits from `base` on?"""
     if width == 64:
@@ -77,14 +77,14 @@ def fits(node, runs_at, runs, n, values, base, width):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode_runs(words, old, node, c, runs_at, runs):
     """Decode the runs of column c of the old page to their places in the buffer."""
     for r in range(runs):
         unpack(words, old, c, node[runs_at, r], node[runs_at + 1, r], node[c], node[runs_at + 2, r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_column(words, old, node, c, runs_at, runs, n, arena, page):
     """Write column c, whose descriptor stands in the fresh page already."""
     base, start, width = column(arena, page, c)
@@ -110,7 +110,7 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
         arena[end >> 6] &= ~(-1 << (end & 63))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put_bits(target, to, width, value):
     """Put the low `width` bits of a word, which has no others, behind bit `to`; what stood behind is lost."""
     k, shift = to >> 6, to & 63
@@ -119,14 +119,14 @@ def put_bits(target, to, width, value):
         target[k + 1] = value >> (64 - shift) & ~(-1 << shift)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bits_from(source, at):
     """The 64 bits from bit `at` on; reads one word more."""
     k, shift = at >> 6, at & 63
     return source[k] >> shift & ~(-2 << (63 - shift)) | (source[k + 1] << 1) << (63 - shift)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_bits(source, at, target, to, count):
     """Copy `count` bits from bit `at` of the source to bit `to` of the target; what stood behind is lost.
 

@@ -5,16 +5,16 @@ ScanTree of each page, lead from one end at or behind lo to the next.
 """
 
 import numpy as np
-from numba import njit
 
 from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
 from pagestore.kernels.scan import leaf_before
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT, HEIGHT_MAX, SCAN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stab_points(words, seen, page_words, root, height, keys, columns, alphas, row, points, out, visits):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 
@@ -42,7 +42,7 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, ro
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run_behind(words, page, key, m):
     """End of the entries whose first m columns are at most ``key[:m]``."""
     lo = 0
@@ -70,7 +70,7 @@ def run_behind(words, page, key, m):
     return hi
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits):
     """One point: depth-first over the children that can match; `n` records stand in `out` already."""
     level = height - 1
@@ -101,7 +101,7 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key,
             level += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
     """The records of a leaf before `end` that have the point's alphas and reach x."""
     slot, _ = locate(words, page, key, alphas, 0)
@@ -115,7 +115,7 @@ def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_reaching(words, page, c, row, slot, end, x, visits):
     """First entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree's max."""
     header = words[page + SCAN]
@@ -148,7 +148,7 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
     return end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def along(words, page, c, slot, end, x, visits):
     """First entry in [slot, end) whose column c is at least x, else `end`; one by one."""
     base, start, width = column(words, page, c)
