@@ -7,7 +7,7 @@ there, lazy frames elsewhere; the hand-written merge answers only what it was wr
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -108,16 +108,10 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
             side.name += ", rewritten"
         asked = others if edges.shape[1] < LARGE else []
         yield Row(PATHS.name, [*sides(PATHS, Ours, *asked), *by_hand], rounds=3)
-        yield Row(
-            "triangles listed, on two threads",
-            [*sides(TRIANGLES, OursOnTwo), *_named("ivm, one thread", sides(TRIANGLES, Ours))],
-            rounds=5,
-        )
+        for task in (TRIANGLES, CLIQUES_COUNTED):
+            one, two = sides(task, Ours, OursOnTwo)
+            yield Row(f"{task.name}, on two threads", [two, replace(one, name="ivm, one thread")], rounds=5)
         yield _recorded(system)
-
-
-def _named(name: str, sides: list[Side]) -> list[Side]:
-    return [Side(name, side.run, side.before, side.counts) for side in sides]
 
 
 def _recorded(system: Callable[[type[Evaluator]], Evaluator]) -> Row:

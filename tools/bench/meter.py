@@ -18,6 +18,8 @@ from numba.core.dispatcher import Dispatcher
 
 from pagestore import Store
 
+from .traffic import Traffic
+
 PACKAGES = ("pagestore.", "ivm.")
 
 
@@ -28,15 +30,13 @@ class Meter:
     """
 
     def __init__(self, store: Store) -> None:
-        self.counts = dict.fromkeys(("pages read", "pages written", "bytes", "writes", "syncs", "kernel calls"), 0)
+        self.counts: dict[str, int] = {}
         self._store = store
-        self._written: set[int] = set()
-        self._undo: list[Callable[[], None]] = []
+        self._calls = 0
+        self._undo: list[tuple[ModuleType, str, Any]] = []
 
     def __enter__(self) -> "Meter":
-        file = self._store._file
-        self._replace(file, "pwrite", self._pwrite(file.pwrite))
-        self._replace(file, "fdatasync", self._counted("syncs", file.fdatasync))
+        self._traffic = Traffic(self._store)
         for module in list(sys.modules.values()):
             name = getattr(module, "__name__", "")
             if name.startswith(PACKAGES) and ".kernels" not in name:
@@ -46,56 +46,43 @@ class Meter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        touched = np.flatnonzero(self._touched())
-        self.counts["pages read"] = len(set(touched.tolist()) - self._written)
-        self.counts["pages written"] = len(self._written)
-        self._touched()[: len(self._seen)] |= self._seen
+        self._traffic.stop()
+        for module, name, value in self._undo:
+            setattr(module, name, value)
+        touched = self._touched()
+        read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
+        touched[: len(self._seen)] |= self._seen
+        self.counts = {
+            "pages read": len(read),
+            "pages written": len(self._traffic.pages),
+            "bytes": self._traffic.bytes,
+            "writes": self._traffic.writes,
+            "syncs": self._traffic.syncs,
+            "kernel calls": self._calls,
+        }
 
     def _touched(self) -> np.ndarray:
         """Which pages were verified, as the kernels note it."""
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _pwrite(self, pwrite: Callable) -> Callable:
-        size = self._store.page_size
-
-        def counted(data: Any, offset: int) -> None:
-            length = memoryview(data).nbytes
-            self.counts["writes"] += 1
-            self.counts["bytes"] += length
-            if length >= size:  # else a meta slot
-                self._written.update(range(offset // size, (offset + length) // size))
-            pwrite(data, offset)
-
-        return counted
-
     def _watch(self, module: ModuleType) -> None:
         """Count the module's calls of kernels, whether it names them or their module."""
         for name, value in list(vars(module).items()):
             if isinstance(value, Dispatcher):
-                self._replace(module, name, self._counted("kernel calls", value))
+                stand: Any = self._counted(value)
             elif isinstance(value, ModuleType) and ".kernels." in value.__name__:
-                self._replace(module, name, _Stand(value, self._counted))
+                stand = ModuleType(value.__name__)
+                for inner, kernel in vars(value).items():
+                    setattr(stand, inner, self._counted(kernel) if isinstance(kernel, Dispatcher) else kernel)
+            else:
+                continue
+            self._undo.append((module, name, value))
+            setattr(module, name, stand)
 
-    def _counted(self, what: str, function: Callable) -> Callable:
+    def _counted(self, kernel: Callable) -> Callable:
         def counted(*arguments: Any) -> Any:
-            self.counts[what] += 1
-            return function(*arguments)
+            self._calls += 1
+            return kernel(*arguments)
 
         return counted
-
-    def _replace(self, owner: Any, name: str, value: Any) -> None:
-        own = name in vars(owner)
-        before = getattr(owner, name)
-        self._undo.append(lambda: setattr(owner, name, before) if own else delattr(owner, name))
-        setattr(owner, name, value)
-
-
-class _Stand:
-    """Stands for a module of kernels and counts the calls."""
-
-    def __init__(self, module: ModuleType, counted: Callable[[str, Callable], Callable]) -> None:
-        for name, value in vars(module).items():
-            setattr(self, name, counted("kernel calls", value) if isinstance(value, Dispatcher) else value)

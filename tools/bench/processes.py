@@ -71,7 +71,7 @@ def _reopening(folder: Path) -> Row:
         return _child("reopen", folder)
 
     side = _side("ivm", reopened)
-    return Row("reopened after kill -9, to the end of a first maintained change", [side], 1, "s", 1, told=True)
+    return Row("reopened after kill -9, to the end of a first maintained change", [side], 3, "s", 1, told=True)
 
 
 def _first_answer(folder: Path) -> Row:
@@ -113,9 +113,10 @@ def _since_start(what: str, folder: Path, **environment: str) -> Told:
 
 
 def _child(what: str, folder: Path, system: str = "Ours", **environment: str) -> Told:
-    done = subprocess.run(
-        _command(what, folder, system), env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
-    )
+    command = _command(what, folder, system)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    if done.returncode:
+        raise ChildProcessError(f"`{' '.join(command)}` failed: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..progress import Progress
-from .measure import Row, measure
+from .measure import Result, Row, measure
 from .report import as_text, write
 
 
@@ -18,13 +18,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: str = "") -> int:
     """Measures the rows one by one, printing each when it is done; `about` says what is measured."""
-    results = []
-    with Progress(title, options.quiet) as progress:
-        for row in rows:
-            if options.only in row.name:
-                results.append(measure(row, progress))
-                progress.clear()
-                print(as_text(results[-1]), flush=True)
-    if options.out:
-        print("written:", *write(results, title.replace(" ", "-"), options.out, about))
+    results: list[Result] = []
+    try:
+        with Progress(title, options.quiet) as progress:
+            for row in rows:
+                if options.only in row.name:
+                    results.append(measure(row, progress))
+                    progress.clear()
+                    print(as_text(results[-1]), flush=True)
+    finally:  # a row that fails takes nothing from those before
+        if options.out:
+            print("written:", *write(results, title.replace(" ", "-"), options.out, about))
     return 0

@@ -1,19 +1,22 @@
-"""What a store asks of its file in a commit: bytes, writes, syncs."""
+"""What a store asks of its file in a commit: pages, bytes, writes, syncs."""
 
 from pagestore import Store
 
 
 class Traffic:
-    """Counts from now on, for as long as the store is open."""
+    """Counts from now on, until it is stopped or the store closes."""
 
     def __init__(self, store: Store) -> None:
         self.commits = self.bytes = self.writes = self.syncs = 0
-        file = store._file
-        write, sync = file.pwrite, file.fdatasync
+        self.pages: set[int] = set()  # written
+        self._file = file = store._file
+        page_size, write, sync = store.page_size, file.pwrite, file.fdatasync
 
         def pwrite(data: memoryview, offset: int) -> None:
+            count = memoryview(data).nbytes
             self.writes += 1
-            self.bytes += memoryview(data).nbytes
+            self.bytes += count
+            self.pages.update(range(offset // page_size, (offset + count) // page_size))  # none for a meta slot
             write(data, offset)
 
         def fdatasync() -> None:
@@ -21,6 +24,10 @@ class Traffic:
             sync()
 
         file.pwrite, file.fdatasync = pwrite, fdatasync  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        """Leave the file as it was."""
+        del self._file.pwrite, self._file.fdatasync
 
     def per_commit(self) -> dict[str, float]:
         """Rounded, since now and then a commit does more than the others."""

@@ -6,7 +6,8 @@ larger ones take out as many random edges as they put back of those taken out be
 
 import importlib.util
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from .meter import Meter
 
 Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
 BATCH = 1000
+COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
 WARMING = 4  # changes before the first that counts: edges out, edges in, and once more
 
 
@@ -40,8 +42,8 @@ class Maintainer(Protocol):
     def rows(self) -> int:
         """Of the listing."""
 
-    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
-        """Make one more change, and tell what it takes besides time."""
+    def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        """Make some more changes, and tell what one takes besides time."""
 
     def close(self) -> None: ...
 
@@ -118,7 +120,10 @@ def _maintaining(
                     opened[kind].change(*warming)
             return opened[kind]
 
-        return Side(kind.name, lambda: keeper().change(*next(rest)), keeper, lambda: keeper().counts(*next(rest)))
+        def counts() -> dict[str, float]:
+            return keeper().counts([*islice(rest, COUNTED)])
+
+        return Side(kind.name, lambda: keeper().change(*next(rest)), keeper, counts)
 
     batch = max(part.shape[1] for part in next(change()))
     size = 1 if batch == 1 else 2 * batch
@@ -154,11 +159,14 @@ class Ours:
     def rows(self) -> int:
         return len(self.workspace["q"])
 
-    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
-        with Meter(self.workspace.store) as meter:
-            self.change(gone, new)
-        operations = self.workspace.stats("q")["operations"]
-        return {"operations": operations, **meter.counts, "MB": _megabytes(self.workspace.store.path)}
+    def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        totals: Counter[str] = Counter()
+        for change in more:
+            with Meter(self.workspace.store) as meter:
+                self.change(*change)
+            totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
+        means = {name: round(total / len(more), 1) for name, total in totals.items()}
+        return {**means, "MB": _megabytes(self.workspace.store.path)}
 
     def close(self) -> None:
         self.workspace.close()
@@ -186,8 +194,9 @@ class ByHand:
     def rows(self) -> int:
         return self.adjacency.triangles
 
-    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
-        self.change(gone, new)
+    def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        for change in more:
+            self.change(*change)
         return {}
 
     def close(self) -> None: ...
@@ -246,8 +255,9 @@ class SqliteTriggers:
     def rows(self) -> int:
         return self.db.execute("select count(*) from triangle").fetchone()[0]
 
-    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
-        self.change(gone, new)
+    def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        for change in more:
+            self.change(*change)
         return {"MB": _megabytes(*self.file.parent.glob("sqlite*"))}
 
     def close(self) -> None:
@@ -297,8 +307,9 @@ class DuckdbDelta:
     def rows(self) -> int:
         return self.db.execute("select count(*) from triangle").fetchone()[0]
 
-    def counts(self, gone: np.ndarray, new: np.ndarray) -> dict[str, float]:
-        self.change(gone, new)
+    def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        for change in more:
+            self.change(*change)
         return {}
 
     def close(self) -> None:
