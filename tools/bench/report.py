@@ -14,6 +14,7 @@ from .measure import Result
 
 PACKAGES = ("pagestore", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
 WIDTH, HEIGHT = 320, 14
+LIMIT = "(limit)"  # in the name of a side that is no system, but what the machine can do
 LOGARITHMIC_FROM = 30  # times that the longest bar is as long as the shortest
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
@@ -104,8 +105,24 @@ def _page(results: Sequence[Result], title: str, about: str) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
         f"<h1>{title}</h1><p>{html.escape(about)}<p class=note>Medians; the first side is ours, and the ratio is to "
         f"it. A line across a bar goes from the least to the 99th percentile, or to the most. {html.escape(where)}"
-        f"</p>{sections}</html>\n"
+        f"</p>{_overview(results)}{sections}</html>\n"
     )
+
+
+def _overview(results: Sequence[Result]) -> str:
+    """Each piece of work on a line: ours, and the fastest of the others."""
+    lines = []
+    for result in results:
+        ours = next(iter(result.times))
+        others = [side for side in result.times if not side.startswith(ours.split(",")[0]) and LIMIT not in side]
+        if others:
+            best = min(others, key=result.median)
+            lines.append(
+                f"<tr><td>{html.escape(result.row)}<td class=n>{figure(result.median(ours))} {result.unit}"
+                f"<td class=n>&times; {result.ratio(best):.2f}<td>{html.escape(best)}"
+            )
+    head = "<tr><th><th>ours<th>fastest of the others<th class=l>which is"
+    return f"<h2>At a glance</h2><table>{head}{''.join(lines)}</table>" if lines else ""
 
 
 def _table(result: Result) -> str:
@@ -113,7 +130,8 @@ def _table(result: Result) -> str:
     spread = min(medians) * LOGARITHMIC_FROM < max(medians)
     rows = "".join(_line(result, side, spread) for side in result.times)
     scale = "logarithmic" if spread else ""
-    head = f"<tr><th><th>median<th>99 %<th>ratio<th class=l>{scale}<th class=l>"
+    high = "99 %" if any(result.percentile(side) for side in result.times) else ""
+    head = f"<tr><th><th>median<th>{high}<th>ratio<th class=l>{scale}<th class=l>"
     return f"<table>{head}{rows}</table>"
 
 

@@ -165,8 +165,9 @@ class Ours:
             with Meter(self.workspace.store) as meter:
                 self.change(*change)
             totals.update({"operations": self.workspace.stats("q")["operations"], **meter.counts})
-        means = {name: round(total / len(more), 1) for name, total in totals.items()}
-        return {**means, "MB": _megabytes(self.workspace.store.path)}
+        means = {name: total / len(more) for name, total in totals.items()}
+        rounded = {name: round(mean, 1 if mean < 100 else None) for name, mean in means.items()}
+        return {**rounded, "MB": _megabytes(self.workspace.store.path)}
 
     def close(self) -> None:
         self.workspace.close()
