@@ -140,6 +140,8 @@ def difference(before: np.ndarray, after: np.ndarray) -> Delta:
 
 def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
     """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
-    actions, rows = net(actions, rows, Spec(0, len(rows), 0))
-    changed = (actions == ERASE) | (actions == INSERT)
-    return Delta(actions, rows) if changed.all() else Delta(actions[changed], rows[:, changed])
+    netted, rows = net(actions, rows, Spec(0, len(rows), 0))
+    if len(netted) == len(actions):  # no two of one row
+        return Delta(netted, rows)
+    changed = (netted == ERASE) | (netted == INSERT)
+    return Delta(netted[changed], rows[:, changed])

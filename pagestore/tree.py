@@ -163,7 +163,7 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
     (array([0, 1]), array([[3, 7]]))
     """
-    if ascends(edits[: spec.keys]):
+    if len(actions) < 2 or ascends(edits[: spec.keys]):
         return actions, edits
     order = sort_order(edits[: spec.keys])
     actions, edits = actions[order], edits[:, order]
