@@ -193,7 +193,8 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
     """
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, 256, spec.columns, len(spec.scans), 0)
-    arena, node, work = room.arena, room.node, room.work
+    arena, work = room.arena, room.work
+    node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
     sizes = np.zeros(HEIGHT_MAX, np.int64)
     last = np.zeros(spec.keys, np.int64)
     shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))

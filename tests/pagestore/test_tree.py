@@ -278,3 +278,20 @@ def test_stabs_against_a_filter(seed, alphas, n):
             here &= stored[c] == value
         hit |= here
     assert np.array_equal(stab_many(pager.pages, tree, points), stored[:, hit])
+
+
+def test_a_load_whose_source_edits_other_trees():
+    """A dictionary takes in texts while the rows that name them are loaded: neither sees the other's scratch."""
+    pager, other = MemoryPager(4096), Spec(2, 2, 1)
+    aside, *_ = apply(pager, Tree.empty(other), np.zeros(5000, np.int64), np.arange(15_000).reshape(3, 5000))
+    expected = np.stack([np.arange(3000), np.arange(3000) * 7, np.arange(3000) + 5])
+
+    def batches():
+        nonlocal aside
+        for at in range(0, 3000, 250):
+            edits = np.arange(600).reshape(3, 200) + 20_000 + at
+            aside, *_ = apply(pager, aside, np.zeros(200, np.int64), edits)
+            yield expected[:, at : at + 250]
+
+    tree = bulk(pager, SPEC, batches())
+    assert (read(pager.pages, tree) == expected).all()
