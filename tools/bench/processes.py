@@ -116,7 +116,8 @@ def _child(what: str, folder: Path, system: str = "Ours", **environment: str) ->
     command = _command(what, folder, system)
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
     if done.returncode:
-        raise ChildProcessError(f"`{' '.join(command)}` failed: {done.stderr.strip().splitlines()[-1:]}")
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise ChildProcessError(f"`{' '.join(command)}` ended with {done.returncode}: {said or 'it said nothing'}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
