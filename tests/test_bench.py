@@ -36,10 +36,10 @@ def test_short_work_comes_in_stretches() -> None:
 def test_a_slow_side_of_others_runs_once(monkeypatch) -> None:
     monkeypatch.setattr("pagestore_tools.bench.measure.SLOW_SECONDS", -1.0)
     calls: list[str] = []
-    sides = [Side(name, lambda name=name: calls.append(name)) for name in "ab"]
+    sides = [Side(name, lambda name=name: calls.append(name[0])) for name in ("a", "b", "a, too")]
     result = measure(Row("work", sides, rounds=2))
-    assert "".join(calls) == "ab" + "aa"
-    assert {side: len(times) for side, times in result.times.items()} == {"a": 2, "b": 1}
+    assert "".join(calls) == "aba" + "aaaa"
+    assert {side: len(times) for side, times in result.times.items()} == {"a": 2, "b": 1, "a, too": 2}
 
 
 def test_what_a_side_tells_itself_is_not_timed() -> None:

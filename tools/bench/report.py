@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from math import log10
 from pathlib import Path
 
-from .measure import Result
+from .measure import Result, is_ours
 
 PACKAGES = ("pagestore", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
 WIDTH, HEIGHT = 320, 14
@@ -114,7 +114,7 @@ def _overview(results: Sequence[Result]) -> str:
     lines = []
     for result in results:
         ours = next(iter(result.times))
-        others = [side for side in result.times if not side.startswith(ours.split(",")[0]) and LIMIT not in side]
+        others = [side for side in result.times if not is_ours(side, ours) and LIMIT not in side]
         if others:
             best = min(others, key=result.median)
             lines.append(
