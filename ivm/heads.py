@@ -150,8 +150,11 @@ class Head:
     ) -> tuple[np.ndarray, np.ndarray]:
         if self._layouts[head.predicate].kind == PLAIN:
             return delta.actions, delta.rows if columns == list(range(len(delta.rows))) else delta.rows[columns]
-        weights = _weights(delta.actions, times)
-        return np.full(len(weights), ADD), np.concatenate([delta.rows[columns], weights[None]])
+        words = np.empty((len(columns) + 1, len(delta.actions)), np.int64)
+        for i, column in enumerate(columns):
+            words[i] = delta.rows[column]
+        words[-1] = _weights(delta.actions, times)
+        return np.full(len(delta.actions), ADD), words
 
     def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[Delta, dict[str, np.ndarray]]:
         """The bindings that pass the filters, and all variables' columns."""
