@@ -18,7 +18,6 @@ candidates under all their values are brought together first, each with how many
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
 
-
 from ivm.kernels.leapfrog import (
     ATOM_DEPTH,
     BINDING,
@@ -46,6 +45,7 @@ from ivm.kernels.leapfrog import (
     SENSOR,
     SENSORS,
     SHARED,
+    ahead,
     bound_value,
     record,
     set_bounds,
@@ -471,29 +471,6 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
             n += 1
         i += 1
     return n - start
-
-
-@kernel
-def ahead(keys, i, end, x):
-    """First index in (i, end] with key >= x, given that keys[i] < x.  A few steps, then gallops."""
-    i += 1
-    near = min(end, i + 8)
-    while i < near and keys[i] < x:
-        i += 1
-    if i < near or i == end:
-        return i
-    step = 1
-    while i + step < end and keys[i + step] < x:
-        i += step
-        step <<= 1
-    end = min(end, i + step)
-    while i < end:
-        middle = (i + end) >> 1
-        if keys[middle] < x:
-            i = middle + 1
-        else:
-            end = middle
-    return i
 
 
 @kernel
