@@ -295,3 +295,20 @@ def test_a_load_whose_source_edits_other_trees():
 
     tree = bulk(pager, SPEC, batches())
     assert (read(pager.pages, tree) == expected).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(0, 12)] * 3), unique=True, max_size=300),
+    st.lists(st.tuples(*[st.integers(-1, 13)] * 2), max_size=60),
+    st.booleans(),
+)
+def test_prefixes_are_counted_in_any_order(records, prefixes, ascending):
+    pager, spec = MemoryPager(512), Spec(1, 3, 0)
+    rows = np.array(sorted(records), np.int64).reshape(-1, 3).T.copy()
+    tree, *_ = apply(pager, Tree.empty(spec), np.full(rows.shape[1], INSERT), rows)
+    prefixes = sorted(prefixes) if ascending else prefixes
+    for m in (1, 2):
+        wanted = np.array([p[:m] for p in prefixes], np.int64).reshape(-1, m).T.copy()
+        found = count_prefixes(pager.pages, tree, wanted, most=4).tolist()
+        assert found == [min(4, sum(r[:m] == p[:m] for r in records)) for p in prefixes]
