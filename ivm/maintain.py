@@ -45,11 +45,13 @@ def maintain(
 ) -> Change | None:
     """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
-    Matching is described above; a plan with probes is probed instead.
+    Matching is described above; a plan with probes is probed instead, and a body of one atom needs neither.
 
     `deltas` holds the changes of every index that changed, `indices` the sensitivity index of each of
     plan.sensors.  O(trace distance * granularity * log n).
     """
+    if len(plan.tries) == 1 and not plan.bounds:
+        return alone(pages, plan, old, new, deltas)
     if plan.probes:
         return probe(pages, plan, old, new, deltas)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
@@ -73,6 +75,24 @@ def maintain(
         before.operations + after.operations,
         sum(hit.shape[1] for hit in matched),
     )
+
+
+def alone(
+    pages: Pages,
+    plan: Plan,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    deltas: Mapping[Index, Delta],
+) -> Change | None:
+    """The change of a body of one atom: the branches that its trie loses and gains, nothing to join them with."""
+    (trie,) = plan.tries
+    delta, depth = deltas[trie.index], len(trie.levels)
+    if depth < new[trie.index].spec.keys:
+        branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
+        change = difference(*branches)
+    else:
+        change = settled(delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]])
+    return Change(change, [], len(delta.actions), 0) if change else None
 
 
 def probe(
