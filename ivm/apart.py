@@ -15,7 +15,7 @@ from ivm.errors import RangeError
 from ivm.heads import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, TOTAL, Layout
 from ivm.total import PLACE_END, rounded
 from pagestore.fold import ranks, select
-from pagestore.order import distinct
+from pagestore.order import begins, distinct
 from pagestore.tree import COUNT as RECORDS
 from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, scan
 
@@ -43,8 +43,7 @@ def results(name: str, layout: Layout, rows: np.ndarray) -> np.ndarray:
     if layout.kind in (COUNT, SUM):
         return rows[1:2]
     keys = _group_keys(layout, rows)
-    fresh = np.ones(rows.shape[1], bool)
-    fresh[1:] = (rows[:keys, 1:] != rows[:keys, :-1]).any(axis=0)
+    fresh = begins(rows[:keys])
     if layout.kind == TOTAL:
         try:
             values = rounded(rows[keys], rows[keys + 1], np.flatnonzero(fresh))

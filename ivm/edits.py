@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagestore.order import begins, sort_order
 from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get, net
 
 TAKE = 4  # beside pagestore's actions, and gone after `compose`
@@ -36,11 +37,9 @@ def compose(pages: Pages, tree: Tree, edits: Edits) -> Edits:
     if not tree.spec.values:
         return Edits(*net(edits.actions, edits.rows, tree.spec))
     keys = tree.spec.keys
-    order = np.lexsort(edits.rows[:keys][::-1])
+    order = sort_order(edits.rows[:keys])
     actions, rows = edits.actions[order], edits.rows[:, order]
-    first = np.ones(len(order), bool)
-    first[1:] = (rows[:keys, 1:] != rows[:keys, :-1]).any(axis=0)
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(begins(rows[:keys]))
     found, stored = get(pages, tree, rows[:keys, starts])
     sizes = np.diff(np.append(starts, len(order)))
     composed, final = actions[starts], rows[:, starts]

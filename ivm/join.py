@@ -4,6 +4,7 @@ The join knows tries and nothing of what is done with the trace rows.  The oracl
 is one more trie; without it every binding of the body comes out.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from pagestore.tree import Pages, Tree
 BATCH = 1 << 16
 
 
-class Run:
+class Run(ABC):
     """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows by sensor [C, n]).
 
     `operations` counts the iterator operations so far.  Raises CorruptionError.
@@ -32,9 +33,9 @@ class Run:
         self._widths = sensors.widths
         self._rows = np.empty((*sensors.sources.shape, batch + room), np.int64)
 
+    @abstractmethod
     def _advance(self) -> None:
         """Run until done or a buffer is full."""
-        raise NotImplementedError
 
     @property
     def operations(self) -> int:

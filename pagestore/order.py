@@ -69,16 +69,20 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     codes = codes_of(columns) if columns.shape[1] > FEW else None
     if codes is None:
         columns = columns[:, sort_order(columns)]
-        return columns[:, _fresh(columns)]
+        return columns[:, begins(columns)]
     codes.words.sort()
-    words = codes.words[_fresh(codes.words[None])]
+    words = codes.words[begins(codes.words[None])]
     found = np.empty((len(columns), len(words)), np.int64)
     decode_tuples(words, codes.low, codes.high, codes.width, found)
     return found
 
 
-def _fresh(columns: np.ndarray) -> np.ndarray:
-    """Where a tuple of sorted ones differs from its predecessor, bool[n]."""
-    fresh = np.ones(columns.shape[1], bool)
-    fresh[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
-    return fresh
+def begins(columns: np.ndarray) -> np.ndarray:
+    """Where a tuple of columns[K, n], sorted, differs from its predecessor: bool[n].
+
+    >>> begins(np.array([[1, 1, 2], [4, 4, 4]])).tolist()
+    [True, False, True]
+    """
+    differs = np.ones(columns.shape[1], bool)
+    differs[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    return differs

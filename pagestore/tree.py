@@ -21,7 +21,7 @@ from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.net import ascends, compose
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
-from pagestore.order import FEW, sort_order
+from pagestore.order import FEW, begins, sort_order
 from pagestore.scratch import scratch
 
 __all__ = [
@@ -167,8 +167,7 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
         return actions, edits
     order = sort_order(edits[: spec.keys])
     actions, edits = actions[order], edits[:, order]
-    fresh = np.ones(len(actions), bool)
-    fresh[1:] = (edits[: spec.keys, 1:] != edits[: spec.keys, :-1]).any(axis=0)
+    fresh = begins(edits[: spec.keys])
     if fresh.all():
         return actions, edits
     actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)

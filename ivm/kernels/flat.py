@@ -47,6 +47,7 @@ from ivm.kernels.leapfrog import (
     SHARED,
     ahead,
     bound_value,
+    crowded,
     record,
     set_bounds,
 )
@@ -170,15 +171,6 @@ def arrange(plan, steps, cursors, scratch, counts, level):
     steps[level, NEXT], steps[level, STOP] = base, stop
     steps[level, COLLECTED] = base
     rewind(plan, cursors, level)
-
-
-@kernel
-def crowded(plan, state, rows, room):
-    """Might the next level overrun a trace buffer?"""
-    for s in range(plan[SENSORS]):
-        if state[state[ROW_COUNT] + s] + room > rows.shape[2]:
-            return True
-    return False
 
 
 @kernel

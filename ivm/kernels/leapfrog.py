@@ -141,7 +141,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
 
 @kernel
 def crowded(plan, state, rows, steps):
-    """Might the next step overrun a trace buffer?"""
+    """Might so many more operations overrun a trace buffer?"""
     for s in range(plan[SENSORS]):
         if state[state[ROW_COUNT] + s] + steps > rows.shape[2]:
             return True

@@ -74,22 +74,8 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
             if progress[USED] + sizes.shape[0] >= ids.shape[0]:
                 break
             put(
-                page_words,
-                keys,
-                values,
-                scans,
-                arena,
-                ids,
-                birth,
-                tree_id,
-                level,
-                node,
-                lo,
-                end,
-                sizes,
-                progress,
-                work,
-            )
+                page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress, work
+            )  # fmt: skip
             lo = end
         for c in range(columns):
             for i in range(lo, sizes[level]):
@@ -122,21 +108,7 @@ def finish_level(
     progress[USED] = 0
     for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, ends)):
         put(
-            page_words,
-            keys,
-            values,
-            scans,
-            arena,
-            ids,
-            birth,
-            tree_id,
-            level,
-            node,
-            lo,
-            ends[p],
-            sizes,
-            progress,
-            work,
-        )
+            page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
+        )  # fmt: skip
         lo = ends[p]
     sizes[level] = 0
