@@ -9,11 +9,13 @@ process that holds the file open, however it ends. They lie far behind any data:
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
 """
 
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
 import struct
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,18 @@ from .errors import LockedError
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
+PIECE = 1 << 14  # bytes of one write; docs/decisions/0017-small-writes.md
+RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
 Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
 _FLOCK = struct.Struct("hhqqi4x")
+
+_libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the file does
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class File:
@@ -36,6 +46,7 @@ class File:
         self.path = Path(path)
         self.writable = writable
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        self._map = np.zeros(0, np.int64)
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
@@ -68,9 +79,8 @@ class File:
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, whatever it takes."""
         view = memoryview(data)
-        written = os.pwrite(self._fd, view, offset)
-        if written < view.nbytes:
-            _write_all(self._fd, view.cast("B")[written:], offset + written)
+        if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
+            _write_all(self._fd, view.cast("B"), offset)
 
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
@@ -89,7 +99,9 @@ class File:
 
     def map(self, count: int) -> np.ndarray:
         """The first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
-        return np.frombuffer(mmap.mmap(self._fd, count, mmap.MAP_SHARED, mmap.PROT_READ), np.int64)
+        if count > self._map.nbytes:
+            self._map = _mapped(self._fd, max(2 * count, RESERVE_MIN))
+        return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
         """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the
@@ -123,9 +135,21 @@ class File:
             self._fd = -1
 
 
+def _mapped(fd: int, count: int) -> np.ndarray:
+    """A map of `count` bytes as words; what lies behind the file's end must not be read before the file holds it."""
+    address = _libc.mmap(None, count, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    held = (ctypes.c_char * count).from_address(address)
+    weakref.finalize(held, _libc.munmap, address, count).atexit = False
+    words = np.frombuffer(memoryview(held), np.int64)
+    words.flags.writeable = False
+    return words
+
+
 def _write_all(fd: int, view: memoryview, offset: int) -> None:
     while len(view):
-        written = os.pwrite(fd, view, offset)
+        written = os.pwrite(fd, view[:PIECE], offset)
         if not written:
             raise OSError(errno.EIO, "a write made no progress")
         view, offset = view[written:], offset + written
