@@ -13,7 +13,7 @@ import numpy as np
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import anchor, body_words, cuts, emit, hand_up, records_max, words_needed
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.page import child_slot, enter, field, locate, unpack
+from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
 from pagestore.layout import COUNT
@@ -254,17 +254,15 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
     """
     columns = keys + values
     page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
-    key = np.empty(keys, np.int64)
+    ends = np.empty(keys, np.int64)
     record = np.empty(columns, np.int64)
     copied = 0
     at = 0
-    e = tally[EDIT]
+    first = e = tally[EDIT]
     while e < walk[END, 0]:
         stored = False
         if at < entries:
-            for c in range(keys):
-                key[c] = edits[c, e]
-            at, stored = locate(words, page, key, keys, at)
+            at, stored = follow(words, page, keys, edits, first, e, at, ends)
         exists = new_values(words, page, at, stored, keys, values, actions[e], edits, e, record, tally)
         if tally[STATUS] != OK:
             return
@@ -289,6 +287,30 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
     tally[EDIT] = e
     if walk[CHANGED, 0]:
         copy_run(words, columns, copied, entries, buffer, walk, 0)
+
+
+@kernel
+def follow(words, page, keys, edits, first, e, at, ends):
+    """First entry from `at` on that is not below the key of edit e, and whether it equals it.
+
+    `ends` holds where the runs end that share the first 1, 2, ... columns with the key of the edit before: only
+    columns from the first that differs are searched. Edit `first` has none before it.
+    """
+    c = 0
+    hi = words[page + COUNT]
+    while e > first and edits[c, e] == edits[c, e - 1]:
+        hi = ends[c]
+        c += 1
+    while c < keys:
+        x = edits[c, e]
+        at = lower(words, page, c, at, hi, x)
+        if at == hi or field(words, page, c, at) != x:
+            ends[c:] = at
+            return at, False
+        hi = run_end(words, page, c, at, hi, x)
+        ends[c] = hi
+        c += 1
+    return at, True
 
 
 @kernel
