@@ -172,7 +172,9 @@ class Engine:
                 change = self._reevaluate(views, p, plan, old, new)
             else:
                 indices = [self.txn.tree(n) for n in names]
-                change = maintain(self.txn.pages, plan, old, new, self.deltas, indices, views.granularity)
+                change = maintain(
+                    self.txn.pages, plan, old, new, self.deltas, indices, views.granularity, self.threads
+                )
             if change is None:
                 continue
             if change.renewals:

@@ -16,7 +16,7 @@ from ivm import sensitivity
 from ivm.join import Join
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
-from ivm.probe import prober
+from ivm.probe import probe_all
 from ivm.surgery import Delta, Surgeries, surgeries
 from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
 
@@ -42,6 +42,7 @@ def maintain(
     deltas: Mapping[Index, Delta],
     indices: Sequence[Tree],
     granularity: int = 1,
+    threads: int = 1,
 ) -> Change | None:
     """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
@@ -53,7 +54,7 @@ def maintain(
     if len(plan.tries) == 1 and not plan.bounds:
         return alone(pages, plan, old, new, deltas)
     if plan.probes:
-        return probe(pages, plan, old, new, deltas)
+        return probe(pages, plan, old, new, deltas, threads)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
@@ -101,6 +102,7 @@ def probe(
     old: Mapping[Index, Tree],
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
+    threads: int = 1,
 ) -> Change | None:
     """The change by probing (see probe.py); None if no branch changed."""
     changed: list[Surgeries | None] = []
@@ -114,7 +116,7 @@ def probe(
         changed.append(Surgeries(both.inserted, both.erased) if both and trie.negated else both)
     if not any(both and (both.erased.size or both.inserted.size) for both in changed):
         return None
-    actions, rows, operations = prober(plan).run(pages, old, new, changed)
+    actions, rows, operations = probe_all(plan, pages, old, new, changed, threads)
     return Change(settled(actions, rows), [], operations, 0)
 
 

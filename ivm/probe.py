@@ -5,6 +5,7 @@ new; for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
@@ -20,11 +21,40 @@ from pagestore.tree import ERASE, INSERT, Pages, Tree
 ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 13
+PARALLEL_FROM = 256  # branches; about a millisecond of work
+
+Found = tuple[np.ndarray, np.ndarray, int]
+
+
+def probe_all(
+    plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
+    changed: Sequence[Surgeries | None], threads: int = 1,
+) -> Found:  # fmt: skip
+    """(actions int64[n], bindings int64[C, n], iterator operations): what each trie's branches bind, in any order.
+
+    `changed` are the branches each trie loses and gains, or None; many are shared out among threads.  Raises
+    CorruptionError.
+    """
+    if threads == 1 or sum(part.shape[1] for both in changed for part in both or ()) < PARALLEL_FROM:
+        return prober(plan).run(pages, old, new, changed)
+
+    def run(number: int) -> Found:
+        return prober(plan, number).run(pages, old, new, [both and _share(both, number, threads) for both in changed])
+
+    with ThreadPoolExecutor(threads) as pool:
+        actions, rows, operations = zip(*pool.map(run, range(threads)), strict=True)
+    return np.concatenate(actions), np.concatenate(rows, axis=1), sum(operations)
+
+
+def _share(both: Surgeries, number: int, of: int) -> Surgeries:
+    """One of as many parts, each in order."""
+    cut = [slice(part.shape[1] * number // of, part.shape[1] * (number + 1) // of) for part in both]
+    return Surgeries(both.erased[:, cut[0]], both.inserted[:, cut[1]])
 
 
 @lru_cache(256)
-def prober(plan: Plan) -> "Prober":
-    """The one Prober of a plan."""
+def prober(plan: Plan, number: int = 0) -> "Prober":
+    """The one Prober of a plan and a thread's number."""
     return Prober(plan)
 
 
@@ -57,11 +87,8 @@ class Prober:
 
     def run(
         self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Surgeries | None]
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(actions int64[n], bindings int64[C, n], iterator operations): what each trie's branches bind, in any order.
-
-        `changed` are the branches each trie loses and gains, or None.  Raises CorruptionError.
-        """
+    ) -> Found:
+        """As `probe_all`, in this thread."""
         if len(self._runs) < 4 * pages.page_words:
             self._runs = np.empty(4 * pages.page_words, np.int64)
         spans, branches = self._branches(changed)
