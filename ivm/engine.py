@@ -24,7 +24,7 @@ from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
 from pagestore.errors import EditError
-from pagestore.order import distinct
+from pagestore.order import ascending
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
 
@@ -232,7 +232,7 @@ class Engine:
             name = views.sense_name(p, s)
             if name not in self.txn:
                 self.txn.create_words(name, spec.keys, 0, spec.scans)
-            tree = self._bulk(self.txn.tree(name).spec, rows)
+            tree = bulk(self.txn.pager, self.txn.tree(name).spec, ascending(rows))
             self.txn.replace(name, tree)
             total += tree.count
         self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
@@ -258,7 +258,7 @@ class Engine:
         relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
         batches = [b[columns] for b in scan(self.txn.pages, relation)]
         if batches:
-            self.txn.replace(tree_name(index), self._bulk(tree.spec, np.concatenate(batches, axis=1)))
+            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
     def fill(self, rules: Iterable[Views]) -> None:
         """Evaluate rules whose heads are empty, in order, recording all sensitivity."""
@@ -291,19 +291,18 @@ class Engine:
         if is_apart(layout):
             spec = apart_spec(layout, len(rows))
             self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
-            apart = self._bulk(self.txn.tree(apart_name(name)).spec, rows, actions)
+            apart = self._bulk(self.txn.tree(apart_name(name)).spec, actions, rows)
             self.txn.replace(apart_name(name), apart)
             rows = results(name, layout, np.concatenate([*scan(self.txn.pages, apart), rows[:, :0]], axis=1))
             actions = np.full(rows.shape[1], INSERT)
-        tree = self._bulk(self.txn.tree(name).spec, rows, actions)
+        tree = self._bulk(self.txn.tree(name).spec, actions, rows)
         self.txn.replace(name, tree)
         for batch in scan(self.txn.pages, tree):
             self._check_function(name, layout, Delta(np.full(batch.shape[1], INSERT), batch))
 
-    def _bulk(self, spec: Spec, rows: np.ndarray, actions: np.ndarray | None = None) -> Tree:
+    def _bulk(self, spec: Spec, actions: np.ndarray, rows: np.ndarray) -> Tree:
         """A tree of rows in any order, those of one key composed."""
-        rows = distinct(rows) if actions is None else net(actions, rows, spec)[1]
-        return bulk(self.txn.pager, spec, [rows])
+        return bulk(self.txn.pager, spec, [net(actions, rows, spec)[1]])
 
 
 class Source(Protocol):

@@ -17,13 +17,13 @@ PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
 
 
 class Evaluation(NamedTuple):
-    """All bindings int64[L + V, n], the trace rows of each sensor, and the iterator operations done.
+    """All bindings int64[L + V, n], the trace rows of each sensor in parts [C, m], and the iterator operations done.
 
     With `times` int64[n], each binding stands for so many that differ in levels not asked for only.
     """
 
     bindings: np.ndarray
-    recorded: list[np.ndarray]
+    recorded: list[list[np.ndarray]]
     operations: int
     times: np.ndarray | None = None
 
@@ -71,7 +71,7 @@ def _whole(parts: Sequence[Part], run: Callable) -> Evaluation:
     batches = [batch for part in parts for batch in part.batches]
     return Evaluation(
         joined([out for out, _ in batches], run),
-        [joined(rows, run) for rows in zip(*(rows for _, rows in batches), strict=True)],
+        [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
         sum(part.operations for part in parts),
         None if parts[0].times is None else np.concatenate([part.times for part in parts if part.times is not None]),
     )

@@ -163,7 +163,9 @@ class _Layout:
         step[kernel.BASE] = self._take(longest.min())
         if (sensors.sensor[atoms, depths] >= 0).any():
             step[kernel.RECORDS] = 1
-            self.room = max(self.room, int(longest.max()) + 2)
+            step[kernel.ROOM] = longest.max() + 2
+            step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
+            self.room = max(self.room, int(step[kernel.ROOM]))
             return
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
         steady = np.flatnonzero(moves < level - 1)

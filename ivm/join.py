@@ -29,9 +29,9 @@ class Run(ABC):
         sensors = sensors or shape.no_sensors
         self._plan = plan_array(shape, sensors, granularity)
         self._state = state_array(shape, sensors, covered).copy()
-        self._out = np.empty((shape.levels + len(shape.reads), batch), np.int64)
         self._widths = sensors.widths
-        self._rows = np.empty((*sensors.sources.shape, batch + room), np.int64)
+        self._sizes = (shape.levels + len(shape.reads), batch), (*sensors.sources.shape, batch + room)
+        self._out, self._rows = (np.empty(size, np.int64) for size in self._sizes)
 
     @abstractmethod
     def _advance(self) -> None:
@@ -51,8 +51,19 @@ class Run(ABC):
             yield self._out[:, : state[kernel.EMITTED]], rows
 
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-        """All that iterating gives, kept."""
-        return [(out.copy(), [r.copy() for r in rows]) for out, rows in self]
+        """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
+        kept = []
+        for out, rows in self:
+            if 2 * out.shape[1] > self._sizes[0][1]:
+                self._out = np.empty(self._sizes[0], np.int64)
+            else:
+                out = out.copy()
+            if any(2 * r.shape[1] > self._sizes[1][2] for r in rows):
+                self._rows = np.empty(self._sizes[1], np.int64)
+            else:
+                rows = [r.copy() for r in rows]
+            kept.append((out, rows))
+        return kept
 
     def bindings(self) -> np.ndarray:
         """All bindings at once, int64[L + V, n]."""

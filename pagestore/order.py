@@ -1,40 +1,45 @@
 """Sort tuples of words: as single words where they fit, which is what machines sort fastest."""
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from .kernels.net import insertion_order
-from .kernels.order import decode_tuples, encode_tuples, value_bounds
+from .kernels.order import count_leads, deal, decode_tuples, encode_tuples, value_bounds
 
 FEW = 48  # so many tuples are sorted one by one faster than numpy is called
+LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
+BATCH = 1 << 16
 
 
-class Codes(NamedTuple):
-    """Tuples int64[K, n] as words int64[n] that sort alike, `bits` wide, and what decodes them."""
+class Coding(NamedTuple):
+    """How tuples of K columns become words that sort alike: int64[K] each, and which leading bits are left out.
 
-    words: np.ndarray
+    Words have 63 bits. Tuples `lead` bits wider are told apart by their bucket first, the leading bits of column 0.
+    """
+
     low: np.ndarray
     high: np.ndarray
     width: np.ndarray
+    lead: int
 
     @property
     def bits(self) -> int:
         return int(self.width.sum())
 
 
-def codes_of(columns: np.ndarray) -> Codes | None:
-    """The tuples as words; None where they do not fit 63 bits.  O(n)."""
-    low, high = np.empty((2, len(columns)), np.int64)
-    value_bounds(columns, low, high)
+def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
+    """The coding of tuples parts[K, n]; None where they are too wide for words in a few buckets.  O(n)."""
+    low, high = np.repeat([[np.iinfo(np.int64).max], [np.iinfo(np.int64).min]], len(parts[0]), axis=1)
+    for part in parts:
+        value_bounds(part, low, high)
     empty = low > high
     low[empty] = high[empty] = 0
     width = [(h - b + 2).bit_length() for b, h in zip(low.tolist(), high.tolist(), strict=True)]
-    if sum(width) > 63:
-        return None
-    codes = Codes(np.empty(columns.shape[1], np.int64), low, high, np.array(width))
-    encode_tuples(columns, low, high, codes.width, codes.words)
-    return codes
+    lead = max(0, sum(width) - 63)
+    return Coding(low, high, np.array(width), lead) if lead <= min(LEAD_MAX, width[0]) else None
 
 
 def sort_order(columns: np.ndarray) -> np.ndarray:
@@ -48,13 +53,16 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
         order = np.empty(n, np.int64)
         insertion_order(columns, order)
         return order
-    codes = codes_of(columns)
-    if codes is None:
+    coding = coding_of([columns])
+    if coding is None or coding.lead:
         return np.lexsort(columns[::-1])
+    words = np.empty(n, np.int64)
+    encode_tuples(columns, *coding[:3], words)
     places = n.bit_length()
-    if codes.bits + places > 63:
-        return np.argsort(codes.words, kind="stable")
-    words = codes.words << places | np.arange(n)  # sorted as they are, which is faster than by reference
+    if coding.bits + places > 63:
+        return np.argsort(words, kind="stable")
+    words <<= places
+    words |= np.arange(n)  # sorted as they are, which is faster than by reference
     words.sort()
     return words & (1 << places) - 1
 
@@ -66,15 +74,51 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     array([[1, 2],
            [9, 4]])
     """
-    codes = codes_of(columns) if columns.shape[1] > FEW else None
-    if codes is None:
+    if columns.shape[1] <= FEW:
         columns = columns[:, sort_order(columns)]
         return columns[:, begins(columns)]
-    codes.words.sort()
-    words = codes.words[begins(codes.words[None])]
-    found = np.empty((len(columns), len(words)), np.int64)
-    decode_tuples(words, codes.low, codes.high, codes.width, found)
-    return found
+    batches = list(ascending([columns]))
+    return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
+
+
+def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndarray]:
+    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n), with a word a tuple kept.
+
+    >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
+    [[[1, 2]], [[3]]]
+    """
+    if not parts:
+        return
+    coding = coding_of(parts)
+    if coding is None:
+        columns = np.concatenate(parts, axis=1)
+        columns = columns[:, np.lexsort(columns[::-1])]
+        yield columns[:, begins(columns)]
+        return
+    words, ends = _coded(parts, coding)
+    for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+        some = words[start:end]
+        some.sort()
+        some = some[begins(some[None])]
+        for at in range(0, len(some), batch):
+            rows = np.empty((len(parts[0]), min(batch, len(some) - at)), np.int64)
+            decode_tuples(some[at : at + batch], *coding[:3], bucket, rows)
+            yield rows
+
+
+def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.ndarray]:
+    """The words of all tuples, one bucket behind the other, and where each ends."""
+    counts = np.zeros(1 << coding.lead, np.int64)
+    for part in parts:
+        count_leads(part[0], *coding, counts)
+    ends = np.cumsum(counts)
+    words = np.empty(ends[-1], np.int64)
+    at = ends - counts
+    for part in parts:
+        coded = np.empty(part.shape[1], np.int64)
+        encode_tuples(part, *coding[:3], coded)
+        deal(part[0], *coding, coded, at, words)
+    return words, ends
 
 
 def begins(columns: np.ndarray) -> np.ndarray:

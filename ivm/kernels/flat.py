@@ -27,6 +27,7 @@ from ivm.kernels.leapfrog import (
     DONE,
     EMITTED,
     ENTER,
+    GRANULARITY,
     HIGH,
     INT_MAX,
     INT_MIN,
@@ -44,18 +45,18 @@ from ivm.kernels.leapfrog import (
     SEEKS,
     SENSOR,
     SENSORS,
-    SHARED,
+    SOURCES,
+    WIDTH,
     ahead,
     bound_value,
     crowded,
-    record,
     set_bounds,
 )
 from pagestore.compiled import borrowed, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, PLACE = range(4)
-START, END, AT, CURSOR = range(4)  # the slice an iterator is in, and where in it
+START, END, AT, NOTED, CURSOR = range(5)  # the slice an iterator is in, where in it, and operations noted there
 
 # columns of `steps`, a row for each level
 (
@@ -78,8 +79,10 @@ START, END, AT, CURSOR = range(4)  # the slice an iterator is in, and where in i
     COLLECTED,  # behind them
     COUNT_LOW,  # the key of its first count
     TIMES,  # how many bindings the value that is bound stands for
+    NOTES,  # where in `scratch` the operations of a level that records are noted
+    ROOM,  # and for how many of a part there is room
     STEP,
-) = range(20)
+) = range(22)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
@@ -100,7 +103,6 @@ def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, r
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):
         state[state[ROW_COUNT] + s] = 0
-        state[state[SHARED] + s] = 0
     level = state[LEVEL]
     while level >= 0:
         if state[PHASE] == ENTER:
@@ -225,7 +227,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(data, plan, state, cursors, scratch, rows, level, base)
+        n = leapfrog(data, plan, state, steps[level], cursors, scratch, rows, level)
     else:
         n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
     steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
@@ -236,43 +238,107 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
 def rewind(plan, cursors, level):
     """Put the iterators of a level at the start of their slices: its candidates come in order."""
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
-        o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+        o = place_of(plan, p)
         cursors[o, AT] = cursors[o, START]
 
 
 @kernel
-def leapfrog(data, plan, state, cursors, scratch, rows, level, base):
-    """Candidates by leapfrogging, one operation at a time, each leaving its trace row.  Returns how many."""
-    low, high = state[state[LOW] + level], state[state[HIGH] + level]
-    x = low
+def leapfrog(data, plan, state, step, cursors, scratch, rows, level):
+    """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    n = 0
+    if open_parts(data, plan, state, step, cursors, scratch, level):
+        if stop - start == 2:
+            n = alternate(data, plan, state, step, cursors, scratch, level)
+        n = search(data, plan, state, step, cursors, scratch, level, n)
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        state[SEEKS] += cursors[o, NOTED]
+        leave(plan, state, rows, plan[plan[SENSOR] + o], scratch, notes(step, p - start), step[ROOM], cursors[o, NOTED])
+    return n
+
+
+@kernel
+def place_of(plan, p):
+    """The row of a part, an atom at a depth, in `cursors` and `place`."""
+    return plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+
+
+@kernel
+def notes(step, k):
+    """Where in `scratch` the k-th part of a level notes its operations: begins, and step[ROOM] further on ends."""
+    return step[NOTES] + 2 * k * step[ROOM]
+
+
+@kernel
+def note(scratch, step, cursors, k, o, a, b):
+    """Note an operation of a level's k-th part: sought a, landed on b."""
+    at = notes(step, k) + cursors[o, NOTED]
+    scratch[at] = a
+    scratch[at + step[ROOM]] = b
+    cursors[o, NOTED] += 1
+
+
+@kernel
+def leave(plan, state, rows, s, scratch, at, room, n):
+    """Leave n operations noted from scratch[at] on as trace rows of sensor s, as many to a row as are to share it."""
+    if s < 0 or n == 0:
+        return
+    shared = plan[GRANULARITY]
+    first = state[state[ROW_COUNT] + s]
+    left = (n - 1) // shared + 1
+    for c in range(plan[WIDTH]):
+        source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
+        if source >= 0:
+            x = state[state[BINDING] + source]
+            for i in range(left):
+                rows[s, c, first + i] = x
+        elif source == -1:
+            for i in range(left):
+                rows[s, c, first + i] = scratch[at + i * shared]
+        elif source == -2:
+            for i in range(left - 1):
+                rows[s, c, first + i] = scratch[at + room + (i + 1) * shared - 1]
+            rows[s, c, first + left - 1] = scratch[at + room + n - 1]
+    state[state[ROW_COUNT] + s] = first + left
+
+
+@kernel
+def open_parts(data, plan, state, step, cursors, scratch, level):
+    """Open the parts of a level at its lower bound, up to one that has nothing there.  Has none nothing?"""
+    low = state[state[LOW] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     for p in range(start, stop):
-        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-        o = atom * plan[DEPTHS] + depth
-        s = plan[plan[SENSOR] + o]
+        cursors[place_of(plan, p), NOTED] = 0
+    for p in range(start, stop):
+        o = place_of(plan, p)
         i = cursors[o, START]
         if i < cursors[o, END] and data[i] < low:
             i = ahead(data, i, cursors[o, END], low)
         cursors[o, AT] = i
-        landed = data[i] if i < cursors[o, END] else INT_MAX
-        state[OPENS] += 1
-        if s >= 0:
-            state[state[SHARED] + s] = 0
-            record(plan, state, rows, s, low, landed)
+        note(scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else INT_MAX)
         if i == cursors[o, END]:
-            return 0
-        x = max(x, landed)
-    n = 0
+            return False
+    return True
+
+
+@kernel
+def search(data, plan, state, step, cursors, scratch, level, n):
+    """Leapfrog on from where the parts stand, n candidates found so far, an operation at a time.  Returns how many."""
+    high = state[state[HIGH] + level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    x = INT_MIN
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        x = max(x, data[cursors[o, AT]])
     p = start
     while x <= high:
-        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-        o = atom * plan[DEPTHS] + depth
+        o = place_of(plan, p)
         i, end = cursors[o, AT], cursors[o, END]
         if data[i] < x:
             i = ahead(data, i, end, x)
             cursors[o, AT] = i
-            state[SEEKS] += 1
-            record(plan, state, rows, plan[plan[SENSOR] + o], x, data[i] if i < end else INT_MAX)
+            note(scratch, step, cursors, p - start, o, x, data[i] if i < end else INT_MAX)
             if i == end:
                 return n
         if data[i] > x:
@@ -282,22 +348,68 @@ def leapfrog(data, plan, state, cursors, scratch, rows, level, base):
         p += 1
         if p < stop:
             continue
-        scratch[base + n] = x
+        scratch[step[BASE] + n] = x
         n += 1
         if x == high:
             return n
         p = start
-        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-        o = atom * plan[DEPTHS] + depth
+        o = place_of(plan, p)
         i = cursors[o, AT] + 1
         cursors[o, AT] = i
-        state[NEXTS] += 1
-        landed = data[i] if i < cursors[o, END] else INT_MAX
-        record(plan, state, rows, plan[plan[SENSOR] + o], x, landed)
+        note(scratch, step, cursors, 0, o, x, data[i] if i < cursors[o, END] else INT_MAX)
         if i == cursors[o, END]:
             return n
-        x = landed
+        x = data[i]
     return n
+
+
+@kernel
+def alternate(data, plan, state, step, cursors, scratch, level):
+    """Leapfrog two slices of similar length up to where one nears its end, without a branch.  Returns how many matches.
+
+    A step moves the iterator that is behind, or of two on one key the first; that ends an operation where it comes to
+    stand at the other's key or beyond.
+    """
+    p = plan[plan[PART_START] + level]
+    high = state[state[HIGH] + level]
+    a, b = place_of(plan, p), place_of(plan, p + 1)
+    i, j = cursors[a, AT], cursors[b, AT]
+    i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
+    if i_last - i >= SKEWED * (j_last - j) or j_last - j >= SKEWED * (i_last - i):
+        return 0
+    if data[i_last] > high or data[j_last] > high:
+        return 0
+    if data[i] < data[j]:  # mostly one slice starts far behind the other
+        i = leap(data, i, i_last, data[j], scratch, step, cursors, 0, a)
+    elif data[j] < data[i]:
+        j = leap(data, j, j_last, data[i], scratch, step, cursors, 1, b)
+    at, room, base = step[NOTES], step[ROOM], step[BASE]
+    m, k, n = at + cursors[a, NOTED], at + 2 * room + cursors[b, NOTED], base
+    while i < i_last and j < j_last:
+        x, y = data[i], data[j]
+        scratch[n] = x
+        n += x == y
+        i += x <= y
+        j += y < x
+        to_x, to_y = data[i], data[j]
+        scratch[m] = y
+        scratch[m + room] = to_x
+        m += (x <= y) & (to_x >= y)
+        scratch[k] = x
+        scratch[k + room] = to_y
+        k += (y < x) & (to_y >= x)
+    cursors[a, AT], cursors[b, AT] = i, j
+    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - at - 2 * room
+    return n - base
+
+
+@kernel
+def leap(data, i, i_last, x, scratch, step, cursors, k, o):
+    """Seek x, but not beyond i_last.  Returns where; an operation is noted if it ends there."""
+    i = ahead(data, i, i_last, x)
+    if data[i] >= x:
+        note(scratch, step, cursors, k, o, x, data[i])
+    return i
 
 
 @kernel
@@ -362,7 +474,7 @@ def smallest(data, plan, cursors, start, stop, which):
     """The part with the shortest slice among some (a bit each)."""
     best, length = start, INT_MAX
     for p in range(start, stop):
-        o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+        o = place_of(plan, p)
         if which >> (p - start) & 1 and cursors[o, END] - cursors[o, START] < length:
             best, length = p, cursors[o, END] - cursors[o, START]
     return best
@@ -371,7 +483,7 @@ def smallest(data, plan, cursors, start, stop, which):
 @kernel
 def part_slice(data, plan, cursors, p, low, high):
     """The keys of a part within the bounds."""
-    o = plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+    o = place_of(plan, p)
     return narrowed(data, cursors[o, START], cursors[o, END], low, high)
 
 

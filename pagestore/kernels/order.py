@@ -11,9 +11,9 @@ LEAST, GREATEST = -9223372036854775808, 9223372036854775807
 
 @kernel
 def value_bounds(columns, low, high):
-    """Least and greatest value of each of columns[K, n] but LEAST and GREATEST; low > high where there is none."""
+    """Widen low[K]..high[K] to the values of columns[K, n], but for LEAST and GREATEST; low > high where none came."""
     for c in range(columns.shape[0]):
-        least, greatest = GREATEST, LEAST
+        least, greatest = low[c], high[c]
         for i in range(columns.shape[1]):
             x = columns[c, i]
             if x != LEAST and x != GREATEST:
@@ -24,28 +24,47 @@ def value_bounds(columns, low, high):
 
 @kernel
 def encode_tuples(columns, low, high, width, out):
-    """Codes of tuples: for each column 0 for LEAST, its values from 1 on, then GREATEST."""
+    """The last 63 bits of the codes of tuples, each column's side by side."""
     out[:] = 0
     for c in range(columns.shape[0]):
         for i in range(out.shape[0]):
-            x = columns[c, i]
-            code = x - low[c] + 1
-            if x == LEAST:
-                code = 0
-            elif x == GREATEST:
-                code = high[c] - low[c] + 2
-            out[i] = out[i] << width[c] | code
+            out[i] = (out[i] << width[c] | code_of(columns[c, i], low[c], high[c])) & GREATEST
 
 
 @kernel
-def decode_tuples(codes, low, high, width, columns):
-    """What `encode_tuples` was given."""
+def code_of(x, low, high):
+    """0 for LEAST, the values of a column from 1 on, then GREATEST."""
+    if x == LEAST:
+        return 0
+    return high - low + 2 if x == GREATEST else x - low + 1
+
+
+@kernel
+def count_leads(first, low, high, width, lead, counts):
+    """Count the tuples of each bucket: the leading bits of the codes of column 0, first[n]."""
+    for i in range(first.shape[0]):
+        counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead)] += 1
+
+
+@kernel
+def deal(first, low, high, width, lead, codes, at, out):
+    """Put the codes of tuples into their buckets, at[b] onwards, and `at` behind them."""
+    for i in range(first.shape[0]):
+        bucket = code_of(first[i], low[0], high[0]) >> (width[0] - lead)
+        out[at[bucket]] = codes[i]
+        at[bucket] += 1
+
+
+@kernel
+def decode_tuples(codes, low, high, width, bucket, columns):
+    """What `encode_tuples` was given, of one bucket."""
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
         mask = (1 << width[c]) - 1
         greatest = high[c] - low[c] + 2
+        above = bucket << (63 - shift) if c == 0 else 0
         for i in range(codes.shape[0]):
-            code = codes[i] >> shift & mask
+            code = codes[i] >> shift & mask | above
             x = low[c] + code - 1
             if code == 0:
                 x = LEAST

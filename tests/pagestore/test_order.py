@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagestore.order import FEW, codes_of, distinct, sort_order
+from pagestore.order import FEW, LEAD_MAX, ascending, coding_of, distinct, sort_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
@@ -19,7 +19,7 @@ def test_order_and_distinct(case):
     assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
 
 
-@pytest.mark.parametrize("span", [2, 1 << 20, 1 << 40, 1 << 62])
+@pytest.mark.parametrize("span", [2, 1 << 20, 1 << 22, 1 << 24, 1 << 40, 1 << 62])
 @pytest.mark.parametrize("ends", [False, True])
 def test_long_batches_however_wide(span, ends):
     rng = np.random.default_rng(span % 97)
@@ -33,7 +33,19 @@ def test_long_batches_however_wide(span, ends):
 
 def test_no_bounds_do_not_widen_a_column():
     columns = np.array([[LEAST, 3, GREATEST], [5, GREATEST, 9]])
-    codes = codes_of(columns)
-    assert codes is not None
-    assert codes.bits == 2 + 3  # three codes for 3, seven for 5 to 9
-    assert codes_of(np.array([[LEAST + 1, GREATEST - 1]])) is None
+    coding = coding_of([columns])
+    assert coding is not None
+    assert coding.bits == 2 + 3  # three codes for 3, seven for 5 to 9
+    assert coding_of([np.array([[LEAST + 1, GREATEST - 1], [0, 1 << LEAD_MAX]])]) is None
+
+
+@pytest.mark.parametrize("bits", [20, 22])
+def test_parts_in_batches(bits):
+    """Tuples of 60 bits, and of 66, which go into buckets first."""
+    rng = np.random.default_rng(bits)
+    parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
+    parts.append(parts[0])
+    batches = list(ascending(parts, batch=100))
+    assert max(rows.shape[1] for rows in batches) == 100
+    assert (np.concatenate(batches, axis=1) == np.unique(np.concatenate(parts, axis=1), axis=1)).all()
+    assert list(ascending([])) == []
