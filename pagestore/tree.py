@@ -81,7 +81,7 @@ class Pager(Protocol):
 
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
-ARENA_PAGES_MAX = 2048
+ARENA_PAGES_MAX = 512
 
 
 def apply(
