@@ -4,7 +4,6 @@ a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the su
 """
 
 from functools import lru_cache
-from threading import local
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +60,7 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
     scans = scan_array(tree.spec)
-    work = np.empty(kernel.work_words(len(scans)), np.int64)
+    work = np.empty(kernel.work_words(len(scans), n), np.int64)
     shape = tree.root, tree.height, tree.spec.keys, scans, rows.first, rows.end
     status = kernel.scan_intervals(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
@@ -71,37 +70,41 @@ class Scanner:
     """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
-        self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
-        keys, scans = tree.spec.keys, scan_array(tree.spec)
-        self._ready = np.concatenate([ready(pages, tree), [keys, rows.first, rows.end], scans.ravel()])
-        self._shape = keys, rows.end - rows.first, len(scans)
-        self._result = slice(2 * keys, 2 * keys + rows.end - rows.first + 1)
+        self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
+        scans = scan_array(tree.spec)
+        self._head = np.concatenate([ready(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
+        self._low = len(self._head)
+        out = self._low + 2 * tree.spec.keys
+        self._result = slice(out, out + rows.end - rows.first)
+        self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread scans in, by address
 
     def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
         """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
-        work = _scratch(*self._shape)
-        for c, word in enumerate(lo):
-            work[2 * c] = word
-        for c, word in enumerate(hi):
-            work[2 * c + 1] = word
-        status = kernel.scan_one(self._ready, len(lo), len(hi), work)
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = self._room()
+        address, words = room
+        at = self._low
+        for word in lo:
+            words[at] = word
+            at += 2
+        at = self._low + 1
+        for word in hi:
+            words[at] = word
+            at += 2
+        status = kernel.scan_one(address, len(lo), len(hi))
         if status < 0:
             checked(status, self.tree.spec)
-        words = work[self._result].tolist()
-        return words, words.pop() > 0
+        fold = words[self._result].tolist()
+        self._rooms.append(room)
+        return fold, status > 0
 
-
-_local = local()
-
-
-def _scratch(keys: int, rows: int, folds: int) -> np.ndarray:
-    """This thread's array for one scan: bounds, result and scratch."""
-    known: dict = _local.__dict__
-    found = known.get((keys, rows, folds))
-    if found is None:
-        words = 2 * keys + rows + 1 + kernel.work_words(folds)
-        found = known[keys, rows, folds] = np.zeros(words, np.int64)
-    return found
+    def _room(self) -> tuple[int, memoryview]:
+        """Another array as `scan_one` takes it: its address, and its words."""
+        rest = self._result.stop + 1 - self._low + kernel.work_words(len(self.tree.spec.scans), 1)
+        array = np.concatenate([self._head, np.zeros(rest, np.int64)])
+        return array.ctypes.data, array.data
 
 
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:

@@ -95,8 +95,12 @@ class Relation:
 
         Raises SchemaError for more values than key columns, WordError for a value of another type.
         """
-        low, high = self._bound(lo), self._bound(hi)
-        if self.bounded:
+        keys = self.schema.plain_keys
+        if type(lo) is tuple is type(hi) and len(lo) <= keys >= len(hi) and are_words(lo + hi):
+            low, high = lo, hi
+        else:
+            low, high = self._bound(lo), self._bound(hi)
+        if self._lo or self._hi:
             low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
         return Relation(self._source, self.info, low, high, self)
 
@@ -214,15 +218,17 @@ class Relation:
         checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
         that makes no sense, MissingError for one that the relation does not carry.
         """
-        if isinstance(text, str) and text.startswith("concat:"):
-            return Rope(self, concatenated(text, self.schema))
-        pages, tree = self.view()
-        known = self._ready.get(text)
+        source, known = self._source, self._ready.get(text)
+        tree = source.tree(self.info.name)
+        pages = source.pages
         if known is None or known[1].tree is not tree or known[1].pages is not pages:
+            if isinstance(text, str) and text.startswith("concat:"):
+                return Rope(self, concatenated(text, self.schema))
             scan, rows = self._scan_of(text, tree)
             known = self._ready[text] = scan, Scanner(pages, tree, rows)
-        words, full = known[1].scan(self._lo, self._hi)
-        return value_of(known[0], words, full, self._source.dictionary)
+        scan, scanner = known
+        words, full = scanner.scan(self._lo, self._hi)
+        return value_of(scan, words, full, source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.

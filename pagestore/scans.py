@@ -24,12 +24,16 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
 class Scan(NamedTuple):
-    """One scan: its operator's name, its rows in a tree, the columns of a result, how many words those skip."""
+    """One scan: its operator's name, its rows in a tree, the columns of a result, how many words those skip.
+
+    `whole` says whether its value is a whole number, the words as they stand.
+    """
 
     operator: str
     rows: tuple[tuple[int, int], ...]
     columns: tuple[Column, ...] = ()
     skipped: int = 0
+    whole: bool = False
 
 
 @lru_cache(256)
@@ -45,7 +49,7 @@ def parse_scan(text: str, schema: Schema) -> Scan:
     if name in ("count", "checksum"):
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
-        return Scan(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),))
+        return Scan(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
     if (
         not columns
         or (name not in ORDERED and len(columns) > 1)
@@ -61,14 +65,15 @@ def parse_scan(text: str, schema: Schema) -> Scan:
                 )
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
         skipped = int(name.startswith("arg"))
-        return Scan(name, rows, columns[skipped:], skipped)
+        whole = len(columns) == 1 and columns[0].type.name == "int64"
+        return Scan(name, rows, columns[skipped:], skipped, whole)
     if name == "sum":
         if columns[0].type.name not in ("int64", "decimal"):
             raise SchemaError(
                 f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or decimal, whose "
                 "addition is associative"
             )
-        return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns)
+        return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=columns[0].type.name == "int64")
     if not is_name(name):
         raise SchemaError(f"scan {text!r}: {USE}")
     return Scan(name, ((code_of(name), places[0]),), columns)
@@ -154,11 +159,9 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
 
 def value_of(scan: Scan, words: list[int], full: bool, interner: Interner) -> Any:
     """As `values_of`, one value as Python has it; sums are exact whatever their size."""
-    if scan.operator == "sum" and scan.columns[0].type.name == "int64":
-        return (words[1] << 64) + (words[0] & (1 << 64) - 1)
-    if scan.operator in ("count", "checksum"):
-        return words[0]
-    if scan.operator in ("min", "max") and len(words) == 1 and scan.columns[0].type.name == "int64":
-        return words[0] if full else None
+    if scan.whole:
+        if len(words) == 2 and words[1] != words[0] >> 63:
+            return (words[1] << 64) + (words[0] & (1 << 64) - 1)
+        return words[0] if full or scan.operator not in ORDERED else None
     value = values_of(scan, np.array(words, np.int64)[:, None], np.array([full]), interner)[0].as_py()
     return tuple(value.values()) if isinstance(value, dict) else value

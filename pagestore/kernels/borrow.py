@@ -20,6 +20,8 @@ if config.DISABLE_JIT:
         """The array itself: plain Python has its own counts."""
         return array
 
+    frozen = borrowed
+
 else:
 
     class Borrowed(types.Array):
@@ -40,17 +42,22 @@ else:
             fields = zip(usual._fields, usual._members, strict=True)
             super().__init__(manager, array, [(n, types.voidptr if n == "meminfo" else m) for n, m in fields])
 
+    def view(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """Code for an array without its owner."""
+        owner = context.make_array(signature.args[0])(context, builder, arguments[0])
+        made = context.make_array(signature.return_type)(context, builder)
+        for part in ("nitems", "itemsize", "data", "shape", "strides"):
+            setattr(made, part, getattr(owner, part))
+        made.meminfo = cgutils.get_null_value(made.meminfo.type)
+        made.parent = cgutils.get_null_value(made.parent.type)
+        return made._getvalue()
+
     @intrinsic
     def borrowed(typing, array):
         """A view that keeps nothing alive; it must not outlive the call.  A read-only array stays one."""
+        return Borrowed(array)(array), view
 
-        def build(context, builder, signature, arguments):
-            owner = context.make_array(signature.args[0])(context, builder, arguments[0])
-            view = context.make_array(signature.return_type)(context, builder)
-            for part in ("nitems", "itemsize", "data", "shape", "strides"):
-                setattr(view, part, getattr(owner, part))
-            view.meminfo = cgutils.get_null_value(view.meminfo.type)
-            view.parent = cgutils.get_null_value(view.parent.type)
-            return view._getvalue()
-
-        return Borrowed(array)(array), build
+    @intrinsic
+    def frozen(typing, array):
+        """As `borrowed`, of an array that is not written to: one type whether it could be or not."""
+        return Borrowed(array.copy(readonly=True))(array), view

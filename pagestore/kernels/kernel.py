@@ -10,9 +10,9 @@ from typing import Any
 from numba import config, njit, types
 
 
-def kernel(function: Callable) -> Any:
+def kernel(function: Callable, **options: Any) -> Any:
     """Decorate a function that kernels and Python call."""
-    compiled = njit(cache=True, nogil=True)(function)
+    compiled = njit(cache=True, nogil=True, **options)(function)
     if not config.DISABLE_JIT:
         template = compiled.get_call_template
 
@@ -22,3 +22,8 @@ def kernel(function: Callable) -> Any:
 
         compiled.get_call_template = without_literals
     return compiled
+
+
+def inlined(function: Callable) -> Any:
+    """Decorate a part of a kernel that is copied to where it is called: a call hands over seven words an array."""
+    return kernel(function, forceinline=True)

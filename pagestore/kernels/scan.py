@@ -11,9 +11,9 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 import numpy as np
 from numba import carray
 
-from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.borrow import borrowed, frozen
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import inlined, kernel
 from pagestore.kernels.machine import pointer, prefetch
 from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
 from pagestore.kernels.read import (
@@ -38,6 +38,7 @@ from pagestore.layout import HEIGHT_MAX, SCAN
 GROUP = 32  # intervals whose bounds are looked for side by side
 UNBOUNDED = -1
 ADDING = 48  # bits of values of which a page's worth adds up within a word
+HALF = 0xFFFFFFFF
 
 
 @kernel
@@ -57,115 +58,134 @@ def take(scans, first, end, acc):
     acc[2 * folds] = 1
 
 
+@inlined
+def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
+    """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
+    if lo >= hi:
+        return
+    op = scans[first, 0]
+    if op <= MAX and end == first + 1 + (op == SUM):
+        fold_plain(words, page, level, keys, scans, first, lo, hi, acc)
+        return
+    area, depth, i, a, j, b = parts(words, page, lo, hi)
+    fold_entries(words, page, level, keys, scans, first, end, lo, a, acc)
+    fold_nodes(words, page, area, scans, first, end, (1 << depth) + i, (1 << depth) + j, acc)
+    fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
+
+
+@inlined
+def parts(words, page, lo, hi):
+    """What entries lo..hi are made of: entries lo..a, leaves i..j of the ScanTree and entries b..hi.
+
+    As (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
+    """
+    header = words[page + SCAN]
+    area, depth = page + (header >> 8 & 0xFFFFFF), header & 255
+    if depth:
+        entries = words[page + ENTRIES]
+        i, a = leaf_behind(words, page, area, entries, depth, lo)
+        j, b = leaf_before(words, page, area, entries, depth, hi)
+        if i < j:
+            return area, depth, i, a, j, b
+    return area, depth, 0, hi, 0, hi
+
+
+@inlined
+def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
+    """As `fold_page` for COUNT, SUM, MIN and MAX of one word, whose folds stay in registers until the page is done.
+
+    A sum adds up by halves of words, without a carry. MIN is the MAX of complements.
+    """
+    folds = scans.shape[0]
+    op = scans[first, 0]
+    flip = -1 if op == MIN else 0
+    n = acc[2 * folds]
+    low, middle, high = 0 if op <= SUM else -1 << 63, 0, 0
+    if n:
+        low, middle, high = added(op, acc[first], acc[first + 1] if op == SUM else 0, low, middle, high)
+    if level == 0 and op == COUNT:
+        low += hi - lo
+        n += 1
+    else:
+        area, depth, i, a, j, b = parts(words, page, lo, hi)
+        base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
+        top_base, top_start, top_width = 0, start, 0
+        if op == SUM and level > 0:
+            top_base, top_start, top_width = column(words, page, keys + 2 + first)
+        for side in range(2):
+            at, stop = (lo, a) if side == 0 else (b, hi)
+            n += stop - at
+            if level == 0 and at < stop and width <= (ADDING if op == SUM else NARROW):
+                if op == SUM:
+                    total = 0
+                    for k in range(at, stop):
+                        total += narrow(words, start, width, k)
+                    low += (stop - at) * (base & HALF) + (total & HALF)
+                    middle += (stop - at) * (base >> 32 & HALF) + (total >> 32)
+                    high += (stop - at) * (base >> 63)
+                else:
+                    most = -1 << 63
+                    for k in range(at, stop):
+                        most = max(most, narrow(words, start, width, k) ^ flip)
+                    low = max(low, base + (most ^ flip) ^ flip)
+                at = stop
+            for k in range(at, stop):
+                value = base + bits(words, start, width, k)
+                top = top_base + bits(words, top_start, top_width, k) if level > 0 else value >> 63
+                low, middle, high = added(op, value, top, low, middle, high)
+        if i < j:
+            base, start, width = tree_column(words, page, area, 1 + first)
+            top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
+            left, right = (1 << depth) + i, (1 << depth) + j
+            while left < right:
+                if left & 1:
+                    k = left - 1
+                    top = top_base + bits(words, top_start, top_width, k)
+                    low, middle, high = added(op, base + bits(words, start, width, k), top, low, middle, high)
+                    left += 1
+                    n += 1
+                if right & 1:
+                    right -= 1
+                    k = right - 1
+                    top = top_base + bits(words, top_start, top_width, k)
+                    low, middle, high = added(op, base + bits(words, start, width, k), top, low, middle, high)
+                    n += 1
+                left >>= 1
+                right >>= 1
+    if op <= SUM:
+        middle += low >> 32
+        acc[first] = middle << 32 | low & HALF
+        if op == SUM:
+            acc[first + 1] = high + (middle >> 32)
+    else:
+        acc[first] = low ^ flip
+    acc[2 * folds] = 1
+    acc[2 * folds + 1] += n - 1
+
+
+@inlined
+def added(op, value, top, low, middle, high):
+    """Put one more word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in `low`."""
+    if op <= SUM:
+        return low + (value & HALF), middle + (value >> 32 & HALF), high + top
+    return max(low, ~value if op == MIN else value), middle, high
+
+
 @kernel
 def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
     """Entries lo..hi one by one; a few of them, at the edges of an interval."""
-    if lo >= hi:
-        return
     folds = scans.shape[0]
-    op = scans[first, 0]
-    if end == first + 1 and COUNT <= op <= MAX and (op != COUNT or level > 0):
-        base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
-        result = plain_entries(words, base, start, width, op, lo, hi)
-        acc[folds + first] = result
-        acc[2 * folds + 1] += hi - lo - 1
-        take(scans, first, end, acc)
-        return
-    if op == SUM and end == first + 2:
-        sum_entries(words, page, level, keys, scans, first, lo, hi, acc)
-        acc[2 * folds + 1] += hi - lo - 1
-        take(scans, first, end, acc)
-        return
     for i in range(lo, hi):
         for f in range(first, end):
             acc[folds + f] = lift_entry(words, page, level, keys, scans, f, i)
         take(scans, first, end, acc)
 
 
-@kernel
-def plain_entries(words, base, start, width, op, lo, hi):
-    """MIN, MAX or sum of entries lo..hi of a column, in loops that the compiler can widen."""
-    result = bits(words, start, width, lo) if width <= NARROW else base + bits(words, start, width, lo)
-    if width <= NARROW and op == MAX:
-        for i in range(lo + 1, hi):
-            result = max(result, narrow(words, start, width, i))
-        return base + result
-    if width <= NARROW and op == MIN:
-        for i in range(lo + 1, hi):
-            result = min(result, narrow(words, start, width, i))
-        return base + result
-    if width <= NARROW:
-        for i in range(lo + 1, hi):
-            result += narrow(words, start, width, i)
-        return (hi - lo) * base + result  # wraps, and so back
-    for i in range(lo + 1, hi):
-        value = base + bits(words, start, width, i)
-        if op == MAX:
-            result = max(result, value)
-        elif op == MIN:
-            result = min(result, value)
-        else:
-            result += value
-    return result
-
-
-@kernel
-def sum_entries(words, page, level, keys, scans, first, lo, hi, acc):
-    """The exact sum of entries lo..hi into the spare words: by halves of words, which add up without a carry."""
-    folds = scans.shape[0]
-    base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
-    top_base, top_start, top_width = column(words, page, keys + 2 + first if level > 0 else 0)
-    low = 0
-    middle = 0
-    high = 0
-    if level == 0 and width <= ADDING:
-        for i in range(lo, hi):
-            low += narrow(words, start, width, i)
-        n = hi - lo
-        middle = n * (base >> 32 & 0xFFFFFFFF) + (low >> 32)
-        low = n * (base & 0xFFFFFFFF) + (low & 0xFFFFFFFF)
-        high = n * (base >> 63)
-        lo = hi
-    for i in range(lo, hi):
-        value = base + bits(words, start, width, i)
-        low += value & 0xFFFFFFFF
-        middle += value >> 32 & 0xFFFFFFFF
-        high += top_base + bits(words, top_start, top_width, i) if level > 0 else value >> 63
-    middle += low >> 32
-    acc[folds + first] = middle << 32 | low & 0xFFFFFFFF
-    acc[folds + first + 1] = high + (middle >> 32)
-
-
-@kernel
-def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
-    """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
-    folds = scans.shape[0]
-    if lo >= hi:
-        return
-    if level == 0 and scans[first, 0] == COUNT:
-        acc[folds + first] = hi - lo
-        take(scans, first, end, acc)
-        return
-    header = words[page + SCAN]
-    depth = header & 255
-    if depth == 0:
-        fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc)
-        return
-    area = page + (header >> 8 & 0xFFFFFF)
-    entries = words[page + ENTRIES]
-    i, a = leaf_behind(words, page, area, entries, depth, lo)
-    j, b = leaf_before(words, page, area, entries, depth, hi)
-    if i > j:
-        fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc)
-        return
-    fold_entries(words, page, level, keys, scans, first, end, lo, a, acc)
-    fold_nodes(words, page, area, scans, first, end, (1 << depth) + i, (1 << depth) + j, acc)
-    fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
-
-
-@kernel
+@inlined
 def leaf_behind(words, page, area, entries, depth, slot):
     """First leaf of a ScanTree that starts at `slot` or behind it, and where; looks where an even cut would put it."""
+    if slot == 0:
+        return 0, 0
     j = (slot << depth) // entries
     while j > 0 and tree_start(words, page, area, entries, depth, j - 1) >= slot:
         j -= 1
@@ -176,9 +196,11 @@ def leaf_behind(words, page, area, entries, depth, slot):
     return j, start
 
 
-@kernel
+@inlined
 def leaf_before(words, page, area, entries, depth, slot):
     """Last leaf (or L) of a ScanTree that starts at `slot` or before it, and where."""
+    if slot == entries:
+        return 1 << depth, entries
     j = (slot << depth) // entries
     while not j >> depth and tree_start(words, page, area, entries, depth, j + 1) <= slot:
         j += 1
@@ -192,12 +214,6 @@ def leaf_before(words, page, area, entries, depth, slot):
 @kernel
 def fold_nodes(words, page, area, scans, first, end, left, right, acc):
     """Leaf nodes left..right of a heap: upwards from left, then the right-hand ones downwards, all in key order."""
-    if end == first + 1 and scans[first, 0] <= MAX:
-        plain_nodes(words, page, area, scans, first, left, right, acc)
-        return
-    if end == first + 2 and scans[first, 0] == SUM:
-        sum_nodes(words, page, area, scans, first, left, right, acc)
-        return
     waiting = 0  # bit d: a node of depth d from below waits on the right
     d = 0
     a, b = left, right
@@ -217,70 +233,6 @@ def fold_nodes(words, page, area, scans, first, end, left, right, acc):
 
 
 @kernel
-def plain_nodes(words, page, area, scans, first, left, right, acc):
-    """As `fold_nodes` for COUNT, MIN and MAX of one word, which may take both sides at once."""
-    if left >= right:
-        return
-    folds = scans.shape[0]
-    op = scans[first, 0]
-    base, start, width = tree_column(words, page, area, 1 + first)
-    result = 0
-    n = 0
-    while left < right:
-        for side in range(2):
-            if (left if side == 0 else right) & 1:
-                right -= side
-                value = base + bits(words, start, width, (left if side == 0 else right) - 1)
-                left += 1 - side
-                if n == 0:
-                    result = value
-                elif op == MAX:
-                    result = max(result, value)
-                elif op == MIN:
-                    result = min(result, value)
-                else:
-                    result += value
-                n += 1
-        left >>= 1
-        right >>= 1
-    acc[folds + first] = result
-    acc[2 * folds + 1] += n - 1
-    take(scans, first, first + 1, acc)
-
-
-@kernel
-def sum_nodes(words, page, area, scans, first, left, right, acc):
-    """As `plain_nodes` for an exact sum, by halves of words."""
-    if left >= right:
-        return
-    folds = scans.shape[0]
-    base, start, width = tree_column(words, page, area, 1 + first)
-    top_base, top_start, top_width = tree_column(words, page, area, 2 + first)
-    low = 0
-    middle = 0
-    high = 0
-    n = 0
-    while left < right:
-        for side in range(2):
-            if (left if side == 0 else right) & 1:
-                right -= side
-                k = (left if side == 0 else right) - 1
-                left += 1 - side
-                value = base + bits(words, start, width, k)
-                low += value & 0xFFFFFFFF
-                middle += value >> 32 & 0xFFFFFFFF
-                high += top_base + bits(words, top_start, top_width, k)
-                n += 1
-        left >>= 1
-        right >>= 1
-    middle += low >> 32
-    acc[folds + first] = middle << 32 | low & 0xFFFFFFFF
-    acc[folds + first + 1] = high + (middle >> 32)
-    acc[2 * folds + 1] += n - 1
-    take(scans, first, first + 2, acc)
-
-
-@kernel
 def take_node(words, page, area, scans, first, end, k, acc):
     """Combine the stored fold of node k into the accumulator."""
     folds = scans.shape[0]
@@ -297,18 +249,23 @@ def scan_intervals(
     """Fold words first..end of the records of n intervals; bounds[:low, i] <= key < bounds[:high, n + i].
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
-    work_words(F).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
-
-    GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
+    work_words(F, n).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
-    words, seen, scans, bounds = borrowed(words), borrowed(seen), borrowed(scans), borrowed(bounds)
-    out, full, work = borrowed(out), borrowed(full), borrowed(work)
+    return scan_groups(
+        frozen(words), borrowed(seen), page_words, root, height, keys, borrowed(scans), first, end,
+        borrowed(bounds), low, high, borrowed(out), borrowed(full), borrowed(work),
+    )  # fmt: skip
+
+
+@kernel
+def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work):
+    """As `scan_intervals`, GROUP of them at a time: down to all bounds side by side, then one fold after the other."""
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
-    rest = work[acc.shape[0] :]
-    group, pages = rest[: 2 * GROUP], rest[2 * GROUP : 4 * GROUP]
-    places = rest[4 * GROUP : (4 + 2 * PLACE_ROWS) * GROUP].reshape(PLACE_ROWS, 2 * GROUP)
-    ways = rest[(4 + 2 * PLACE_ROWS) * GROUP :].reshape(HEIGHT_MAX, 2, 2 * GROUP)
+    rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
+    group, pages = rest[:width], rest[width : 2 * width]
+    places = rest[2 * width : (2 + PLACE_ROWS) * width].reshape(PLACE_ROWS, width)
+    ways = rest[(2 + PLACE_ROWS) * width : (2 + PLACE_ROWS + 2 * HEIGHT_MAX) * width].reshape(HEIGHT_MAX, 2, width)
     n = full.shape[0] if height else 0
     full[:], out[:, :] = 0, 0
     for begin in range(0, n, GROUP):
@@ -336,23 +293,30 @@ def scan_intervals(
 
 
 @kernel
-def scan_one(ready, low, high, work):
-    """As `scan_intervals` for one interval, with everything in two arrays.
+def scan_one(room, low, high):
+    """As `scan_intervals` for one interval, everything in one array, of which the address is given.
 
-    `ready` holds what a look-up has (see `read.find_record`), then keys, first, end and the scans; `work` holds
-    bounds int64[K, 2], the fold words, whether there was a record, then work_words(F).
+    There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
+    int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
     """
-    ready, work = borrowed(ready), borrowed(work)
-    words = carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64)
-    seen = carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8)
-    keys, first, end = ready[READY], ready[READY + 1], ready[READY + 2]
-    scans = ready[READY + 3 :].reshape((ready.shape[0] - READY - 3) // 3, 3)
-    full = 2 * keys + end - first
-    bounds, out = work[: 2 * keys].reshape(keys, 2), work[2 * keys : full].reshape(end - first, 1)
-    return scan_intervals(
+    ready = borrowed(carray(pointer(room), (READY + 4,), np.int64))
+    words = frozen(carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64))
+    seen = borrowed(carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8))
+    keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
+    at = room + 8 * (READY + 4)
+    scans = borrowed(carray(pointer(at), (folds, 3), np.int64))
+    at += 24 * folds
+    bounds = borrowed(carray(pointer(at), (keys, 2), np.int64))
+    at += 16 * keys
+    out = borrowed(carray(pointer(at), (end - first, 1), np.int64))
+    at += 8 * (end - first)
+    full = borrowed(carray(pointer(at), (1,), np.int64))
+    work = borrowed(carray(pointer(at + 8), (work_words(folds, 1),), np.int64))
+    status = scan_groups(
         words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, scans, first, end, bounds, low, high,
-        out, work[full : full + 1], work[full + 1 :],
+        out, full, work,
     )  # fmt: skip
+    return status if status < 0 else full[0]
 
 
 @kernel
@@ -368,9 +332,9 @@ def prefetch_leaf(words, page, page_words, c, slot):
 
 
 @kernel
-def work_words(folds):
+def work_words(folds, n):
     """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, pages, places, ways."""
-    return acc_words(folds) + (4 + 2 * PLACE_ROWS + 4 * HEIGHT_MAX) * GROUP
+    return acc_words(folds) + (2 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 
 @kernel
@@ -406,21 +370,15 @@ def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc
     level = height - 1
     while level > 0 and ways[level, 1, lower] == ways[level, 1, upper] != UNBOUNDED:
         level -= 1
-    page, left, right = ways[level, 0, lower], ways[level, 1, lower], ways[level, 1, upper]
-    behind, before = left != UNBOUNDED, right != UNBOUNDED
-    if not before:
-        right = words[page + ENTRIES]
-    if left > right:
+    behind, before = ways[level, 1, lower] != UNBOUNDED, ways[level, 1, upper] != UNBOUNDED
+    if before and ways[level, 1, lower] > ways[level, 1, upper]:
         return
-    if level == 0:
-        fold_page(words, page, level, keys, scans, first, end, max(left, 0), right, acc)
-        return
-    for d in range(level if behind else 0):
-        side, slot = ways[d, 0, lower], ways[d, 1, lower] + (d > 0)
-        fold_page(words, side, d, keys, scans, first, end, slot, words[side + ENTRIES], acc)
-    fold_page(words, page, level, keys, scans, first, end, left + 1, right, acc)
-    for d in range(level - 1 if before else -1, -1, -1):
-        fold_page(words, ways[d, 0, upper], d, keys, scans, first, end, 0, ways[d, 1, upper], acc)
+    for step in range(0 if behind else level, 2 * level + 1 if before else level + 1):
+        d = min(step, 2 * level - step)
+        page = ways[d, 0, lower if step < level else upper]
+        lo = max(ways[d, 1, lower] + (d > 0), 0) if step <= level else 0
+        hi = ways[d, 1, upper] if step >= level and before else words[page + ENTRIES]
+        fold_page(words, page, d, keys, scans, first, end, lo, hi, acc)
 
 
 @kernel
