@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.evaluate import Evaluation, evaluate
+from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.join import Join
 from ivm.kernels.leapfrog import EQ
 from ivm.lang.rule import Atom, Disjunct, Rule, Var
@@ -102,11 +102,11 @@ def _among_missing(
     if not known and not accounted(pages, whole, pages, part, rows):
         return None
     if not rows.shape[1]:
-        return Evaluation(np.empty((len(plan.columns), 0), np.int64), [], complement.probes)
+        return Evaluation([Bindings(np.empty((len(plan.columns), 0), np.int64))], [], complement.probes)
     lead = sum(depth == level for depth, level in enumerate(levels))
     oracle = change_oracle(plan.shape.levels, [(lead - 1, np.concatenate([rows[:lead], rows[lead - 1 : lead]]))])
     join = Join(pages, plan.shape, trees, regions=oracle)
-    return Evaluation(join.bindings(), [], join.operations + complement.probes)
+    return Evaluation([Bindings(join.bindings())], [], join.operations + complement.probes)
 
 
 def is_subset(rules: Iterable[Rule], part: str, whole: str, keys: int) -> bool:

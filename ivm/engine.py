@@ -16,15 +16,16 @@ from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
-from ivm.evaluate import Evaluation, evaluate
+from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
 from ivm.heads import Layout
+from ivm.join import joined
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
 from pagestore.errors import EditError
-from pagestore.order import ascending
+from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
 
@@ -283,26 +284,23 @@ class Engine:
         evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
             self.accounts.setdefault(name, Account()).operations += evaluation.operations
-        yield from head.edits(everything(evaluation), self.encode, evaluation.times).items()
+        for part in evaluation.parts:
+            yield from head.edits(inserted(part), self.encode, part.times).items()
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        actions, rows = _joined(parts)
         layout = self.installed.layouts[name]
         if is_apart(layout):
-            spec = apart_spec(layout, len(rows))
+            spec = apart_spec(layout, len(parts[0][1]))
             self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
-            apart = self._bulk(self.txn.tree(apart_name(name)).spec, actions, rows)
-            self.txn.replace(apart_name(name), apart)
-            rows = results(name, layout, np.concatenate([*scan(self.txn.pages, apart), rows[:, :0]], axis=1))
-            actions = np.full(rows.shape[1], INSERT)
-        tree = self._bulk(self.txn.tree(name).spec, actions, rows)
+            rows = composed(parts, spec)
+            self.txn.replace(apart_name(name), bulk(self.txn.pager, self.txn.tree(apart_name(name)).spec, rows))
+            rows = [results(name, layout, joined(rows))]
+        else:
+            rows = composed(parts, self.txn.tree(name).spec)
+        tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
         for batch in scan(self.txn.pages, tree):
             self._check_function(name, layout, Delta(np.full(batch.shape[1], INSERT), batch))
-
-    def _bulk(self, spec: Spec, actions: np.ndarray, rows: np.ndarray) -> Tree:
-        """A tree of rows in any order, those of one key composed."""
-        return bulk(self.txn.pager, spec, [net(actions, rows, spec)[1]])
 
 
 class Source(Protocol):
@@ -315,26 +313,33 @@ class Source(Protocol):
 
 def recompute(
     source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1
-) -> np.ndarray:
-    """The visible words int64[C, n] of a view, from its own rules over what is stored; stores nothing."""
+) -> list[np.ndarray]:
+    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing."""
     layout = installed.layouts[name]
+    plans = [plan for views in installed.rules if name in views.writes for plan in views.plans]
     parts = []
-    for views in installed.rules:
-        if name in views.writes:
-            for plan in views.plans:
-                trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
-                head = installed.heads[plan]
-                found = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
-                parts.append(head.edits(everything(found), encode, found.times)[name])
-    actions, rows = _joined(parts)
-    spec = apart_spec(layout, len(rows)) if is_apart(layout) else Spec(0, layout.keys, len(rows) - layout.keys)
-    _, rows = net(actions, rows, spec)
-    return results(name, layout, rows) if is_apart(layout) else rows[: layout.visible]
+    for plan in plans:
+        trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
+        head = installed.heads[plan]
+        found = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
+        if len(plans) == 1 and head.copies_all:
+            return [part.rows for part in found.parts]
+        parts += [head.edits(inserted(part), encode, part.times)[name] for part in found.parts]
+    width = len(parts[0][1])
+    if is_apart(layout):
+        return [results(name, layout, joined(composed(parts, apart_spec(layout, width))))]
+    return [rows[: layout.visible] for rows in composed(parts, Spec(0, layout.keys, width - layout.keys))]
 
 
-def everything(evaluation: Evaluation) -> Delta:
-    """All bindings, inserted."""
-    return Delta(np.full(evaluation.bindings.shape[1], INSERT), evaluation.bindings)
+def inserted(part: Bindings) -> Delta:
+    """Bindings that all come anew."""
+    return Delta(np.broadcast_to(INSERT, part.rows.shape[1]), part.rows)
+
+
+def composed(parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec) -> list[np.ndarray]:
+    """The rows of inserting edits in key order, those of one key made one; as they are where they are in order."""
+    rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
+    return rows if len(rows) > 1 and in_order(rows, spec.keys) else [net(*_joined(parts), spec)[1]]
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

@@ -1,6 +1,6 @@
 """Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -16,16 +16,28 @@ RANGES_PER_THREAD = 4  # so that an uneven range does not keep the others waitin
 PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
 
 
-class Evaluation(NamedTuple):
-    """All bindings int64[L + V, n], the trace rows of each sensor in parts [C, m], and the iterator operations done.
-
-    With `times` int64[n], each binding stands for so many that differ in levels not asked for only.
+class Bindings(NamedTuple):
+    """Some bindings int64[L + V, n] in order; with `times` int64[n], each stands for so many that differ in levels
+    not asked for only.
     """
 
-    bindings: np.ndarray
+    rows: np.ndarray
+    times: np.ndarray | None = None
+
+
+class Evaluation(NamedTuple):
+    """All bindings, in parts that follow one another, the trace rows [C, m] of each sensor in parts, and the iterator
+    operations done.
+    """
+
+    parts: list[Bindings]
     recorded: list[list[np.ndarray]]
     operations: int
-    times: np.ndarray | None = None
+
+    @property
+    def bindings(self) -> np.ndarray:
+        """All bindings int64[L + V, n] in one array."""
+        return joined([part.rows for part in self.parts])
 
 
 def evaluate(
@@ -45,35 +57,28 @@ def evaluate(
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
     flat = flatten(pages, shape, trees) if pays(shape, trees) else None
 
-    def run(first: tuple[int, int]) -> Part:
+    def run(first: tuple[int, int]) -> Evaluation:
         join: Join | FlatJoin
         if flat is None:
             join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
-            return Part(join.batches(), join.operations, None)
-        join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
-        return Part(join.batches(), join.operations, join.times)
+        else:
+            join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
+        batches = join.batches()
+        rows = [out for out, _ in batches]
+        return Evaluation(
+            list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
+            [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
+            join.operations,
+        )
 
     if len(ranges) == 1:
-        return _whole([run(ranges[0])], map)
+        return run(ranges[0])
     with ThreadPoolExecutor(threads) as pool:
-        return _whole(list(pool.map(run, ranges)), pool.map)
-
-
-class Part(NamedTuple):
-    """What one range of the first variable came to."""
-
-    batches: list[tuple[np.ndarray, list[np.ndarray]]]
-    operations: int
-    times: np.ndarray | None
-
-
-def _whole(parts: Sequence[Part], run: Callable) -> Evaluation:
-    batches = [batch for part in parts for batch in part.batches]
+        found = list(pool.map(run, ranges))
     return Evaluation(
-        joined([out for out, _ in batches], run),
-        [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
-        sum(part.operations for part in parts),
-        None if parts[0].times is None else np.concatenate([part.times for part in parts if part.times is not None]),
+        [part for evaluation in found for part in evaluation.parts],
+        [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
+        sum(evaluation.operations for evaluation in found),
     )
 
 

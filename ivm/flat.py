@@ -125,7 +125,6 @@ class FlatJoin(Run):
         self._counts = np.zeros((shape.levels, layout.counts), np.int64)
         self._collects = layout.counts > 0
         self._times = np.empty(batch, np.int64)
-        self._counted: list[np.ndarray] = []
 
     def _advance(self) -> None:
         fits = kernel.run_flat(
@@ -135,12 +134,7 @@ class FlatJoin(Run):
         if not fits:
             raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
         if self._collects:
-            self._counted.append(self._times[: self._state[names.EMITTED]].copy())
-
-    @property
-    def times(self) -> np.ndarray | None:
-        """How often each binding that came is to be counted; None if each is itself only."""
-        return np.concatenate(self._counted) if self._collects else None
+            self.times.append(self._times[: self._state[names.EMITTED]].copy())
 
 
 class _Layout:

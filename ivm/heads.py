@@ -111,6 +111,12 @@ class Head:
         names = {v.name for v in variables(*terms)}
         return frozenset(level for level, name in enumerate(plan.variables) if name in names)
 
+    @property
+    def copies_all(self) -> bool:
+        """Are the rows of its only head the bindings as they come, in order and each once?"""
+        plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
+        return plain and self._copies == [list(range(len(self._plan.columns)))]
+
     def edits(
         self, delta: Delta, encode: Encode, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -5,7 +5,7 @@ is one more trie; without it every binding of the body comes out.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +20,8 @@ BATCH = 1 << 16
 class Run(ABC):
     """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows by sensor [C, n]).
 
-    `operations` counts the iterator operations so far.  Raises CorruptionError.
+    `operations` counts the iterator operations so far; `times`, unless it is empty, has for each batch so far how many
+    bindings each that came stands for.  Raises CorruptionError.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Run(ABC):
         self._widths = sensors.widths
         self._sizes = (shape.levels + len(shape.reads), batch), (*sensors.sources.shape, batch + room)
         self._out, self._rows = (np.empty(size, np.int64) for size in self._sizes)
+        self.times: list[np.ndarray] = []
 
     @abstractmethod
     def _advance(self) -> None:
@@ -54,7 +56,7 @@ class Run(ABC):
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
         kept = []
         for out, rows in self:
-            if 2 * out.shape[1] > self._sizes[0][1]:
+            if out.shape[1] == self._sizes[0][1]:
                 self._out = np.empty(self._sizes[0], np.int64)
             else:
                 out = out.copy()
@@ -76,18 +78,9 @@ class Run(ABC):
         return joined([out for out, _ in batches]), [joined(rows) for rows in trace]
 
 
-def joined(parts: Sequence[np.ndarray], run: Callable = map) -> np.ndarray:
-    """Rows [C, n] of some parts, one behind the other; `run` copies them, side by side if it is a pool's map."""
-    if len(parts) == 1:
-        return parts[0]
-    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
-    whole = np.empty((len(parts[0]), ends[-1]), np.int64)
-
-    def put(part: np.ndarray, end: int) -> None:
-        whole[:, end - part.shape[1] : end] = part
-
-    list(run(put, parts, ends))
-    return whole
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows [C, n] of some parts, one behind the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 class Join(Run):

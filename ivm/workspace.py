@@ -208,12 +208,13 @@ class Workspace:
         predicate = self._known(name)
         with self.store.snapshot() as snap:
             started = time.perf_counter()
-            words = recompute(snap, self._installed, _encoder(snap), name, self.threads)
+            parts = recompute(snap, self._installed, _encoder(snap), name, self.threads)
             seconds = time.perf_counter() - started
-            arrays = [
-                snap.decode(t, np.ascontiguousarray(w)) for t, w in zip(predicate.types, words, strict=True)
+            columns = [
+                pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
+                for c, t in enumerate(predicate.types)
             ]
-        return Answer(pa.table(arrays, names=list(predicate.columns)), seconds)
+        return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view with its rules evaluated from scratch.  Raises DivergenceError with a row that differs."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .kernels.net import insertion_order
+from .kernels.net import ascends, insertion_order
 from .kernels.order import count_leads, deal, decode_tuples, encode_tuples, value_bounds
 
 FEW = 48  # so many tuples are sorted one by one faster than numpy is called
@@ -119,6 +119,13 @@ def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.
         encode_tuples(part, *coding[:3], coded)
         deal(part[0], *coding, coded, at, words)
     return words, ends
+
+
+def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:
+    """Do the first `keys` columns of parts[C, n], none of them empty, ascend strictly, from part to part too?  O(n)."""
+    return all(ascends(part[:keys]) for part in parts) and all(
+        part[:keys, -1].tolist() < after[:keys, 0].tolist() for part, after in pairwise(parts)
+    )
 
 
 def begins(columns: np.ndarray) -> np.ndarray:

@@ -164,7 +164,7 @@ def test_what_is_not_asked_for_is_counted(name, data):
     rows = Join(pager.pages, plan.shape, trees).bindings()
     flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, batch=batch, asked=asked)
     found = flat.bindings()
-    times = np.ones(found.shape[1], np.int64) if flat.times is None else flat.times
+    times = np.concatenate(flat.times or [np.ones(found.shape[1], np.int64)])
     assert counted(found[sorted(asked)], times) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
 
 
@@ -187,7 +187,7 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, 3}))
     found = flat.bindings()
     assert found.shape[1] == n * n
-    assert flat.times.tolist() == [n * n] * (n * n)
+    assert np.concatenate(flat.times).tolist() == [n * n] * (n * n)
     assert flat.operations < 20 * n**3 < n**4
 
 
