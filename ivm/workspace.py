@@ -39,6 +39,7 @@ from ivm.maintain import difference
 from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.relation import Relation
+from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.tree import ERASE, INSERT, SET, scan
@@ -64,7 +65,7 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self._subscribers: dict[str, list[OnChange]] = {}
         with store.snapshot() as snap:
-            self._installed = self._load(snap)
+            self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
             saved = json.loads(snap.properties.get(BUILT, "{}"))
             self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
 
@@ -96,12 +97,12 @@ class Workspace:
             engine = Engine(txn, installed, _encoder(txn), self.threads, built=dict(self._built))
             engine.fill([v for v in installed.rules if v in block.rules])
             txn.properties[BUILT] = json.dumps(engine.built)
-            txn.properties[PROPERTY] = installed.save()
+            saved = txn.properties[PROPERTY] = installed.save()
             if block.part.edits:
                 edits = Transaction(self, txn, installed)
                 edits.edit(block.part.edits)
                 engine.carry(edits.composed())
-        self._installed = installed
+        self._installed, self._saved = installed, saved
         self._built = engine.built
         self._accounts |= engine.accounts
 
@@ -125,8 +126,8 @@ class Workspace:
         with self.store.transaction(f"uninstall {name}") as txn:
             for tree in gone:
                 txn.drop(tree)
-            txn.properties[PROPERTY] = left.save()
-        self._installed = left
+            saved = txn.properties[PROPERTY] = left.save()
+        self._installed, self._saved = left, saved
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -168,26 +169,27 @@ class Workspace:
         return Past(self, self.store.at(version))
 
     def query(self, text: str) -> Answer:
-        """Evaluate a rule once and store nothing: the answer is the head of the text's last rule."""
-        part = lang.query(text, self._installed.program)
-        assert part.answer is not None, "a query without a rule was let through"
-        txn = self.store.transaction("query")
-        try:
-            return self._answer(txn, text, part.answer)
-        finally:
-            txn.rollback()
+        """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-    def _answer(self, txn: Any, text: str, head: str) -> Answer:
-        installed = self._installed.including(
-            "query", text, Estimates(txn).distinct, _encoder(txn), _layouts(txn), maintenance=ONCE
-        )
-        block = installed.blocks[-1]
-        for predicate in block.part.predicates.values():
-            self._provide(txn, predicate, installed)
-        Engine(txn, installed, _encoder(txn), self.threads).fill(
-            [v for v in installed.rules if v in block.rules]
-        )
-        return Answer(txn[head].to_arrow())
+        Takes no lock and waits for nobody, so a workspace that was opened with mode="r" answers, too.
+        """
+        return self._ask(self.store.sketch(), text)
+
+    def _ask(self, sketch: Sketch, text: str) -> Answer:
+        with sketch:
+            installed = self._rules_of(sketch)
+            part = lang.query(text, installed.program)
+            assert part.answer is not None, "a query without a rule was let through"
+            installed = installed.including(
+                "query", text, Estimates(sketch).distinct, _encoder(sketch), _layouts(sketch), maintenance=ONCE
+            )
+            block = installed.blocks[-1]
+            for predicate in block.part.predicates.values():
+                self._provide(sketch, predicate, installed)
+            Engine(sketch, installed, _encoder(sketch), self.threads).fill(
+                [v for v in installed.rules if v in block.rules]
+            )
+            return Answer(sketch[part.answer].to_arrow())
 
     # -- what happened, and why
 
@@ -287,19 +289,24 @@ class Workspace:
             for on_change in list(subscribers):
                 on_change(table)
 
-    def _load(self, snap: Snapshot) -> Installed:
+    def _rules_of(self, source: Snapshot | Sketch) -> Installed:
+        """The rules of a version: those at hand, unless others were installed then, or have been since."""
+        return self._installed if source.properties.get(PROPERTY) == self._saved else self._load(source)
+
+    def _load(self, snap: Snapshot | Sketch) -> Installed:
         saved = snap.properties.get(PROPERTY)
         return Installed.load(str(saved), _encoder(snap), _layouts(snap)) if saved else Installed()
 
-    def _known(self, name: str) -> Predicate:
-        predicate = self._installed.program.predicates.get(name)
+    def _known(self, name: str, installed: Installed | None = None) -> Predicate:
+        predicates = (installed or self._installed).program.predicates
+        predicate = predicates.get(name)
         if predicate is None:
-            known = ", ".join(sorted(n for n in self._installed.program.predicates if "$" not in n)) or "none"
+            known = ", ".join(sorted(n for n in predicates if "$" not in n)) or "none"
             raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
         return predicate
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
-        self._known(name)
+        self._known(name, self._rules_of(snap))
         return snap[name]
 
     def _refuse_foreign_writers(self, part: lang.Program, name: str) -> None:
@@ -330,6 +337,11 @@ class Past:
 
     def __getitem__(self, name: str) -> Relation:
         return self.snapshot[name]
+
+    def query(self, text: str) -> Answer:
+        """As Workspace.query, of the rules and the data of that version."""
+        workspace = self._workspace
+        return workspace._ask(workspace.store.sketch(self.snapshot.version), text)
 
     def close(self) -> None:
         self.snapshot.close()

@@ -37,6 +37,7 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED = ctypes.c_void_p(-1).value
+_FIXED = 0x10  # MAP_FIXED, which Python's mmap has no name for: in place of what is mapped there
 
 
 class File:
@@ -100,7 +101,7 @@ class File:
     def map(self, count: int) -> np.ndarray:
         """The first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
         if count > self._map.nbytes:
-            self._map = _mapped(self._fd, max(2 * count, RESERVE_MIN))
+            self._map = mapped((self._fd, max(2 * count, RESERVE_MIN)))
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
@@ -135,19 +136,33 @@ class File:
             self._fd = -1
 
 
-def _mapped(fd: int, count: int) -> np.ndarray:
-    """A map of `count` bytes as words; what lies behind the file's end must not be read before the file holds it."""
-    address = _libc.mmap(None, count, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
-    if address == _MAP_FAILED:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    held = (ctypes.c_char * count).from_address(address)
-    weakref.finalize(held, _libc.munmap, address, count).atexit = False
+def mapped(*files: tuple[int, int]) -> np.ndarray:
+    """So many bytes of each open file, one file behind the other, as words: shared, read-only.
+
+    What lies behind a file's end must not be read before the file holds it. All but the last count whole pages of the
+    system's.
+    """
+    total = sum(count for _, count in files)
+    held = (ctypes.c_char * total).from_address(_mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
+    weakref.finalize(held, _libc.munmap, ctypes.addressof(held), total).atexit = False
+    at = ctypes.addressof(held)
+    for fd, count in files:
+        _mmap(at, count, mmap.PROT_READ, mmap.MAP_SHARED | _FIXED, fd)
+        at += count
     words = np.frombuffer(memoryview(held), np.int64)
     words.flags.writeable = False
     return words
 
 
+def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
+    address = _libc.mmap(at, count, protection, flags, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return address
+
+
 def _write_all(fd: int, view: memoryview, offset: int) -> None:
+    """Write all bytes of a view, whatever it takes."""
     while len(view):
         written = os.pwrite(fd, view[:PIECE], offset)
         if not written:

@@ -49,6 +49,7 @@ from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
+from .sketch import Sketch
 from .snapshot import Snapshot, moment
 from .stat import Reader, Stat
 from .state import FIRST_COMMIT, State, Version, load_state, load_version
@@ -549,6 +550,18 @@ class Store:
             return transaction
         except BaseException:
             self._writing.release()
+            raise
+
+    def sketch(self, version: int | str | datetime | None = None) -> Sketch:
+        """Begin a transaction over a version (the newest by default) that is never committed; see sketch.py.
+
+        It waits for nobody, and nobody for it. Raises as `at`.
+        """
+        snapshot = self.snapshot() if version is None else self.at(version)
+        try:
+            return Sketch(snapshot, self._state)
+        except BaseException:
+            snapshot.close()
             raise
 
     def _ended(self, version: Version | None) -> None:

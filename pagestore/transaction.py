@@ -21,7 +21,7 @@ from .operators import address_of
 from .pager import Pager
 from .relation import WritableRelation
 from .scans import parse_scan, scan_names
-from .state import Version
+from .state import State, Version
 from .tree import Pages, Spec, Tree, apply, bulk, net, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 
@@ -46,15 +46,19 @@ class Transaction:
 
     def __init__(self, store: "Store", base: Version, branch: int, message: str | None):
         self._store, self._ledger = store, store._ledger
-        self.base = base
         self._branch, self._message = branch, message or ""
         self._ledger.begin(branch)
-        self.pager: Pager = self._ledger.pager
         state = self._ledger.state
-        self._trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
-        self._catalog = base.catalog
+        trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
+        self._begin(self._ledger.pager, base, trees, state, store._texts)
+
+    def _begin(
+        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int]
+    ) -> None:
+        self.pager, self.base = pager, base
+        self._trees, self._catalog = trees, base.catalog
         self._next_tree = state.next_tree
-        self.dictionary = DictionaryWriter(self.pager, self._trees, state.next_text, store._texts)
+        self.dictionary = DictionaryWriter(pager, trees, state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, WritableRelation] = {}
         self._rewrite_catalog = False

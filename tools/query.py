@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    with opened(options) as workspace:
+    with opened(options, "r") as workspace:
         found = workspace.query(argument_or_stdin(options.text))
         answer_rows(options, found.to_arrow().column_names, found, len(found))
     return 0

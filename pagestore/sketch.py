@@ -1,0 +1,61 @@
+"""A sketch: a transaction over a snapshot that is never committed.
+
+It needs no lock, of any version, in a store opened for reading too: what it makes stands in a temporary file behind
+the store's (overlay.py). Questions are answered in one.
+"""
+
+from .errors import TransactionError
+from .mapping import Mapping
+from .overlay import Overlay
+from .pager import STORE_LINEAGE, Pager
+from .snapshot import Snapshot
+from .space import Space
+from .state import State
+from .transaction import Transaction
+
+
+class Sketch(Transaction):
+    """As a Transaction, whose end leaves nothing behind. Use it in `with`, or roll it back.
+
+    >>> import pagestore, tempfile
+    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> with store.transaction() as txn:
+    ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
+    >>> with store.sketch() as sketch:
+    ...     sketch["edge"].insert([(3, 4)])
+    ...     len(sketch["edge"]), len(store.snapshot()["edge"])
+    (3, 2)
+    >>> len(store.snapshot()["edge"])
+    2
+    >>> store.close()
+    """
+
+    def __init__(self, snapshot: Snapshot, state: State):
+        self._snapshot = snapshot
+        pages, base = snapshot.pages, snapshot._version
+        page_size = 8 * pages.page_words
+        self._overlay = Overlay(snapshot._store._file, page_size)
+        mapping, end = Mapping(self._overlay, page_size), self._overlay.end // page_size
+        mapping.cover(end)
+        known = min(end, len(pages.seen))
+        mapping.pages.seen[:known] = pages.seen[:known]
+        pager = Pager(mapping, Space(end))
+        pager.begin(base.version + 1, STORE_LINEAGE, base.version)
+        self._begin(pager, base, dict(base.trees), state, {})
+
+    def commit(self) -> int:
+        """Raises TransactionError."""
+        raise TransactionError("a sketch is never committed; make the changes in store.transaction()")
+
+    def rollback(self) -> None:
+        """Leave nothing behind, and let the version go. Idempotent."""
+        if self._open:
+            self._open = False
+            self._overlay.close()
+            self._snapshot.close()
+
+    def __enter__(self) -> "Sketch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rollback()

@@ -1,0 +1,130 @@
+"""Questions: answered in a sketch, which stores nothing, locks nothing and waits for nobody."""
+
+import os
+import threading
+
+import pytest
+
+import ivm
+import pagestore
+from ivm.errors import UnknownViewError
+
+RULES = "edge(x, y) -> int(x), int(y). name[x] = n -> int(x), string(n). two(x, z) <- edge(x, y), edge(y, z)."
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "graph.pages"
+    with ivm.open(file) as ws:
+        ws.install(RULES, name="graph")
+        ws.exec('+edge(1, 2). +edge(2, 3). +name[1] = "one".')
+    return file
+
+
+def test_a_workspace_for_reading_answers(file):
+    content = file.read_bytes()
+    with ivm.open(file, mode="r") as ws:
+        assert list(ws.query("q(z) <- two(1, z).")) == [(3,)]
+        assert list(ws.query("q(y, x) <- edge(x, y), x < y.")) == [(2, 1), (3, 2)]  # by an index that is not stored
+        assert list(ws.query('q(x, t) <- edge(x, _), !name[x] = "one", t = "new".')) == [(2, "new")]
+        assert list(ws.query('q(x) <- name[x] = "never seen".')) == []
+    assert file.read_bytes() == content
+
+
+def test_it_does_not_wait_for_the_writer(file):
+    with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
+        txn = ws.transaction()
+        txn.insert("edge", [(3, 4)])
+        assert list(ws.query("q(x) <- two(x, _).")) == [(1,)]
+        assert list(reader.query("q(x) <- two(x, _).")) == [(1,)]
+        txn.commit()
+        assert list(ws.query("q(x) <- two(x, _).")) == [(1,), (2,)]
+        assert list(reader.query("q(x) <- two(x, _).")) == [(1,), (2,)]
+
+
+def test_a_past_version_answers_by_its_own_rules(file):
+    with ivm.open(file) as ws:
+        before = ws.store.version
+        ws.uninstall("graph")
+        ws.install("edge(x) -> int(x). last(x) <- edge(x).", name="other")
+        ws.exec("+edge(7).")
+        with ws.at(before) as past:
+            assert list(past.query("q(x, z) <- two(x, z).")) == [(1, 3)]
+        assert list(ws.query("q(x) <- last(x).")) == [(7,)]
+
+
+def test_a_reader_sees_rules_that_were_installed_since(file):
+    with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
+        with pytest.raises(UnknownViewError):
+            reader["three"]
+        ws.install("three(x, w) <- two(x, y), edge(y, w).", name="three")
+        ws.exec("+edge(3, 4).")
+        assert list(reader["three"]) == [(1, 4)]
+        assert list(reader.query("q(w) <- three(_, w).")) == [(4,)]
+
+
+def test_answers_are_of_one_version_while_others_write(file):
+    stop, wrong = threading.Event(), []
+    with ivm.open(file, sync="off") as ws, ivm.open(file, mode="r") as reader:
+
+        def ask():
+            while not stop.is_set():
+                n, m = (len(reader.query(f"q(x) <- edge({k}, x).")) for k in (10, 10))
+                wrong.extend([(n, m)] if n % 3 or n > m else [])
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for i in range(40):
+            with ws.transaction() as txn:
+                txn.insert("edge", [(10, 3 * i + j) for j in range(3)])
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_a_query_that_fails_leaves_nothing_open(file):
+    with ivm.open(file, mode="r") as ws:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with pytest.raises(ivm.errors.RuleError):
+                ws.query("q(x) <- nothing(x).")
+        assert len(os.listdir("/proc/self/fd")) == before and not ws.store.readers()
+
+
+class TestSketch:
+    def test_it_is_a_transaction_without_a_commit(self, file):
+        with pagestore.open(file, mode="r") as store, store.sketch() as sketch:
+            edge = sketch["edge"]
+            edge.insert([(i, i) for i in range(10, 5000)])
+            edge.delete([(1, 2)])
+            sketch.create("twice", "x: int64, y: string").insert([(1, "a"), (1, "b")])
+            assert len(edge) == 4991 and (1, 2) not in edge and list(sketch["twice"]) == [(1, "a"), (1, "b")]
+            with pytest.raises(ZeroDivisionError), sketch.savepoint():
+                edge.delete([(2, 3)])
+                1 / 0  # noqa: B018
+            assert (2, 3) in edge
+            with pytest.raises(pagestore.errors.TransactionError, match="never committed"):
+                sketch.commit()
+            with store.snapshot() as snapshot:
+                assert list(snapshot["edge"]) == [(1, 2), (2, 3)] and "twice" not in snapshot
+
+    def test_its_version_stays_as_long_as_it_does(self, file):
+        with pagestore.open(file, retain=1) as store, store.sketch() as sketch:
+            version = sketch.base.version
+            for i in range(5):
+                with store.transaction() as txn:
+                    txn["edge"].insert([(i, 100 + j) for j in range(1000)])
+            assert version in [info.version for info in store.history()]
+            assert len(sketch["edge"]) == 2
+            sketch.rollback()
+            with store.transaction() as txn:
+                txn["edge"].insert([(9, 9)])
+            assert version not in [info.version for info in store.history()]
+
+    def test_what_it_writes_is_beside_the_store(self, file):
+        size = file.stat().st_size
+        with pagestore.open(file, mode="r") as store, store.sketch() as sketch:
+            sketch["edge"].insert([list(range(10**5)), list(range(10**5))])
+            assert len(sketch["edge"]) == 10**5 + 2 and file.stat().st_size == size
