@@ -14,7 +14,9 @@ return 1 on a record, 0 at the end, and `-page` for a corrupt page, which `raise
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
     borrowed(array)                                                         the array without reference counts
-    @kernel                                                                 njit, as the kernels here are compiled
+    @kernel                                                                 njit, as the kernels here are compiled:
+                                                                            cached, no GIL, no references counted
+    @allocating                                                             as kernel, for one that makes arrays
     start_delta, next_changes                                               two roots' difference (delta.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
@@ -40,14 +42,14 @@ from .kernels.cursor import (
     seek,
 )
 from .kernels.delta import next_changes, start_delta
-from .kernels.kernel import kernel
+from .kernels.kernel import allocating, kernel
 from .kernels.page import field, gallop, run_end, unpack
 
-VERSION = 1
+VERSION = 2
 
 __all__ = [
     "CURSOR_WORDS", "LEAF_ENTRIES", "LEAF_PAGE", "LEAF_SLOT", "PATH", "TREE_HEIGHT", "VERSION",
-    "borrowed", "field", "first", "forward", "gallop", "kernel", "next_changes", "next_leaf", "raise_for",
+    "allocating", "borrowed", "field", "first", "forward", "gallop", "kernel", "next_changes", "next_leaf", "raise_for",
     "run_end", "seek", "start_delta", "unpack",
 ]  # fmt: skip
 

@@ -256,7 +256,9 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndar
     keys = np.ascontiguousarray(keys, np.int64)
     found, out = np.zeros(keys.shape[1], bool), np.zeros((spec.values, keys.shape[1]), np.int64)
     order = near_order(keys) if keys.shape[1] > FEW else np.arange(keys.shape[1])
-    status = k_read.get_records(*pages, tree.root, tree.height, spec.keys, spec.values, keys, order, found, out)
+    places = np.zeros((k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
+    shape = (tree.root, tree.height, spec.keys, spec.values)
+    status = k_read.get_records(*pages, *shape, keys, order, places, found, out)
     checked(status, spec)
     return found, out
 

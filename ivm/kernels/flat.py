@@ -52,7 +52,7 @@ from ivm.kernels.leapfrog import (
     crowded,
     set_bounds,
 )
-from pagestore.compiled import borrowed, kernel
+from pagestore.compiled import allocating, borrowed, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, PLACE = range(4)
@@ -159,7 +159,7 @@ def collect(steps, scratch, counts, level):
     return fits
 
 
-@kernel
+@allocating
 def arrange(plan, steps, cursors, scratch, counts, level):
     """Make what a level has collected its candidates, in order."""
     base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]

@@ -14,8 +14,6 @@ Everything a run knows stands in two flat arrays, because passing an array on co
 an index: `plan` (read only) and `state`.  Both begin with a header of the numbers and offsets below.
 """
 
-import numpy as np
-
 from ivm.kernels.oracle import oracle_open, oracle_seek
 from pagestore.compiled import (
     CURSOR_WORDS,
@@ -237,9 +235,8 @@ def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
     keys = state[state[TREES] + 3 * atom + 2]
     if end < state[o + LEAF_ENTRIES] or depth >= keys:
         return 0  # the run ends in this leaf; and a function has one value per key
-    key = np.empty(depth + 1, np.int64)
-    for d in range(depth):
-        key[d] = state[state[AT] + atom * plan[DEPTHS] + d]
+    at = state[AT] + atom * plan[DEPTHS]
+    key = state[at : at + depth + 1]
     key[depth] = x
     status = forward(words, seen, page_words, keys, key, depth + 1, state, o)
     if status <= 0:
@@ -378,7 +375,8 @@ def refute(words, seen, page_words, plan, state, rows):
     for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
         atom = plan[plan[ABSENT] + i]
         depth = plan[plan[ATOM_DEPTH] + atom]
-        key = np.empty(depth, np.int64)
+        at = state[AT] + atom * plan[DEPTHS]
+        key = state[at : at + depth]
         for d in range(depth):
             key[d] = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
         o = iterator(plan, state, atom, 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import anchor, body_words, cuts, emit, hand_up, records_max, words_needed
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
@@ -168,7 +168,7 @@ def decode_noted(words, columns, buffer, walk, level):
         decode(words, walk[PAGE, level], columns, buffer[row, r], buffer[row + 1, r], buffer, buffer[row + 2, r])
 
 
-@kernel
+@allocating
 def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
     """Copy the children without edits, take in the next one with edits; False if there is none."""
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
@@ -245,7 +245,7 @@ def differs(words, page, slot, record, lo, hi):
     return False
 
 
-@kernel
+@allocating
 def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delta_actions, delta, walk, tally):
     """Append the current leaf, with its edits done, to the buffer of level 0.
 
@@ -464,7 +464,7 @@ def prepend(source, page, columns, buffer, size):
     return size + count
 
 
-@kernel
+@allocating
 def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     keys, values, birth, tree_id = shape

@@ -6,7 +6,7 @@ folds) of an index page.  Writing goes to `arena`, whose page number s is page `
 
 import numpy as np
 
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import field, pack, width_of
 from pagestore.kernels.patch import patch_scan_tree
 from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
@@ -57,7 +57,7 @@ def words_needed(node, columns, scans, level, lo, hi):
     return total
 
 
-@kernel
+@allocating
 def fill(node, columns, lo, hi, page_words, scans, level):
     """End of the longest run of entries from lo on that one page holds (greedy)."""
     room = body_words(page_words, columns, scans, level)

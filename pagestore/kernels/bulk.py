@@ -9,7 +9,7 @@ import numpy as np
 from pagestore.kernels.apply import entry_columns
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import cuts, emit, fill, records_max
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 
 # words of `progress`
 USED, TAKEN, UNSORTED = range(3)
@@ -97,7 +97,7 @@ def put(
     progress[USED] = used + 1
 
 
-@kernel
+@allocating
 def finish_level(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
 ):

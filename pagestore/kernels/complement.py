@@ -9,7 +9,7 @@ so the next one is found by galloping and halving over ranks, however many recor
 import numpy as np
 
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import field
 from pagestore.kernels.scan import acc_words, fold_before, select
 
@@ -53,7 +53,7 @@ def missing_before(
     return below if below < 0 else max(0, i - below)
 
 
-@kernel
+@allocating
 def next_missing(
     words, seen, page_words, root, height, row, end,
     part_words, part_seen, part_root, part_height, part_scans, part_row, part_count,

@@ -1,29 +1,102 @@
-"""How a kernel is compiled: cached, without the GIL, and once for constants and variables alike.
+"""How kernels are compiled: what Python calls, to machine code; what other kernels call, as a part of those.
 
-numba would compile a function anew for every constant that another kernel passes to it, which took most of the time
-of a first use.
+numba compiles every function for itself: wrappers that Python could call it by, all passes of the optimiser over it and
+over everything that it calls, machine code. A kernel that stands ten calls deep went through that ten times. A part is
+only lowered, and is optimised once, where it has become part of what Python calls. It is also the same for constants
+and variables, and for arrays that may be written to and such that may not, where numba would compile it anew.
 """
 
+import gc
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from numba import config, njit, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.registry import CPUDispatcher
 
 
 def kernel(function: Callable, **options: Any) -> Any:
-    """Decorate a function that kernels and Python call."""
-    compiled = njit(cache=True, nogil=True, **options)(function)
-    if not config.DISABLE_JIT:
-        template = compiled.get_call_template
+    """Decorate a function that kernels and Python call: cached, and without the GIL.
 
-        def without_literals(args: Sequence, kws: dict) -> Any:
-            """numba's `get_call_template`, the types of constants widened."""
-            return template([types.unliteral(a) for a in args], {k: types.unliteral(a) for k, a in kws.items()})
-
-        compiled.get_call_template = without_literals
+    It counts no references, which every array costs at every call: it makes no arrays and gets none from others.
+    """
+    if config.DISABLE_JIT:
+        return njit(function)
+    compiled = Kernel(function, targetoptions={"nopython": True, "nogil": True, "_nrt": False, **options})
+    compiled.enable_caching()
     return compiled
 
 
 def inlined(function: Callable) -> Any:
     """Decorate a part of a kernel that is copied to where it is called: a call hands over seven words an array."""
     return kernel(function, forceinline=True)
+
+
+def allocating(function: Callable) -> Any:
+    """As `kernel`, for a function that makes arrays."""
+    return kernel(function, _nrt=True)
+
+
+class Kernel(CPUDispatcher):
+    """A kernel as Python calls it."""
+
+    @cached_property
+    def part(self) -> "Part":
+        return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=Lowering)
+
+    def compile(self, sig: Any) -> Any:
+        """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile(sig)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def get_call_template(self, args: Sequence, kws: dict) -> Any:
+        return self.part.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return self.part.get_overload(sig)
+
+
+class Part(CPUDispatcher):
+    """A kernel as other kernels call it."""
+
+    def get_call_template(self, args: Sequence, kws: dict) -> Any:
+        """As numba's, but an overload that takes such arguments is taken."""
+        args = [types.unliteral(a) for a in args]
+        return super().get_call_template(next((o for o in self.overloads if all(map(takes, o, args))), args), kws)
+
+    def add_overload(self, result: Any) -> None:
+        self.overloads[tuple(result.signature.args)] = result
+        self.targetctx.insert_user_function(result.fndesc, result.fndesc, [result.library])
+
+    def get_overload(self, sig: Any) -> Any:
+        return self.overloads[tuple(sig)].fndesc
+
+
+def takes(wanted: Any, given: Any) -> bool:
+    """Is that the type given, or the same array, only to be read?"""
+    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
+
+
+class Lowering(Compiler):
+    """numba's pipeline as far as LLVM's language."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        super().__init__(typing, target, Lowered(target.codegen(), "part"), args, result, flags, names)
+
+
+class Lowered(JITCodeLibrary):
+    """A part and what it calls, neither optimised nor made runnable."""
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True

@@ -14,7 +14,7 @@ from pagestore.kernels.cursor import (
     next_leaf,
     seek,
 )
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.machine import either, pointer, prefetch
 from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, run_end, unpack
 from pagestore.layout import COUNT
@@ -26,21 +26,20 @@ LINE = 8  # words of a cache line
 # numbers that a single look-up needs
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(9)
 
-# rows of `places`: what a key has come to in its page
-LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, PLACE_ROWS = range(10)
+# rows of `places`: what each key of a group has come to, and where; in two more a key and the one before it
+PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, BEFORE, PLACE_ROWS = range(13)
 
 
 @kernel
-def get_records(words, seen, page_words, root, height, keys, values, wanted, order, found, out):
-    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
+def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
+    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.  `places` is scratch.
 
     Takes GROUP keys at a time, neighbours in `order`: down to their leaves one behind the other, then through the
     leaves side by side.  Any order is right, an ascending one is fast.
     """
     words, seen, wanted, order = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(order)
-    found, out = borrowed(found), borrowed(out)
-    pages, places = np.empty(GROUP, np.int64), np.empty((PLACE_ROWS, GROUP), np.int64)
-    key, before = np.empty(keys, np.int64), np.empty(keys, np.int64)
+    places, found, out = borrowed(places), borrowed(found), borrowed(out)
+    pages, key, before = places[PAGE], places[KEY, :keys], places[BEFORE, :keys]
     for begin in range(0, order.shape[0] if height else 0, GROUP):
         group = order[begin : begin + GROUP]
         n = group.shape[0]
@@ -164,7 +163,7 @@ def lower_many(words, pages, c, n, places):
         low[g] += either(value < x[g], size[g], 0)
 
 
-@kernel
+@allocating
 def find_record(ready, key, place):
     """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``.
 
@@ -190,7 +189,7 @@ def find_record(ready, key, place):
     return 0
 
 
-@kernel
+@allocating
 def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, counts):
     """How many records, up to `most`, start with each of wanted[m, n].  Returns 1, or ``-page_id``.
 
@@ -260,7 +259,7 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
     return n
 
 
-@kernel
+@allocating
 def tree_pages(words, seen, page_words, root, height, keys, out):
     """Page ids of a tree, root first, into `out`; returns how many there are (or ``-page_id``).
 

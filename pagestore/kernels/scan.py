@@ -11,9 +11,9 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 import numpy as np
 from numba import carray
 
-from pagestore.kernels.borrow import borrowed, frozen
+from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.kernels.kernel import inlined, kernel
+from pagestore.kernels.kernel import allocating, inlined, kernel
 from pagestore.kernels.machine import pointer, prefetch
 from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
 from pagestore.kernels.read import (
@@ -252,7 +252,7 @@ def scan_intervals(
     work_words(F, n).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
     return scan_groups(
-        frozen(words), borrowed(seen), page_words, root, height, keys, borrowed(scans), first, end,
+        borrowed(words), borrowed(seen), page_words, root, height, keys, borrowed(scans), first, end,
         borrowed(bounds), low, high, borrowed(out), borrowed(full), borrowed(work),
     )  # fmt: skip
 
@@ -292,7 +292,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
     return acc[2 * scans.shape[0] + 1]
 
 
-@kernel
+@allocating
 def scan_one(room, low, high):
     """As `scan_intervals` for one interval, everything in one array, of which the address is given.
 
@@ -300,7 +300,7 @@ def scan_one(room, low, high):
     int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
     """
     ready = borrowed(carray(pointer(room), (READY + 4,), np.int64))
-    words = frozen(carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64))
+    words = borrowed(carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64))
     seen = borrowed(carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8))
     keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
     at = room + 8 * (READY + 4)

@@ -7,14 +7,14 @@ ScanTree of each page, lead from one end at or behind lo to the next.
 import numpy as np
 
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
 from pagestore.kernels.scan import leaf_before
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT, HEIGHT_MAX, SCAN
 
 
-@kernel
+@allocating
 def stab_points(words, seen, page_words, root, height, keys, columns, alphas, row, points, out, visits):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 

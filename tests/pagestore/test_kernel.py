@@ -1,0 +1,63 @@
+"""How kernels are compiled: parts once, whatever they are called with; machine code for what Python calls only."""
+
+import gc
+
+import numpy as np
+import pytest
+from numba import config
+from numba.core.errors import NumbaError
+
+from pagestore.kernels.kernel import allocating, kernel
+
+pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+
+
+@kernel
+def item(values, i):
+    return values[i]
+
+
+@kernel
+def first_two(values, written, i):
+    total = item(values, 0) + item(values, i)
+    written[1] = item(written, 0)
+    return total
+
+
+@kernel
+def fresh(n):
+    return np.empty(n, np.int64)[0]
+
+
+@allocating
+def ones(n):
+    values = np.empty(n, np.int64)
+    values[:] = 1
+    return item(values, 0)
+
+
+def test_a_part_is_the_same_for_constants_and_variables_and_for_arrays_that_may_be_written_to():
+    values, written = np.arange(5, 8), np.arange(2)
+    values.flags.writeable = False
+    assert first_two(values, written, 2) == 12
+    assert first_two(values.copy(), written, 1) == 11
+    assert len(item.part.overloads) == 1 and not item.overloads
+
+
+def test_a_kernel_that_makes_arrays_says_so():
+    assert ones(3) == 1
+    with pytest.raises(NumbaError, match="array passed into the function"):
+        fresh(3)
+
+
+def test_garbage_is_collected_again_after_compiling():
+    assert gc.isenabled()
+
+    @kernel
+    def unseen(x):
+        return x + 1
+
+    assert unseen(1) == 2 and gc.isenabled()
+    with pytest.raises(NumbaError):
+        unseen("x")
+    assert gc.isenabled()
