@@ -95,7 +95,8 @@ class Relation:
 
         Raises SchemaError for more values than key columns, WordError for a value of another type.
         """
-        keys = self.schema.plain_keys
+        schema = self.info.schema
+        keys = schema.plain_keys if schema else 0
         if type(lo) is tuple is type(hi) and len(lo) <= keys >= len(hi) and are_words(lo + hi):
             low, high = lo, hi
         else:

@@ -39,6 +39,7 @@ GROUP = 32  # intervals whose bounds are looked for side by side
 UNBOUNDED = -1
 ADDING = 48  # bits of values of which a page's worth adds up within a word
 HALF = 0xFFFFFFFF
+PROBES = 32  # parts of a leaf's keys at whose ends five halvings look
 
 
 @kernel
@@ -63,14 +64,20 @@ def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
     """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
     if lo >= hi:
         return
-    op = scans[first, 0]
-    if op <= MAX and end == first + 1 + (op == SUM):
+    if is_plain(scans, first, end):
         fold_plain(words, page, level, keys, scans, first, lo, hi, acc)
         return
     area, depth, i, a, j, b = parts(words, page, lo, hi)
     fold_entries(words, page, level, keys, scans, first, end, lo, a, acc)
     fold_nodes(words, page, area, scans, first, end, (1 << depth) + i, (1 << depth) + j, acc)
     fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
+
+
+@inlined
+def is_plain(scans, first, end):
+    """Is a scan one of COUNT, SUM, MIN and MAX of one column?"""
+    op = scans[first, 0]
+    return op <= MAX and end == first + 1 + (op == SUM)
 
 
 @inlined
@@ -276,13 +283,13 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
                 words, seen, page_words, root, height, keys, low if at == 0 else high, bounds,
-                group[at : at + size + together], at, pages, places, ways,
+                group[at : at + size + together], at, scans[first, 0] != COUNT, pages, places, ways,
             )  # fmt: skip
             if status < 0:
                 return status
         for g in range(0 if low else size, 2 * size if high else size):
             if scans[first, 0] != COUNT:
-                prefetch_leaf(words, ways[0, 0, g], page_words, scans[first, 1], ways[0, 1, g])
+                prefetch_column(words, ways[0, 0, g], scans[first, 1], ways[0, 1, g])
         for g in range(size):
             acc[2 * scans.shape[0]] = 0
             scan_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
@@ -319,16 +326,27 @@ def scan_one(room, low, high):
     return status if status < 0 else full[0]
 
 
-@kernel
-def prefetch_leaf(words, page, page_words, c, slot):
-    """Begin to load what folding a leaf from a slot on, or up to it, reads: its ScanTree and column c around it."""
-    header = words[page + SCAN]
-    for i in range(page + (header >> 8 & 0xFFFFFF) if header & 255 else page + page_words, page + page_words, LINE):
-        prefetch(words, i)
+@inlined
+def prefetch_column(words, page, c, slot):
+    """Begin to load what folding a leaf from a slot on, or up to it, reads of column c."""
     _, start, width = column(words, page, c)
     around = start + (slot * width >> 6)
     for i in range(around - 2 * LINE, around + 3 * LINE, LINE):
         prefetch(words, i)
+
+
+@inlined
+def prefetch_leaf(words, page, page_words, folded, few):
+    """Begin to load what a leaf is asked next: its ScanTree, and of few leaves where halving its keys will look."""
+    header = words[page + SCAN]
+    if folded and header & 255:
+        for i in range(page + (header >> 8 & 0xFFFFFF), page + page_words, LINE):
+            prefetch(words, i)
+    if few:
+        _, start, width = column(words, page, 0)
+        span = words[page + ENTRIES] * width
+        for k in range(1, PROBES):
+            prefetch(words, start + (span * k // PROBES >> 6))
 
 
 @kernel
@@ -338,11 +356,12 @@ def work_words(folds, n):
 
 
 @kernel
-def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, pages, places, ways):
+def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, folded, pages, places, ways):
     """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if m is 0.  Returns 1, or ``-page_id``.
+    place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
+    Returns 1, or ``-page_id``.
     """
     n = group.shape[0]
     pages[:n] = enter(words, seen, page_words, root)
@@ -354,6 +373,8 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
         if m == 0:
             ways[level, 1, at : at + n] = UNBOUNDED
             return 1
+        for g in range(n if level == 0 else 0):
+            prefetch_leaf(words, pages[g], page_words, folded, n <= 2)
         locate_many(words, pages, m, bounds, group, places)
         for g in range(n):
             slot = places[LOW, g]
@@ -373,7 +394,11 @@ def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc
     behind, before = ways[level, 1, lower] != UNBOUNDED, ways[level, 1, upper] != UNBOUNDED
     if before and ways[level, 1, lower] > ways[level, 1, upper]:
         return
-    for step in range(0 if behind else level, 2 * level + 1 if before else level + 1):
+    downwards = is_plain(scans, first, end)  # which is in no order: the leaves may still be on their way to the cache
+    for i in range(2 * level + 1):
+        step = level + ((i + 1) >> 1) * (1 - 2 * (i & 1)) if downwards else i
+        if (step < level and not behind) or (step > level and not before):
+            continue
         d = min(step, 2 * level - step)
         page = ways[d, 0, lower if step < level else upper]
         lo = max(ways[d, 1, lower] + (d > 0), 0) if step <= level else 0
