@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagestore.apply import net
 from pagestore.order import begins, sort_order
-from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get, net
+from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get
 
 TAKE = 4  # beside pagestore's actions, and gone after `compose`
 

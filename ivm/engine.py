@@ -24,10 +24,11 @@ from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
+from pagestore.apply import net
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
-from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, net, scan
+from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, scan
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
 HUGE_FROM = 64  # rows a delta has at least to be called so

@@ -18,7 +18,8 @@ from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.probe import probe_all
 from ivm.surgery import Delta, Surgeries, surgeries
-from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
+from pagestore.apply import net
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree
 
 
 class Change(NamedTuple):

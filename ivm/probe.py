@@ -5,8 +5,7 @@ new; for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ivm.plan import Index, Plan
 from ivm.shape import plan_array, state_array
 from ivm.surgery import Surgeries
 from pagestore.compiled import raise_for
+from pagestore.threads import together
 from pagestore.tree import ERASE, INSERT, Pages, Tree
 
 ACTIONS = np.array([ERASE, INSERT])
@@ -41,8 +41,7 @@ def probe_all(
     def run(number: int) -> Found:
         return prober(plan, number).run(pages, old, new, [both and _share(both, number, threads) for both in changed])
 
-    with ThreadPoolExecutor(threads) as pool:
-        actions, rows, operations = zip(*pool.map(run, range(threads)), strict=True)
+    actions, rows, operations = zip(*together([partial(run, number) for number in range(threads)]), strict=True)
     return np.concatenate(actions), np.concatenate(rows, axis=1), sum(operations)
 
 

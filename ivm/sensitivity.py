@@ -7,8 +7,9 @@ the interval an operation was sensitive to, and the key variables bound before t
 import numpy as np
 
 from ivm.plan import Sensor
+from pagestore.apply import net
 from pagestore.interval import interval_spec, stab_many
-from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, net
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree
 
 
 def index_spec(sensor: Sensor) -> Spec:

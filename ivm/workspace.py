@@ -51,10 +51,11 @@ OnChange = Callable[[pa.Table], None]
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
     """Open the workspace in a store file, or make one; other options as for `pagestore.open`.
 
-    `threads` evaluate from scratch side by side, as many as there are cores unless told otherwise.  Raises
+    `threads` work side by side on what is large, as many as there are cores unless told otherwise.  Raises
     pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
     """
-    return Workspace(pagestore.open(path, **options), threads or os.cpu_count() or 1)
+    store = pagestore.open(path, threads=threads, **options)
+    return Workspace(store, store.threads)
 
 
 class Workspace:

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from .apply import apply, net
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
 from .record import TEXT, Reader, Writer
-from .tree import INSERT, SET, Pages, Spec, Tree, apply, get, net, scan
+from .tree import INSERT, SET, Pages, Spec, Tree, get, scan
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)

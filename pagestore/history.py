@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .apply import apply, net
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
-from .tree import ERASE, INSERT, Pages, Spec, Tree, apply, get, net, scan
+from .tree import ERASE, INSERT, Pages, Spec, Tree, get, scan
 
 HISTORY = Spec(3, 1, 4)
 RECENT_MAX = 64

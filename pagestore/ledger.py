@@ -58,13 +58,15 @@ class Draft(NamedTuple):
 class Ledger:
     """The writer's half of a store: free space, and one commit after the other."""
 
-    def __init__(self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks):
+    def __init__(
+        self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
+    ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks = mapping, state, sync, locks
         self.page_size, self.uuid = meta.page_size, meta.uuid
         commit = state.commit
         extents = rows(_free_extents(mapping, commit.checkpoint), 2)
         free = [page for first, count in extents for page in range(first, first + count)]
-        self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed))
+        self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = dead_rows(commit)
         self.poison: BaseException | None = None

@@ -42,12 +42,14 @@ class Pager:
     """Pages for one transaction after the other.
 
     `version` is the one being made, `lineage` where retired pages belong and `origin` the version that the
-    lineage branched off from: what was born up to there belongs to the lineage below, and stays.
+    lineage branched off from: what was born up to there belongs to the lineage below, and stays. Large batches of
+    edits are applied by so many `threads`.
     """
 
-    def __init__(self, mapping: Mapping, space: Space):
+    def __init__(self, mapping: Mapping, space: Space, threads: int = 1):
         self.mapping = mapping
         self.space = space
+        self.threads = threads
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None

@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .apply import apply, net
 from .history import Entry
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
-from .tree import ERASE, INSERT, Spec, Tree, apply, net, scan
+from .tree import ERASE, INSERT, Spec, Tree, scan
 
 DEAD = Spec(4, 3, 1)
 

@@ -1,4 +1,4 @@
-"""Scratch of the kernels: one set of arrays a thread, so that a small batch or a look-up allocates nothing."""
+"""Scratch of the kernels: sets of arrays of each thread, so that a small batch or a look-up allocates nothing."""
 
 import threading
 
@@ -42,20 +42,27 @@ class Scratch:
 _local = threading.local()
 
 
-def scratch() -> Scratch:
-    """This thread's scratch."""
+def scratch(number: int = 0) -> Scratch:
+    """A scratch of this thread, which it may hand to a thread that works for it."""
+    mine = _scratches()
+    while len(mine) <= number:
+        mine.append(Scratch())
+    return mine[number]
+
+
+def _scratches() -> list[Scratch]:
     try:
-        return _local.scratch
+        return _local.scratches
     except AttributeError:
-        _local.scratch = Scratch()
-        return _local.scratch
+        _local.scratches = []
+        return _local.scratches
 
 
 def applications() -> int:
     """How often this thread has applied scan operators to build and update trees, all told."""
-    return int(scratch().work[APPLIED])
+    return sum(int(one.work[APPLIED]) for one in _scratches())
 
 
 def pages_shifted() -> int:
     """How many pages this thread has made from old ones by shifting bits, all told (see kernels/shift.py)."""
-    return int(scratch().work[SHIFTED])
+    return sum(int(one.work[SHIFTED]) for one in _scratches())

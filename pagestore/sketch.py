@@ -39,7 +39,7 @@ class Sketch(Transaction):
         mapping.cover(end)
         known = min(end, len(pages.seen))
         mapping.pages.seen[:known] = pages.seen[:known]
-        pager = Pager(mapping, Space(end))
+        pager = Pager(mapping, Space(end), snapshot._store.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
         self._begin(pager, base, dict(base.trees), state, {})
 

@@ -78,13 +78,15 @@ def open(
     sync: str = "full",
     retain: int | str | None = None,
     create: bool = True,
+    threads: int | None = None,
 ) -> "Store":
     """Open a store, or make one where there is no file.
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
     (none: fast, and a power cut may lose or damage the store); `retain` is how many versions of a branch are
-    kept at least, or "all"; more than 32 go in batches.
+    kept at least, or "all"; more than 32 go in batches. Large batches of edits are applied by so many `threads`, as
+    many as there are cores unless told otherwise.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
@@ -97,7 +99,7 @@ def open(
     if mode == "rw" and create and not os.path.exists(path):
         with suppress(FileExistsError):
             File.create(path, empty_store(page_size or PAGE_SIZE_DEFAULT))
-    store = Store(File(path, mode == "rw"), mode, sync, page_size)
+    store = Store(File(path, mode == "rw"), mode, sync, page_size, threads=threads or os.cpu_count() or 1)
     if retain is not None and retain != store.retain:
         store.retain = retain
     return store
@@ -136,7 +138,9 @@ class Store:
         sync: str = "full",
         page_size: int | None = None,
         searched: bool = False,
+        threads: int = 1,
     ):
+        self.threads = threads
         self._file, self._mode, self._sync = file, mode, sync
         self._pid = os.getpid()
         self._locks = VersionLocks(file, writer=mode == "rw")
@@ -165,7 +169,7 @@ class Store:
         self._catalogs: dict[tuple[Run, int], Catalog] = {}
         self._versions: dict[int, Version] = {}
         if self._mode == "rw":
-            self._ledger = Ledger(self._mapping, self._state, self._meta, self._sync, self._locks)
+            self._ledger = Ledger(self._mapping, self._state, self._meta, self._sync, self._locks, self.threads)
 
     # --- reading --------------------------------------------------------------------------------
 

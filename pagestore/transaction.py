@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from .apply import apply, net
 from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
@@ -22,7 +23,7 @@ from .pager import Pager
 from .relation import WritableRelation
 from .scans import parse_scan, scan_names
 from .state import State, Version
-from .tree import Pages, Spec, Tree, apply, bulk, net, pages_of, scan
+from .tree import Pages, Spec, Tree, bulk, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class Transaction:
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; returns the effective delta (see tree.apply)."""
+        """Apply edits of words at once, sorted or not; returns the effective delta (see apply.py)."""
         self._alive()
         self.tree(name)
         info = self._info(name)

@@ -10,23 +10,21 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pagestore.errors import CorruptionError, EditError, OrderError
-from pagestore.kernels import apply as k_apply
+from pagestore.errors import CorruptionError, OrderError
 from pagestore.kernels import bulk as k_bulk
 from pagestore.kernels import cursor as k_cursor
 from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
-from pagestore.kernels.net import ascends, compose
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
-from pagestore.order import FEW, begins, sort_order
+from pagestore.order import FEW
 from pagestore.scratch import scratch
 
 __all__ = [
     "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Finder", "Pages", "Spec", "Tree",
-    "apply", "bulk", "count", "count_prefixes", "get", "net", "pages_of", "read", "scan",
+    "bulk", "count", "count_prefixes", "get", "pages_of", "read", "scan",
 ]  # fmt: skip
 
 
@@ -71,6 +69,7 @@ class Pager(Protocol):
     """Where fresh pages come from and go (see pager.py)."""
 
     version: int
+    threads: int
 
     @property
     def pages(self) -> Pages: ...
@@ -80,109 +79,10 @@ class Pager(Protocol):
     def retire(self, ids: np.ndarray) -> None: ...
 
 
-EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
-ARENA_PAGES_MAX = 512
-
-
-def apply(
-    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
-) -> tuple[Tree, np.ndarray, np.ndarray]:
-    """Apply edits[C, n], sorted by key with at most one a key (see `net`), and say what they changed.
-
-    Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]): a changed
-    value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
-    `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
-    the last one is the support, and a record whose support reaches 0 is gone.
-
-    Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
-    tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
-    pages are read and written once per batch.
-    """
-    edits = np.ascontiguousarray(edits, np.int64)
-    actions = np.ascontiguousarray(actions, np.int64)
-    visible = tree.spec.columns if visible is None else visible
-    deltas = [(np.empty(0, np.int64), np.empty((tree.spec.columns, 0), np.int64))]
-    while len(actions):
-        some = edits if len(actions) <= EDITS_MAX else np.ascontiguousarray(edits[:, :EDITS_MAX])
-        tree, took, *delta = _descend(pager, tree, actions[:EDITS_MAX], some, visible)
-        if took == len(actions) and len(deltas) == 1:
-            return tree, *delta
-        deltas.append(tuple(delta))
-        actions, edits = actions[took:], np.ascontiguousarray(edits[:, took:])
-    return tree, np.concatenate([d[0] for d in deltas]), np.concatenate([d[1] for d in deltas], axis=1)
-
-
-def _descend(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple:
-    """One run of the kernel: (new tree, edits taken, delta actions, delta rows)."""
-    root, height, count, spec = tree
-    tree_id, keys, values, scans = spec
-    words, seen, page_words = pager.pages
-    n, columns = len(actions), keys + values
-    reserve = 3 * (height + 2) + 2 * n * (columns + 1) // page_words
-    wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
-    ids = pager.reserve(wanted)
-    room = scratch()
-    room.fit(page_words, wanted, columns, len(scans), n)
-    arena, dead, tally = room.arena, room.dead, room.tally
-    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((columns, 2 * n), np.int64)
-    k_apply.apply_edits(
-        words, seen, page_words, root, height, keys, values, scan_array(spec), actions, edits, visible,
-        arena, ids, pager.version, tree_id, reserve, room.node, dead, delta_actions, delta, room.walk, tally, room.work,
-    )  # fmt: skip
-    status, evidence, used, gone, m, took, gain, root, height = tally.tolist()
-    if status != k_apply.OK:
-        pager.release(ids)
-        raise _failure(status, evidence, spec, edits)
-    pager.write(arena, ids[:used])
-    pager.release(ids[used:])
-    pager.retire(dead[:gone])
-    return Tree(root, height, count + gain, spec), took, delta_actions[:m], delta[:, :m]
-
-
-def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
-    if status == k_apply.CORRUPT:
-        return CorruptionError(page=evidence, tree=spec.tree_id)
-    key = tuple(edits[: spec.keys, evidence].tolist())
-    if status == k_apply.NEGATIVE:
-        return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
-    return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
-
-
 @cache
 def scan_array(spec: Spec) -> np.ndarray:
     """The scans of a tree as kernels take them, int64[F, 3] (see kernels/fold.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
-
-
-def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
-    """Sort edits by key and compose those of one key, in the order given, into one.
-
-    ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
-    and set.  O(n log n).
-
-    >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
-    (array([0, 1]), array([[3, 7]]))
-    """
-    if len(actions) < 2 or ascends(edits[: spec.keys]):
-        return actions, edits
-    order = sort_order(edits[: spec.keys])
-    actions, edits = actions[order], edits[:, order]
-    fresh = begins(edits[: spec.keys])
-    if fresh.all():
-        return actions, edits
-    actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
-    left = compose(spec.keys, spec.columns, fresh, actions, edits)
-    if left < -len(actions):
-        key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
-        raise EditError(
-            f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches"
-        )
-    if left < 0:
-        key = tuple(edits[: spec.keys, -1 - left].tolist())
-        raise EditError(
-            f"key {key}: one batch both adds to and sets this record; apply them one after the other"
-        )
-    return actions[:left], edits[:, :left]
 
 
 def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:

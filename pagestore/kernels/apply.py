@@ -31,34 +31,61 @@ PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, ROWS = range(9)
 STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
 
 
+# stages of a run: the entries of the root below the root, then the root and what comes above it
+BELOW, ROOT_ON = 1, 2
+WHOLE = BELOW | ROOT_ON
+
+
 @kernel
 def apply_edits(
-    words, seen, page_words, root, height, keys, values, scans, actions, edits, visible,
+    words, seen, page_words, root, height, keys, values, scans, actions, edits, visible, stages, first, last,
     arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
 ):  # fmt: skip
     """Run the batch; `tally` comes back with status, new root and height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
     and the caller goes on with the rest.
+
+    Of a large batch, several runs side by side may each take the edits BELOW the entries first to last of the root;
+    one of them, to which `adopt` adds what the others came to, goes on with ROOT_ON.
     """
     words, seen, scans = borrowed(words), borrowed(seen), borrowed(scans)
     actions, edits, arena, ids = borrowed(actions), borrowed(edits), borrowed(arena), borrowed(ids)
     node, dead, walk, tally = borrowed(node), borrowed(dead), borrowed(walk), borrowed(tally)
     delta_actions, delta, work = borrowed(delta_actions), borrowed(delta), borrowed(work)
     shape = (keys, values, birth, tree_id)
-    tally[:] = 0
-    walk[:, :] = 0
     top = max(height, 1) - 1
-    walk[END, top] = actions.shape[0]
-    if height > 0 and not take_in(words, seen, page_words, root, top, walk, tally):
-        return
+    if stages & BELOW:
+        tally[:] = 0
+        walk[:, :] = 0
+        walk[END, top] = actions.shape[0]
+        if height > 0 and not take_in(words, seen, page_words, root, top, walk, tally):
+            return
+        walk[SLOT, top] = first
+        walk[ENTRIES, top] = min(last, walk[ENTRIES, top])
+        go_below(
+            words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
+            node, dead, delta_actions, delta, walk, tally, work,
+        )  # fmt: skip
+    if stages & ROOT_ON and tally[STATUS] == OK:
+        finish(words, seen, page_words, shape, scans, top, top, edits, arena, ids, node, dead, walk, tally, work)
+        grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
+
+
+@kernel
+def go_below(
+    words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
+    node, dead, delta_actions, delta, walk, tally, work,
+):  # fmt: skip
+    """Take the edits down, up to where the root's new entries are complete."""
+    keys, values = shape[0], shape[1]
     level = top
-    while level <= top:
+    while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
         if level == 0:
             merge_leaf(
                 words, keys, values, scans, actions, edits, visible, node[0], delta_actions, delta, walk, tally
             )
-            if tally[STATUS] != OK:
+            if tally[STATUS] != OK or top == 0:
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
             stop_if_short(ids, dead, reserve, walk, tally)
@@ -73,7 +100,58 @@ def apply_edits(
         )
         if tally[STATUS] != OK:
             return
-    grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
+
+
+@kernel
+def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
+    """Append the root's entries of the run to the right to those of this one. Their pages must have been written."""
+    words, node, walk = borrowed(words), borrowed(node), borrowed(walk)
+    other_node, other_walk = borrowed(other_node), borrowed(other_walk)
+    columns = keys + 1 + folds
+    source, runs = other_node[top], max(other_walk[RUNS, top], 0)
+    i = 0
+    for r in range(runs + 1):
+        stop = source[columns + 3, r] if r < runs else other_walk[SIZE, top]
+        at = walk[SIZE, top]
+        for j in range(i, stop):
+            for c in range(columns):
+                node[top, c, at + j - i] = source[c, j]
+            node[top, columns, at + j - i] = 0
+        walk[SIZE, top] = at + stop - i
+        if r < runs:
+            lo, hi = source[columns + 1, r], source[columns + 2, r]
+            copy_run(words, columns, lo, hi, node[top], walk, top)
+            i = stop + hi - lo
+    walk[CHANGED, top] |= other_walk[CHANGED, top]
+
+
+@allocating
+def cut_edits(words, seen, page_words, root, keys, edits, cuts):
+    """Cut a batch where entries of the root begin, into parts of about as many edits.
+
+    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
+    that makes, at most P, or ``-page_id``.
+    """
+    words, seen, edits, cuts = borrowed(words), borrowed(seen), borrowed(edits), borrowed(cuts)
+    page = enter(words, seen, page_words, root)
+    if page < 0:
+        return page
+    wanted, n = cuts.shape[1] - 1, edits.shape[1]
+    key = np.empty(keys, np.int64)
+    parts = 1
+    cuts[:, 0] = 0
+    for p in range(1, wanted):
+        e = n * p // wanted
+        for c in range(keys):
+            key[c] = edits[c, e]
+        slot = child_slot(words, page, key, keys, keys, 0)
+        if slot > cuts[0, parts - 1]:
+            cuts[0, parts] = slot
+            cuts[1, parts] = first_not_below(words, page, slot, keys, edits, 0, e + 1)
+            parts += 1
+    cuts[0, parts] = words[page + COUNT]
+    cuts[1, parts] = n
+    return parts
 
 
 @kernel

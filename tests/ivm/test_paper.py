@@ -12,9 +12,10 @@ from ivm.plan import Index, Orders, make_plans, sensors_of
 from ivm.sensitivity import index_spec
 from ivm.shape import INT_MAX, INT_MIN
 from ivm.surgery import Delta, surgeries
+from pagestore.apply import apply
 from pagestore.delta import delta
 from pagestore.interval import interval_spec, stab_many
-from pagestore.tree import ERASE, INSERT, Spec, Tree, apply
+from pagestore.tree import ERASE, INSERT, Spec, Tree
 from tests.pagestore.memory import MemoryPager
 
 END = INT_MAX

@@ -8,6 +8,8 @@ from pagestore.tree import Pages
 
 
 class MemoryPager:
+    threads = 1
+
     def __init__(self, page_size: int = 4096, pages_max: int = 1 << 14) -> None:
         self.page_words = page_size // 8
         self._words = np.zeros(pages_max * self.page_words, np.int64)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagestore.apply import apply, net
 from pagestore.errors import MissingError
 from pagestore.fold import Rows, ranks, rows_of, scan_many, select
 from pagestore.kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
@@ -17,7 +18,7 @@ from pagestore.layout import TYPE, page_type_fields
 from pagestore.operators import code_of, register_operator
 from pagestore.scantree import fold_of, read_scan_tree, scan_tree_faults
 from pagestore.scratch import applications
-from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, apply, bulk, net, pages_of, scan
+from pagestore.tree import ERASE, INSERT, SET, Spec, Tree, bulk, pages_of, scan
 from tests.pagestore.memory import MemoryPager, Recycling
 
 WORDS = st.integers(-(2**63), 2**63 - 1)

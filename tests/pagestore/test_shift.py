@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagestore
+from pagestore.apply import apply
 from pagestore.kernels.build import write_page
 from pagestore.kernels.page import column, unpack
 from pagestore.kernels.shift import PATIENCE, shift_page
 from pagestore.layout import AGE, COUNT, HEADER, ID, LEAF, page_type
 from pagestore.scratch import pages_shifted
-from pagestore.tree import ERASE, INSERT, SET, Spec, apply, bulk
+from pagestore.tree import ERASE, INSERT, SET, Spec, bulk
 from tests.pagestore.memory import Recycling
 
 PAGE_WORDS, ROOM = 512, 400

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagestore.apply import apply, net
 from pagestore.delta import Delta, delta
 from pagestore.errors import EditError, OrderError
 from pagestore.interval import interval_spec, stab_many
@@ -18,12 +19,10 @@ from pagestore.tree import (
     Finder,
     Spec,
     Tree,
-    apply,
     bulk,
     count,
     count_prefixes,
     get,
-    net,
     pages_of,
     read,
     scan,
@@ -74,7 +73,22 @@ def batches(draw):
 @settings(max_examples=60)
 @given(batches())
 def test_batches_against_a_dict(steps):
-    pager, tree, model = MemoryPager(), Tree.empty(SPEC), {}
+    follow_a_dict(steps, MemoryPager())
+
+
+@settings(max_examples=60)
+@given(batches(), st.integers(2, 5), st.sampled_from([4, 40, 512]))
+def test_batches_in_parts_against_a_dict(steps, threads, arena):
+    pager = MemoryPager(pages_max=1 << 16)
+    pager.threads = threads
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pagestore.apply.PARALLEL_FROM", 2)
+        patch.setattr("pagestore.apply.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
+        follow_a_dict(steps, pager)
+
+
+def follow_a_dict(steps, pager):
+    tree, model = Tree.empty(SPEC), {}
     for actions, rows in steps:
         wanted = edited(model, actions, rows)
         tree, *reported = apply(pager, tree, *net(actions, rows, SPEC))

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import pagestore
+from pagestore.apply import apply
 from pagestore.complement import Complement
 from pagestore.fold import Rows, scan_many
 from pagestore.interval import interval_spec, overlaps_counted
 from pagestore.scratch import applications
 from pagestore.transaction import Transaction
-from pagestore.tree import COUNT, MAX, SET, Spec, Tree, apply, bulk
+from pagestore.tree import COUNT, MAX, SET, Spec, Tree, bulk
 
 SCANS = 300
 UPDATES = 300

@@ -1,0 +1,209 @@
+"""Edits of a tree: sorted, netted, and taken down it in one descent, by several threads where they are many.
+
+A large batch is cut where entries of the root begin. Each thread takes its part of the edits to the leaves and back
+up, into an arena of its own; then the root is written over all parts.
+
+    root          | a  b  c | d  e  f |           edits below a to c in one thread, below d to f in another
+                  |  runs   |  runs   |           the entries they come to stand side by side in the root's buffer
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, EditError
+from pagestore.kernels import apply as k_apply
+from pagestore.kernels.net import ascends, compose
+from pagestore.order import begins, sort_order
+from pagestore.scratch import Scratch, scratch
+from pagestore.threads import together
+from pagestore.tree import Pager, Spec, Tree, checked, scan_array
+
+EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
+ARENA_PAGES_MAX = 512
+PARALLEL_FROM = 1 << 12  # edits; about a millisecond of work
+ALL = (1 << 63) - 1
+
+Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
+
+
+def apply(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
+) -> tuple[Tree, np.ndarray, np.ndarray]:
+    """Apply edits[C, n], sorted by key with at most one a key (see `net`), and say what they changed.
+
+    Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
+    value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
+    `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
+    the last one is the support, and a record whose support reaches 0 is gone.
+
+    Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
+    tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
+    pages are read and written once per batch.
+    """
+    actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
+    visible = tree.spec.columns if visible is None else visible
+    if not len(actions):
+        return tree, actions, edits
+    left, deltas = [(actions, edits)], []
+    while left:
+        tree, left, delta = _descend(pager, tree, *_joined(left), visible)
+        deltas.append(delta)
+    actions, rows = _joined(deltas)
+    if len(deltas) > 1:
+        order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
+        actions, rows = actions[order], rows[:, order]
+    return tree, actions, rows
+
+
+class Part(NamedTuple):
+    """Some of the edits, the pages that their run of the kernel may write, and the room that it works in."""
+
+    actions: np.ndarray
+    edits: np.ndarray
+    ids: np.ndarray
+    reserve: int
+    room: Scratch
+    delta_actions: np.ndarray
+    delta: np.ndarray
+
+
+def _descend(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[Tree, list[Edits], Edits]:
+    """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
+    slots, starts = _cut(pager, tree, edits)
+    parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
+    try:
+        if len(parts) == 1:
+            _run(pager, tree, visible, parts[0], k_apply.WHOLE)
+            _write(pager, tree, parts[0])
+        else:
+            _run_together(pager, tree, visible, parts, slots)
+    except (CorruptionError, EditError):
+        for part in parts:
+            pager.release(part.ids)
+        raise
+    left, deltas, count = [], [], tree.count
+    for part in parts:
+        _, _, used, gone, m, took, gain, *_ = part.room.tally.tolist()
+        pager.release(part.ids[used:])
+        pager.retire(part.room.dead[:gone])
+        deltas.append((part.delta_actions[:m], part.delta[:, :m]))
+        count += gain
+        if took < len(part.actions):
+            left.append((part.actions[took:], part.edits[:, took:]))
+    if starts[-1] < len(actions):
+        left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
+    tally = parts[0].room.tally
+    return Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), count, tree.spec), left, _joined(deltas)
+
+
+def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
+    """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
+    n = edits.shape[1]
+    if pager.threads == 1 or n < PARALLEL_FROM or tree.height < 2:
+        return [0, ALL], [0, min(n, EDITS_MAX)]
+    cuts = np.zeros((2, pager.threads + 1), np.int64)
+    some = np.ascontiguousarray(edits[:, : pager.threads * EDITS_MAX])
+    parts = checked(k_apply.cut_edits(*pager.pages, tree.root, tree.spec.keys, some, cuts), tree.spec)
+    slots, starts = cuts[:, : parts + 1].tolist()
+    return slots, starts
+
+
+def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int) -> Part:
+    n, columns, page_words = len(actions), tree.spec.columns, pager.pages.page_words
+    reserve = 3 * (tree.height + 2) + 2 * n * (columns + 1) // page_words
+    wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
+    room = scratch(number)
+    room.fit(page_words, wanted, columns, len(tree.spec.scans), n)
+    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((columns, 2 * n), np.int64)
+    return Part(actions, np.ascontiguousarray(edits), pager.reserve(wanted), reserve, room, delta_actions, delta)
+
+
+def _run(pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = ALL) -> None:
+    """Run the kernel; what came of it stands in the tally of the part's room."""
+    root, height, _, (tree_id, keys, values, _) = tree
+    actions, edits, ids, reserve, room, delta_actions, delta = part
+    k_apply.apply_edits(
+        *pager.pages, root, height, keys, values, scan_array(tree.spec), actions, edits, visible, stages, first, last,
+        room.arena, ids, pager.version, tree_id, reserve, room.node, room.dead, delta_actions, delta, room.walk,
+        room.tally, room.work,
+    )  # fmt: skip
+
+
+def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
+    """Run the parts side by side, then the first one with the root over all of them."""
+    spec, (first, *others) = tree.spec, parts
+    run = partial(_run, pager, tree, visible)
+    together([partial(run, part, k_apply.BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
+    _check(spec, first)
+    for part in others:
+        _write(pager, tree, part)
+        k_apply.adopt(
+            pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
+            first.room.node, first.room.walk, part.room.node, part.room.walk,
+        )  # fmt: skip
+    run(first, k_apply.ROOT_ON)
+    _write(pager, tree, first)
+
+
+def _write(pager: Pager, tree: Tree, part: Part) -> None:
+    """Write the pages that a run made.  Raises CorruptionError or EditError if it failed."""
+    _check(tree.spec, part)
+    pager.write(part.room.arena, part.ids[: part.room.tally[k_apply.USED]])
+
+
+def _check(spec: Spec, part: Part) -> None:
+    status, evidence = part.room.tally[[k_apply.STATUS, k_apply.EVIDENCE]].tolist()
+    if status != k_apply.OK:
+        raise _failure(status, evidence, spec, part.edits)
+
+
+def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
+    if status == k_apply.CORRUPT:
+        return CorruptionError(page=evidence, tree=spec.tree_id)
+    key = tuple(edits[: spec.keys, evidence].tolist())
+    if status == k_apply.NEGATIVE:
+        return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
+    return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
+
+
+def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Sort edits by key and compose those of one key, in the order given, into one.
+
+    ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
+    and set.  O(n log n).
+
+    >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
+    (array([0, 1]), array([[3, 7]]))
+    """
+    if len(actions) < 2 or ascends(edits[: spec.keys]):
+        return actions, edits
+    order = sort_order(edits[: spec.keys])
+    actions, edits = actions[order], edits[:, order]
+    fresh = begins(edits[: spec.keys])
+    if fresh.all():
+        return actions, edits
+    actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    left = compose(spec.keys, spec.columns, fresh, actions, edits)
+    if left < -len(actions):
+        key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
+        raise EditError(
+            f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches"
+        )
+    if left < 0:
+        key = tuple(edits[: spec.keys, -1 - left].tolist())
+        raise EditError(
+            f"key {key}: one batch both adds to and sets this record; apply them one after the other"
+        )
+    return actions[:left], edits[:, :left]
+
+
+def _joined(parts: Sequence[Edits]) -> Edits:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([a for a, _ in parts]), np.ascontiguousarray(np.concatenate([e for _, e in parts], axis=1))
