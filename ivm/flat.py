@@ -14,12 +14,16 @@ from ivm.errors import RangeError
 from ivm.join import BATCH, Run
 from ivm.kernels import flat as kernel
 from ivm.kernels import leapfrog as names
+from ivm.kernels import overlay
 from ivm.shape import ALL, Sensors, Shape, narrowed
 from pagestore.tree import Pages, Tree, scan
 
 DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
 RECORDS_MAX = 1 << 24  # all tries together; beyond, memory would not be what a paged store promises
 MARKS_MAX = 1 << 20  # bytes of a table of marks
+DENSE = 4  # times as many numbers as there are keys may a table of first keys have
+GROUND_MAX = 1 << 12  # keys of a ground: rows of 64 words
+BITS_MAX = 1 << 17  # words of all rows of a level
 COUNTS_MAX = 1 << 20  # words of a table of counts
 
 
@@ -68,13 +72,18 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
         siblings = 0
         for d, (keys, children) in enumerate(_levels(pages, tree, depth)):
             o = atom * depths + d
-            place[o] = start, len(keys), start + len(keys)
             if len(keys):
                 low[o], high[o] = keys.min(), keys.max()
             longest[o] = siblings if d else len(keys)
             siblings = int(np.diff(children).max(initial=0))
+            table = _table(keys, start, int(high[o]) - int(low[o]) + 1) if d == 0 < depth - 1 else None
+            place[o] = start, len(keys), start + len(keys), 0, low[o]
             pieces += [keys, children]
             start += len(keys) + len(children)
+            if table is not None:
+                place[o, kernel.TABLE] = start
+                pieces.append(table)
+                start += len(table)
     return Flat(np.concatenate([*pieces, np.zeros(1, np.int64)]), place, longest, low, high)
 
 
@@ -91,6 +100,15 @@ def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.n
     keys = [column[first] for column, first in zip(columns, rows, strict=True)]
     children = [np.append(np.searchsorted(below, here), len(below)) for here, below in pairwise(rows)]
     return list(zip(keys, [*children, np.zeros(0, np.int64)], strict=True))
+
+
+def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
+    """Where each key of a first column is, by its distance from the least; None where that would be mostly holes."""
+    if span > DENSE * len(keys):
+        return None
+    table = np.zeros(span, np.int64)
+    table[keys - keys[0]] = start + np.arange(len(keys))
+    return table
 
 
 class FlatJoin(Run):
@@ -120,6 +138,11 @@ class FlatJoin(Run):
         self._cursors = np.zeros((len(flat.place), kernel.CURSOR), np.int64)
         for o in range(0, len(flat.place), shape.argument_level.shape[1]):
             self._cursors[o, [kernel.START, kernel.END]] = flat.place[o, 0], flat.place[o, :2].sum()
+        for o, owners in layout.owners.items():
+            self._cursors[o, kernel.OWNERS] = owners
+        self._grounds = layout.grounds
+        self._numbers = np.zeros(layout.numbers, np.int64)
+        self._bits = np.empty(layout.bits, np.int64)
         self._scratch = np.empty(layout.size, np.int64)
         self._marks = np.zeros((shape.levels, layout.marks), np.uint8)
         self._counts = np.zeros((shape.levels, layout.counts), np.int64)
@@ -129,7 +152,8 @@ class FlatJoin(Run):
     def _advance(self) -> None:
         fits = kernel.run_flat(
             self._flat.data, self._flat.place, self._plan, self._state, self._steps, self._cursors,
-            self._scratch, self._marks, self._counts, self._room, self._out, self._times, self._rows,
+            self._scratch, self._marks, self._counts, self._grounds, self._numbers, self._bits,
+            self._room, self._out, self._times, self._rows,
         )  # fmt: skip
         if not fits:
             raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
@@ -144,7 +168,9 @@ class _Layout:
         self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
         self.steps[:, kernel.COLLECTS] = range(shape.levels)
         self.steps[:, kernel.COLLECTOR] = -1
-        self.size = self.marks = self.counts = self.room = 0
+        self.grounds = np.zeros((shape.levels, overlay.GROUND), np.int64)
+        self.owners: dict[int, int] = {}
+        self.size = self.marks = self.counts = self.room = self.numbers = self.bits = 0
         for level in range(shape.levels):
             self._lay(flat, shape, sensors, level, self.steps[level])
             if asked is not None and not len(sensors.sources):
@@ -172,6 +198,40 @@ class _Layout:
         if span <= MARKS_MAX:
             step[kernel.MARKS], step[kernel.MARK_LOW] = 1, low
             self.marks = max(self.marks, span)
+            self._ground(flat, shape, level, moves, self.grounds[level])
+
+    def _ground(self, flat: Flat, shape: Shape, level: int, moves: np.ndarray, ground: np.ndarray) -> None:
+        """Let a level meet rows of bits, over the outermost ground under which some slice comes again."""
+        parts = shape.parts[shape.part_start[level] : shape.part_start[level + 1]]
+        for changer in np.unique(moves[moves >= 0]).tolist():
+            moving = parts[moves > changer]
+            between = [set(range(changer + 1, m)) for m in moves[moves > changer].tolist()]
+            if any(b.difference(shape.argument_level[a, :d]) for b, (a, d) in zip(between, moving, strict=True)):
+                break
+        else:
+            return
+        staying = np.flatnonzero(moves <= changer)
+        places = parts @ [shape.argument_level.shape[1], 1]
+        low, span = _range(flat, shape, level)
+        ground[overlay.STAYING] = (1 << staying).sum()
+        ground[overlay.CHANGER] = changer
+        ground[overlay.LISTED] = ground[overlay.LISTED_STOP] = self._take(flat.longest[places[staying]].min())
+        ground[overlay.LISTED_MAX] = GROUND_MAX
+        ground[overlay.LEAST], ground[overlay.NUMBERS] = low, self._number(span)
+        ground[overlay.MET] = self.bits
+        ground[overlay.ROWS] = ground[overlay.ROWS_STOP] = self.bits + (GROUND_MAX >> 6) + 1
+        self.bits += BITS_MAX
+        ground[overlay.ROWS_MAX] = self.bits
+        tables: dict[int, int] = {}
+        for o in places[moves > changer].tolist():
+            key, keys = flat.place[o - 1, [kernel.FIRST_KEY, kernel.KEYS]].tolist()
+            if key not in tables:
+                tables[key] = self._number(keys) - key
+            self.owners[o] = tables[key]
+
+    def _number(self, count: int) -> int:
+        self.numbers += count
+        return self.numbers - count
 
     def _collect(self, flat: Flat, shape: Shape, level: int, asked: frozenset[int]) -> None:
         """Let a level collect under the levels before it that are not asked for and that nothing below reads."""
@@ -180,9 +240,12 @@ class _Layout:
         while first > 0 and first - 1 not in read and (first == level or self.steps[first, kernel.COLLECTS] == first):
             first -= 1
         low, span = _range(flat, shape, level)
+        tallies = level == shape.levels - 1 and level not in asked and not _unequal(shape, level)
+        span = 1 if tallies else span
         if first == level or span > COUNTS_MAX:
             return
         step = self.steps[level]
+        step[kernel.TALLIES] = tallies
         step[kernel.COLLECTS], step[kernel.COUNT_LOW] = first, low
         self.steps[first, kernel.COLLECTOR] = level
         step[kernel.COLLECTED_BASE] = step[kernel.COLLECTED] = self._take(span)
@@ -200,6 +263,11 @@ def _range(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     places = atoms * shape.argument_level.shape[1] + depths
     low = int(flat.low[places].min())
     return low, int(flat.high[places].max()) - low + 1
+
+
+def _unequal(shape: Shape, level: int) -> bool:
+    """Has a level a bound !=?"""
+    return bool((shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1], 0] == names.NE).any())
 
 
 def _read_below(shape: Shape, level: int) -> set[int]:

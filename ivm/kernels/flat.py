@@ -4,13 +4,15 @@ A flat trie keeps, for each depth, its keys one behind the other and where the c
 
     (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
 
-`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`. The
+`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`; of a first
+column without many holes also where a table has the place of each key, and the key that it begins with. The
 joins are those of Leapfrog Triejoin, with the same trace when it is recorded; what it enumerates one by one
 is gathered here slice by slice, because a slice in memory is merged without a branch to mispredict.
 
 Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
 from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
-outer intersection is done once, and the innermost loop has no branch.
+outer intersection is done once, and the innermost loop has no branch. Where slices come again while others change
+they are bits, see kernels/overlay.py.
 
 A level may *collect*: where nothing below reads the variables before it, and nobody asks for them, all its
 candidates under all their values are brought together first, each with how many bindings it stands for.
@@ -52,11 +54,27 @@ from ivm.kernels.leapfrog import (
     crowded,
     set_bounds,
 )
+from ivm.kernels.overlay import (
+    CHANGER,
+    LAID,
+    LISTED,
+    LISTED_STOP,
+    MET,
+    STAYING,
+    clear,
+    lay,
+    meet_rows,
+    met,
+    row_of,
+    row_words,
+)
 from pagestore.compiled import allocating, borrowed, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
-FIRST_KEY, KEYS, CHILDREN, PLACE = range(4)
-START, END, AT, NOTED, CURSOR = range(5)  # the slice an iterator is in, where in it, and operations noted there
+FIRST_KEY, KEYS, CHILDREN, TABLE, LEAST, PLACE = range(6)
+# the slice an iterator is in, where in it, operations noted there; and where in `numbers` the rows of its slices are
+# noted, by the place in `data` of the key above
+START, END, AT, NOTED, OWNERS, CURSOR = range(6)
 
 # columns of `steps`, a row for each level
 (
@@ -78,27 +96,32 @@ START, END, AT, NOTED, CURSOR = range(5)  # the slice an iterator is in, where i
     COLLECTED_BASE,  # where a collecting level's candidates begin in `scratch`
     COLLECTED,  # behind them
     COUNT_LOW,  # the key of its first count
+    TALLIES,  # is it only counted, not listed, what a level collects?
     TIMES,  # how many bindings the value that is bound stands for
     NOTES,  # where in `scratch` the operations of a level that records are noted
     ROOM,  # and for how many of a part there is room
     STEP,
-) = range(22)
+) = range(23)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
 
 
 @kernel
-def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, room, out, times, rows):
+def run_flat(
+    data, place, plan, state, steps, cursors, scratch, marks, counts, grounds, numbers, bits, room, out, times, rows
+):
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
     Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
     rows[s, :, n], where one level leaves at most `room`. marks[L, m] are a byte and counts[L, m] a word for each
-    key. Returns 1, or 0 for a count that does not fit a word.
+    key; for grounds[L, GROUND], numbers and bits see kernels/overlay.py. Returns 1, or 0 for a count that does not fit
+    a word.
     """
     data, place, plan, state = borrowed(data), borrowed(place), borrowed(plan), borrowed(state)
     steps, cursors, scratch, marks = borrowed(steps), borrowed(cursors), borrowed(scratch), borrowed(marks)
     counts, out, times, rows = borrowed(counts), borrowed(out), borrowed(times), borrowed(rows)
+    grounds, numbers, bits = borrowed(grounds), borrowed(numbers), borrowed(bits)
     last = plan[LEVELS] - 1
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):
@@ -108,7 +131,7 @@ def run_flat(data, place, plan, state, steps, cursors, scratch, marks, counts, r
         if state[PHASE] == ENTER:
             if crowded(plan, state, rows, room):
                 break
-            gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level)
+            gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level)
             state[PHASE] = SEARCH
             if steps[level, COLLECTS] < level:
                 if not collect(steps, scratch, counts[level], level):
@@ -147,6 +170,8 @@ def collect(steps, scratch, counts, level):
     """Add a level's candidates to those it has collected.  False if a count does not fit a word."""
     n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
     times = steps[level - 1, TIMES]
+    if steps[level, TALLIES]:
+        return tally(steps[level], scratch, counts, times)
     fits = True
     for i in range(steps[level, NEXT], steps[level, STOP]):
         x = scratch[i]
@@ -157,6 +182,20 @@ def collect(steps, scratch, counts, level):
         fits &= count <= INT_MAX - times
     steps[level, COLLECTED] = n
     return fits
+
+
+@kernel
+def tally(step, scratch, counts, times):
+    """Add how many candidates a level has to what it has collected, under one key.  False if they do not fit a word."""
+    n = step[STOP] - step[NEXT]
+    if n == 0:
+        return True
+    if times > (INT_MAX - counts[0]) // n:
+        return False
+    scratch[step[COLLECTED_BASE]] = step[COUNT_LOW]
+    step[COLLECTED] = step[COLLECTED_BASE] + 1
+    counts[0] += n * times
+    return True
 
 
 @allocating
@@ -209,16 +248,18 @@ def bind(data, place, plan, state, steps, cursors, level, x):
         if depth + 1 < plan[plan[ATOM_DEPTH] + atom]:
             o = atom * plan[DEPTHS] + depth
             i = cursors[o, AT]
-            if data[i] < x:
+            if place[o, TABLE]:
+                i = data[place[o, TABLE] + (x - place[o, LEAST])]
+            elif data[i] < x:
                 i = ahead(data, i, cursors[o, END], x)
-                cursors[o, AT] = i
+            cursors[o, AT] = i
             below = place[o, CHILDREN] + i - place[o, FIRST_KEY]
             cursors[o + 1, START] = place[o + 1, FIRST_KEY] + data[below]
             cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
 
 
 @kernel
-def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level):
+def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level):
     """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
     set_bounds(plan, state, level)
     base = steps[level, BASE]
@@ -229,7 +270,13 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, rows, level
     if steps[level, RECORDS]:
         n = leapfrog(data, plan, state, steps[level], cursors, scratch, rows, level)
     else:
-        n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
+        n = -1
+        if grounds[level, STAYING]:
+            n = overlay(data, plan, state, steps, cursors, scratch, grounds[level], numbers, bits, level, low, high)
+        if n < 0:
+            n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
+        state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
+        state[NEXTS] += n
     steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
     rewind(plan, cursors, level)
 
@@ -413,6 +460,39 @@ def leap(data, i, i_last, x, scratch, step, cursors, k, o):
 
 
 @kernel
+def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
+    """Candidates as bits over the ground of a level.  Returns how many, -1 where there is no room for rows."""
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    stamp = steps[ground[CHANGER], STAMP]
+    if abs(ground[LAID]) != stamp:
+        clear(ground, scratch, numbers, bits)
+        listed = ground[LISTED]
+        n = share(data, plan, state, cursors, scratch, start, stop, ground[STAYING], INT_MIN, INT_MAX, listed)
+        ground[LAID] = stamp if lay(ground, scratch, numbers, n) else -stamp
+    if ground[LAID] < 0:
+        return -1
+    lo, hi = narrowed(scratch, ground[LISTED], ground[LISTED_STOP], low, high)
+    if lo == hi:
+        return 0
+    found = -1
+    for p in range(start, stop):
+        if not ground[STAYING] >> (p - start) & 1:
+            o = place_of(plan, p)
+            i, end = cursors[o, START], cursors[o, END]
+            owner = cursors[o, OWNERS] + cursors[o - 1, AT]
+            if not numbers[owner]:
+                state[SEEKS] += end - i
+            row = row_of(ground, data, i, end, owner, scratch, numbers, bits)
+            if row < 0:
+                return -1
+            state[SEEKS] += row_words(ground)
+            found = meet_rows(ground, bits, row, found) if found >= 0 else row
+    if found != ground[MET]:
+        meet_rows(ground, bits, found, found)
+    return met(ground, bits, lo, hi, scratch, steps[level, BASE], steps[level, TALLIES])
+
+
+@kernel
 def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
     """Candidates by intersecting the slices of a level.  Returns how many."""
     base = steps[level, BASE]
@@ -437,8 +517,6 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
             else:
                 n = intersect(data, lo, hi, scratch, kept, kept_stop, scratch, base, state)
             n = share_on(data, plan, state, cursors, scratch, start, stop, moving, low, high, base, n)
-    state[OPENS] += stop - start
-    state[NEXTS] += n
     return n
 
 

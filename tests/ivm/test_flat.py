@@ -94,10 +94,17 @@ def test_the_same_bindings_and_trace(name, data):
         assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
 
 
-@pytest.mark.parametrize("marks", [0, 1 << 20])
-def test_dense_slices_with_and_without_marks(marks, monkeypatch):
-    """Long slices, skewed ones too, so that merging, leaping and marking all happen."""
+@pytest.mark.parametrize(
+    ("marks", "ground", "bits"),
+    [(0, 0, 0), (1 << 20, 0, 1), (1 << 20, 70, 1 << 10), (1 << 20, 1 << 12, 1 << 8), (1 << 20, 1 << 12, 1 << 17)],
+)
+def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
+    """Long slices, skewed ones too, so that merging, leaping and marking all happen; and rows of bits, of which
+    there is room for none, for some grounds, for some rows, for all.
+    """
     monkeypatch.setattr(flat_module, "MARKS_MAX", marks)
+    monkeypatch.setattr(flat_module, "GROUND_MAX", ground)
+    monkeypatch.setattr(flat_module, "BITS_MAX", bits)
     rng = np.random.default_rng(1)
     edges = np.unique(np.stack([rng.zipf(1.5, 6000) % 300, rng.integers(0, 300, 6000)]), axis=1)
     pager = MemoryPager(4096, pages_max=1 << 13)
@@ -109,6 +116,9 @@ def test_dense_slices_with_and_without_marks(marks, monkeypatch):
             (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=1000)
             assert rows.shape[1] > 1000
             assert (flat_rows == rows).all()
+            counts = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset())
+            assert counts.bindings().shape[1] == 1
+            assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
 
 
 def test_trace_rows_that_outgrow_their_buffer():
@@ -191,7 +201,8 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     assert flat.operations < 20 * n**3 < n**4
 
 
-def test_a_count_beyond_64_bits_is_refused():
+@pytest.mark.parametrize("asked", [{0, 14}, {0}, {}])
+def test_a_count_beyond_64_bits_is_refused(asked):
     """Fourteen steps of 32 ways each are 2 ** 70 paths."""
     n, steps = 32, 14
     edges = np.array([(s * n + a, s * n + n + b) for s in range(steps) for a in range(n) for b in range(n)]).T
@@ -200,6 +211,6 @@ def test_a_count_beyond_64_bits_is_refused():
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of(body, names)
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, steps}))
+    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset(asked))
     with pytest.raises(RangeError, match="cannot be counted"):
         flat.bindings()
