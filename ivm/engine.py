@@ -110,7 +110,7 @@ class Engine:
         self._publish(name, layout, delta)
         for permutation in self._indices.get(name, ()):
             self._permute(permutation, layout, delta)
-        inserted = int((actions == INSERT).sum())
+        inserted = int(np.count_nonzero(actions == INSERT))
         account = self.accounts.setdefault(name, Account())
         account.inserted, account.erased = inserted, len(actions) - inserted
         account.maintain_seconds += time.perf_counter() - started

@@ -25,7 +25,7 @@ from .errors import LockedError
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
-PIECE = 1 << 14  # bytes of one write; docs/decisions/0017-small-writes.md
+PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
