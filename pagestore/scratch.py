@@ -5,7 +5,8 @@ import threading
 import numpy as np
 
 from .kernels.apply import ROWS, WORDS
-from .kernels.scantree import APPLIED, AREA, SHIFTED, work_words
+from .kernels.build import scan_tree
+from .kernels.scantree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
 from .layout import HEIGHT_MAX
 
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
@@ -35,6 +36,8 @@ class Scratch:
         if (page_words, folds) not in self._works:
             grown = np.zeros(max(len(self.work), work_words(page_words, folds)), np.int64)
             grown[:AREA] = self.work[:AREA]
+            if folds:
+                grown[SCAN_TREE] = scan_tree.address()
             self.work = grown
             self._works.add((page_words, folds))
 

@@ -8,11 +8,20 @@ buffer too large for a page is cut into several, one too small takes in its next
 previous one.  The entries of the pages written go to the buffer above.
 """
 
-import numpy as np
-
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.build import anchor, body_words, cuts, emit, hand_up, records_max, words_needed
-from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.build import (
+    ENDS,
+    KEY,
+    RECORD,
+    anchor,
+    body_words,
+    cuts,
+    emit,
+    hand_up,
+    records_max,
+    words_needed,
+)
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
@@ -82,9 +91,7 @@ def go_below(
     level = top
     while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
         if level == 0:
-            merge_leaf(
-                words, keys, values, scans, actions, edits, visible, node[0], delta_actions, delta, walk, tally
-            )
+            merge_leaf(words, keys, values, scans, actions, edits, visible, node, delta_actions, delta, walk, tally)
             if tally[STATUS] != OK or top == 0:
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
@@ -246,7 +253,7 @@ def decode_noted(words, columns, buffer, walk, level):
         decode(words, walk[PAGE, level], columns, buffer[row, r], buffer[row + 1, r], buffer, buffer[row + 2, r])
 
 
-@allocating
+@kernel
 def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
     """Copy the children without edits, take in the next one with edits; False if there is none."""
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
@@ -255,7 +262,7 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
     end = walk[END, level]
     target = entries
     if e < end:
-        key = np.empty(keys, np.int64)
+        key = node[-1, KEY]
         for c in range(keys):
             key[c] = edits[c, e]
         target = child_slot(words, page, key, keys, keys, slot)
@@ -323,8 +330,8 @@ def differs(words, page, slot, record, lo, hi):
     return False
 
 
-@allocating
-def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delta_actions, delta, walk, tally):
+@kernel
+def merge_leaf(words, keys, values, scans, actions, edits, visible, node, delta_actions, delta, walk, tally):
     """Append the current leaf, with its edits done, to the buffer of level 0.
 
     Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
@@ -332,8 +339,7 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, buffer, delt
     """
     columns = keys + values
     page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
-    ends = np.empty(keys, np.int64)
-    record = np.empty(columns, np.int64)
+    buffer, ends, record = node[0], node[-1, ENDS], node[-1, RECORD]
     copied = 0
     at = 0
     first = e = tally[EDIT]
@@ -383,7 +389,7 @@ def follow(words, page, keys, edits, first, e, at, ends):
         x = edits[c, e]
         at = lower(words, page, c, at, hi, x)
         if at == hi or field(words, page, c, at) != x:
-            ends[c:] = at
+            ends[c:keys] = at
             return at, False
         hi = run_end(words, page, c, at, hi, x)
         ends[c] = hi
@@ -542,16 +548,15 @@ def prepend(source, page, columns, buffer, size):
     return size + count
 
 
-@allocating
+@kernel
 def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     keys, values, birth, tree_id = shape
     columns = entry_columns(keys, values, scans, level)
     n = walk[SIZE, level]
-    ends = np.empty(n + 1, np.int64)
     lo = 0
-    above = node[level + 1]
-    pieces = cuts(node[level], columns, n, page_words, scans, level, ends)
+    above, ends = node[level + 1], node[-1, ENDS]
+    pieces = cuts(node[level], columns, n, page_words, scans, level, node[-1])
     alone = pieces == 1 and walk[RUNS, level] > 0
     for p in range(pieces):
         at = walk[SIZE, level + 1]

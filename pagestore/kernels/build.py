@@ -4,13 +4,14 @@ Entries wait in a `node` buffer, int64[C, capacity]: the records of a leaf, or t
 folds) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
 """
 
-import numpy as np
-
-from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.kernel import kernel, late
 from pagestore.kernels.page import field, pack, width_of
 from pagestore.kernels.patch import patch_scan_tree
-from pagestore.kernels.scantree import grow_scan_tree, layout_of, scan_room
+from pagestore.kernels.scantree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
+
+# rows of the last level of `node`, which no tree reaches: scratch of a word for each column or entry
+KEY, RECORD, ENDS, LOW, HIGH, WIDTH = range(6)
 
 
 @kernel
@@ -57,15 +58,14 @@ def words_needed(node, columns, scans, level, lo, hi):
     return total
 
 
-@allocating
-def fill(node, columns, lo, hi, page_words, scans, level):
+@kernel
+def fill(node, columns, lo, hi, page_words, scans, level, spare):
     """End of the longest run of entries from lo on that one page holds (greedy)."""
     room = body_words(page_words, columns, scans, level)
-    low = np.empty(columns, np.int64)
-    high = np.empty(columns, np.int64)
-    width = np.zeros(columns, np.int64)
+    low, high, width = spare[LOW], spare[HIGH], spare[WIDTH]
     for c in range(columns):
         low[c] = high[c] = node[c, lo]
+        width[c] = 0
     bits = 0
     if level > 0:
         c = anchor(columns, scans.shape[0], level)
@@ -143,26 +143,40 @@ def hand_up(
     for c in range(keys):
         parent[c, at] = field(arena, page, c, 0)
     parent[keys, at] = page_id
-    folds = scans.shape[0]
-    if folds == 0:
-        return
+    if scans.shape[0]:
+        scan_tree(
+            work[SCAN_TREE], words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page,
+            page_words, work, parent, at,
+        )  # fmt: skip
+
+
+@late(
+    "int64(Array(int64, 1, 'C', readonly=True), int64, int64, int64, int64[:, ::1], int64, int64, int64[:, ::1], int64,"
+    "int64, boolean, int64[::1], int64, int64, int64[::1], int64[:, ::1], int64)"
+)
+def scan_tree(
+    words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work, parent, at
+):
+    """Give a page of a tree with scans its ScanTree, and `parent` the folds of the whole page; as `hand_up`."""
     if decoded or not patch_scan_tree(
-        words, old, columns + 1, runs, node, level, keys, scans, hi, arena, page, page_words, work
+        words, old, runs_at, runs, node, level, keys, scans, hi, arena, page, page_words, work
     ):
         grow_scan_tree(
-            words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
+            words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
         )
-    _, _, _, nodes, _, stride = layout_of(page_words, folds)
-    for f in range(folds):
+    _, _, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
+    for f in range(scans.shape[0]):
         parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]
+    return 1
 
 
 @kernel
-def cuts(node, columns, n, page_words, scans, level, ends):
+def cuts(node, columns, n, page_words, scans, level, spare):
     """Cut n entries into pages: as few as greedy filling needs, then as even as that allows.
 
-    Writes the end of each piece to `ends` and returns how many there are.
+    Writes the end of each piece to spare[ENDS] and returns how many there are.
     """
+    ends = spare[ENDS]
     if n == 0:
         return 0
     room = body_words(page_words, columns, scans, level)
@@ -172,7 +186,7 @@ def cuts(node, columns, n, page_words, scans, level, ends):
     pieces = 0
     lo = 0
     while lo < n:
-        lo = fill(node, columns, lo, n, page_words, scans, level)
+        lo = fill(node, columns, lo, n, page_words, scans, level, spare)
         ends[pieces] = lo
         pieces += 1
     if pieces == 1:
@@ -180,7 +194,7 @@ def cuts(node, columns, n, page_words, scans, level, ends):
     lo = 0
     for p in range(pieces):
         hi = n * (p + 1) // pieces
-        if fill(node, columns, lo, hi, page_words, scans, level) < hi:
+        if fill(node, columns, lo, hi, page_words, scans, level, spare) < hi:
             return pieces  # uneven values: keep the greedy cut
         lo = hi
     for p in range(pieces):

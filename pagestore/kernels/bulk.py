@@ -4,12 +4,10 @@ Level 0 of `node` takes the records, every level above the entries of the pages 
 written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
 """
 
-import numpy as np
-
 from pagestore.kernels.apply import entry_columns
 from pagestore.kernels.borrow import borrowed
-from pagestore.kernels.build import cuts, emit, fill, records_max
-from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.build import ENDS, cuts, emit, fill, records_max
+from pagestore.kernels.kernel import kernel
 
 # words of `progress`
 USED, TAKEN, UNSORTED = range(3)
@@ -70,7 +68,7 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
         columns = entry_columns(keys, values, scans, level)
         lo = 0
         while sizes[level] - lo > records_max(page_words):
-            end = fill(node[level], columns, lo, sizes[level], page_words, scans, level)
+            end = fill(node[level], columns, lo, sizes[level], page_words, scans, level, node[-1])
             if progress[USED] + sizes.shape[0] >= ids.shape[0]:
                 break
             put(
@@ -97,16 +95,16 @@ def put(
     progress[USED] = used + 1
 
 
-@allocating
+@kernel
 def finish_level(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
 ):
     """Write what waits on a level, cut evenly."""
     columns = entry_columns(keys, values, scans, level)
-    ends = np.empty(sizes[level] + 1, np.int64)
+    ends = node[-1, ENDS]
     lo = 0
     progress[USED] = 0
-    for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, ends)):
+    for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, node[-1])):
         put(
             page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
         )  # fmt: skip

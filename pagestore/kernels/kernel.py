@@ -8,13 +8,18 @@ and variables, and for arrays that may be written to and such that may not, wher
 
 import gc
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
+from llvmlite import ir
 from numba import config, njit, types
+from numba.core import cgutils, sigutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
+from numba.extending import intrinsic
+
+OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable, **options: Any) -> Any:
@@ -24,7 +29,7 @@ def kernel(function: Callable, **options: Any) -> Any:
     """
     if config.DISABLE_JIT:
         return njit(function)
-    compiled = Kernel(function, targetoptions={"nopython": True, "nogil": True, "_nrt": False, **options})
+    compiled = Kernel(function, targetoptions={**OPTIONS, **options})
     compiled.enable_caching()
     return compiled
 
@@ -37,6 +42,46 @@ def inlined(function: Callable) -> Any:
 def allocating(function: Callable) -> Any:
     """As `kernel`, for a function that makes arrays."""
     return kernel(function, _nrt=True)
+
+
+def late(signature: str) -> Callable:
+    """Decorate a kernel that kernels call by its address: it is compiled once `address()` is asked for, if ever.
+
+    They hand over the address before its arguments; it returns a word.
+    """
+
+    def decorate(function: Callable) -> Any:
+        compiled = kernel(function, no_cfunc_wrapper=False)
+
+        @kernel
+        def call(address, *args):
+            return compiled(*args)
+
+        if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
+            call.address = lambda: 1
+            return call
+        wanted, returned = sigutils.normalize_signature(signature)
+
+        @intrinsic
+        def jump(typing, address, *args):
+            """A call of the function for C that numba makes of every function."""
+
+            def generate(context, builder, signature, arguments):
+                kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
+                place = builder.inttoptr(arguments[0], kind.as_pointer())
+                return builder.call(place, cgutils.unpack_tuple(builder, arguments[1]))
+
+            return returned(types.int64, types.StarArgTuple.from_types(wanted)), generate
+
+        @cache
+        def address():
+            result = compiled.get_compile_result(returned(*wanted))
+            return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+
+        jump.address = address
+        return jump
+
+    return decorate
 
 
 class Kernel(CPUDispatcher):

@@ -29,7 +29,8 @@ ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, le
 BUDGET = 20  # each fold word may take a 20th of a page
 WORDS_PAID = 5  # all of them together, five 20ths
 
-APPLIED, SHIFTED = range(2)  # words of `work` that count: applications, pages made by shift.py
+# words of `work`: applications counted, pages made by shift.py, the address of what makes ScanTrees (build.py)
+APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
 EMPTY, DIRTY, CLEAN = range(3)  # what is known of a node's fold
 
