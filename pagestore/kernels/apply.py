@@ -8,6 +8,8 @@ buffer too large for a page is cut into several, one too small takes in its next
 previous one.  The entries of the pages written go to the buffer above.
 """
 
+import numpy as np
+
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import (
     ENDS,
@@ -21,7 +23,7 @@ from pagestore.kernels.build import (
     records_max,
     words_needed,
 )
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page

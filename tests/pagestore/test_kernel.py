@@ -7,9 +7,9 @@ import pytest
 from numba import config
 from numba.core.errors import NumbaError
 
-from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.kernel import allocating, kernel, late
 
-pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
 
 
 @kernel
@@ -42,6 +42,29 @@ def test_a_part_is_the_same_for_constants_and_variables_and_for_arrays_that_may_
     assert first_two(values, written, 2) == 12
     assert first_two(values.copy(), written, 1) == 11
     assert len(item.part.overloads) == 1 and not item.overloads
+
+
+@kernel
+def rare(x):
+    return -x
+
+
+@late("int64(int64[::1], int64, boolean)")
+def seldom(values, i, negative):
+    return rare(values[i]) if negative else values[i]
+
+
+@kernel
+def perhaps(values, i, address):
+    return seldom(address, values, i, True) if address else 0
+
+
+def test_a_late_kernel_is_compiled_where_its_address_is_asked_for():
+    values = np.arange(5, 8)
+    assert perhaps(values, 2, 0) == 0
+    assert not rare.part.overloads
+    assert perhaps(values, 2, seldom.address()) == -7
+    assert len(rare.part.overloads) == 1
 
 
 def test_a_kernel_that_makes_arrays_says_so():
