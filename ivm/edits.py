@@ -39,7 +39,7 @@ def compose(pages: Pages, tree: Tree, edits: Edits) -> Edits:
         return Edits(*net(edits.actions, edits.rows, tree.spec))
     keys = tree.spec.keys
     order = sort_order(edits.rows[:keys])
-    actions, rows = edits.actions[order], edits.rows[:, order]
+    actions, rows = edits.actions[order], edits.rows.take(order, axis=1)
     starts = np.flatnonzero(begins(rows[:keys]))
     found, stored = get(pages, tree, rows[:keys, starts])
     sizes = np.diff(np.append(starts, len(order)))

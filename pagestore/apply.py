@@ -55,7 +55,7 @@ def apply(
     actions, rows = _joined(deltas)
     if len(deltas) > 1:
         order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
-        actions, rows = actions[order], rows[:, order]
+        actions, rows = actions[order], rows.take(order, axis=1)
     return tree, actions, rows
 
 
@@ -184,7 +184,7 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     if len(actions) < 2 or ascends(edits[: spec.keys]):
         return actions, edits
     order = sort_order(edits[: spec.keys])
-    actions, edits = actions[order], edits[:, order]
+    actions, edits = actions[order], edits.take(order, axis=1)
     fresh = begins(edits[: spec.keys])
     if fresh.all():
         return actions, edits

@@ -134,6 +134,8 @@ def begins(columns: np.ndarray) -> np.ndarray:
     >>> begins(np.array([[1, 1, 2], [4, 4, 4]])).tolist()
     [True, False, True]
     """
-    differs = np.ones(columns.shape[1], bool)
-    differs[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    differs = np.zeros(columns.shape[1], bool)
+    differs[:1] = True
+    for column in columns:  # a numpy call for all of them takes five times as long
+        differs[1:] |= column[1:] != column[:-1]
     return differs
