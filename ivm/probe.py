@@ -21,7 +21,7 @@ from pagestore.tree import ERASE, INSERT, Pages, Tree
 ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 13
-PARALLEL_FROM = 256  # branches; about a millisecond of work
+SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
 
 Found = tuple[np.ndarray, np.ndarray, int]
 
@@ -35,7 +35,8 @@ def probe_all(
     `changed` are the branches each trie loses and gains, or None; many are shared out among threads.  Raises
     CorruptionError.
     """
-    if threads == 1 or sum(part.shape[1] for both in changed for part in both or ()) < PARALLEL_FROM:
+    threads = min(threads, sum(part.shape[1] for both in changed for part in both or ()) // SHARE)
+    if threads < 2:
         return prober(plan).run(pages, old, new, changed)
 
     def run(number: int) -> Found:

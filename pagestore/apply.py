@@ -24,7 +24,7 @@ from pagestore.tree import Pager, Spec, Tree, checked, scan_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
-PARALLEL_FROM = 1 << 12  # edits; about a millisecond of work
+PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
 ALL = (1 << 63) - 1
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
@@ -105,10 +105,11 @@ def _descend(
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
     """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
     n = edits.shape[1]
-    if pager.threads == 1 or n < PARALLEL_FROM or tree.height < 2:
+    threads = min(pager.threads, n // PART_EDITS)
+    if threads < 2 or tree.height < 2:
         return [0, ALL], [0, min(n, EDITS_MAX)]
-    cuts = np.zeros((2, pager.threads + 1), np.int64)
-    some = np.ascontiguousarray(edits[:, : pager.threads * EDITS_MAX])
+    cuts = np.zeros((2, threads + 1), np.int64)
+    some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
     parts = checked(k_apply.cut_edits(*pager.pages, tree.root, tree.spec.keys, some, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mirror import Mirror
 from strategies import BASIC, DECLARATIONS, FULL, Features, cases
 
-from ivm import engine
+from ivm import engine, probe
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.lang import query
 
@@ -64,6 +64,15 @@ def test_coarse_intervals(case, granularity):
 @given(case=cases(FULL))
 def test_matching_and_probing(maintenance, case):
     follow(case, maintenance=maintenance)
+
+
+@relaxed
+@given(cases(FULL))
+def test_branches_that_threads_share(case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.cpu_count", lambda: 3)
+        patch.setattr(probe, "SHARE", 1)
+        follow(case, maintenance="probe")
 
 
 @relaxed

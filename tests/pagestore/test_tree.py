@@ -82,7 +82,7 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
     pager = MemoryPager(pages_max=1 << 16)
     pager.threads = threads
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pagestore.apply.PARALLEL_FROM", 2)
+        patch.setattr("pagestore.apply.PART_EDITS", 1)
         patch.setattr("pagestore.apply.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
         follow_a_dict(steps, pager)
 
