@@ -103,12 +103,13 @@ def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.n
 
 
 def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
-    """Where each key of a first column is, by its distance from the least; None where that would be mostly holes."""
+    """Where the first key is that is not below the least of a first column and 0, 1, 2, ... more, up to the greatest.
+
+    None where that would be mostly holes.
+    """
     if span > DENSE * len(keys):
         return None
-    table = np.zeros(span, np.int64)
-    table[keys - keys[0]] = start + np.arange(len(keys))
-    return table
+    return start + np.repeat(np.arange(len(keys)), np.diff(keys, prepend=keys[:1] - 1))
 
 
 class FlatJoin(Run):

@@ -5,7 +5,8 @@ A flat trie keeps, for each depth, its keys one behind the other and where the c
     (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
 
 `place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`; of a first
-column without many holes also where a table has the place of each key, and the key that it begins with. The
+column without many holes also where a table has, for every number from its least key on, the place of the first key
+that is not below, and that least key. The
 joins are those of Leapfrog Triejoin, with the same trace when it is recorded; what it enumerates one by one
 is gathered here slice by slice, because a slice in memory is merged without a branch to mispredict.
 
@@ -248,14 +249,20 @@ def bind(data, place, plan, state, steps, cursors, level, x):
         if depth + 1 < plan[plan[ATOM_DEPTH] + atom]:
             o = atom * plan[DEPTHS] + depth
             i = cursors[o, AT]
-            if place[o, TABLE]:
-                i = data[place[o, TABLE] + (x - place[o, LEAST])]
-            elif data[i] < x:
-                i = ahead(data, i, cursors[o, END], x)
-            cursors[o, AT] = i
+            if data[i] < x:
+                i = onward(data, place, o, i, cursors[o, END], x)
+                cursors[o, AT] = i
             below = place[o, CHILDREN] + i - place[o, FIRST_KEY]
             cursors[o + 1, START] = place[o + 1, FIRST_KEY] + data[below]
             cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
+
+
+@kernel
+def onward(data, place, o, i, end, x):
+    """As `ahead`, in a table where there is one."""
+    if place[o, TABLE]:
+        return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
+    return ahead(data, i, end, x)
 
 
 @kernel
@@ -268,7 +275,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(data, plan, state, steps[level], cursors, scratch, rows, level)
+        n = leapfrog(data, place, plan, state, steps[level], cursors, scratch, rows, level)
     else:
         n = -1
         if grounds[level, STAYING]:
@@ -290,14 +297,14 @@ def rewind(plan, cursors, level):
 
 
 @kernel
-def leapfrog(data, plan, state, step, cursors, scratch, rows, level):
+def leapfrog(data, place, plan, state, step, cursors, scratch, rows, level):
     """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     n = 0
     if open_parts(data, plan, state, step, cursors, scratch, level):
         if stop - start == 2:
             n = alternate(data, plan, state, step, cursors, scratch, level)
-        n = search(data, plan, state, step, cursors, scratch, level, n)
+        n = search(data, place, plan, state, step, cursors, scratch, level, n)
     for p in range(start, stop):
         o = place_of(plan, p)
         state[SEEKS] += cursors[o, NOTED]
@@ -370,7 +377,7 @@ def open_parts(data, plan, state, step, cursors, scratch, level):
 
 
 @kernel
-def search(data, plan, state, step, cursors, scratch, level, n):
+def search(data, place, plan, state, step, cursors, scratch, level, n):
     """Leapfrog on from where the parts stand, n candidates found so far, an operation at a time.  Returns how many."""
     high = state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
@@ -383,7 +390,7 @@ def search(data, plan, state, step, cursors, scratch, level, n):
         o = place_of(plan, p)
         i, end = cursors[o, AT], cursors[o, END]
         if data[i] < x:
-            i = ahead(data, i, end, x)
+            i = onward(data, place, o, i, end, x)
             cursors[o, AT] = i
             note(scratch, step, cursors, p - start, o, x, data[i] if i < end else INT_MAX)
             if i == end:
