@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .words import Column, decode
 
@@ -76,6 +75,8 @@ class Rope:
     @property
     def length(self) -> int:
         """Characters, or bytes; O(records), without making the text."""
+        import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+
         return sum(pc.sum(pc.binary_length(t) if self._bytes else pc.utf8_length(t)).as_py() for t in self._texts())
 
     @property

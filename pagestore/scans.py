@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from .errors import SchemaError, WordError
 from .kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
@@ -133,7 +132,11 @@ def values_of(scan: Scan, words: np.ndarray, full: np.ndarray, interner: Interne
     mask = pa.array(~full)
     if len(arrays) > 1:
         return pa.StructArray.from_arrays(arrays, [column.name for column in scan.columns], mask=mask)
-    return pc.if_else(mask, pa.scalar(None, arrays[0].type), arrays[0]) if not full.all() else arrays[0]
+    if full.all():
+        return arrays[0]
+    import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+
+    return pc.if_else(mask, pa.scalar(None, arrays[0].type), arrays[0])
 
 
 def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:

@@ -348,20 +348,19 @@ def float_words(values: np.ndarray) -> np.ndarray:
 def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
     """The Arrow array of words int64[n]; int64 without a copy."""
     name = column_type.name
-    if name == "int64":
-        return pa.array(words)
-    if name == "timestamp":
-        return pa.array(words).view(pa.timestamp("us"))
+    if column_type.interned:
+        return interner.texts(words, name == "bytes")
+    values = words
     if name == "float64":
-        return pa.array(float_values(words))
-    if name == "bool":
-        return pa.array(words != 0)
-    if name == "date":
-        return pa.array(words.astype(np.int32)).view(pa.date32())
-    if name == "decimal":
-        halves = np.stack([words, words >> 63], axis=1)
-        return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(halves))])
-    return interner.texts(words, name == "bytes")
+        values = float_values(words)
+    elif name == "bool":
+        values = np.packbits(words != 0, bitorder="little")
+    elif name == "date":
+        values = words.astype(np.int32)
+    elif name == "decimal":
+        values = np.stack([words, words >> 63], axis=1)
+    # not pa.array, which imports pandas where there is one
+    return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def float_values(words: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils, sigutils
+from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
@@ -29,9 +30,7 @@ def kernel(function: Callable, **options: Any) -> Any:
     """
     if config.DISABLE_JIT:
         return njit(function)
-    compiled = Kernel(function, targetoptions={**OPTIONS, **options})
-    compiled.enable_caching()
-    return compiled
+    return Kernel(function, targetoptions={**OPTIONS, **options})
 
 
 def inlined(function: Callable) -> Any:
@@ -93,6 +92,8 @@ class Kernel(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
+        if isinstance(self._cache, NullCache):
+            self.enable_caching()  # here, since it looks at the disk, and most kernels are never called from Python
         collecting = gc.isenabled()
         gc.disable()
         try:
