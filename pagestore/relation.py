@@ -56,6 +56,9 @@ class Relation:
     ):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
+        schema = info.schema  # the length of a key that is its words, in order, and nothing hidden beside it; or -1
+        plain = schema and schema.plain and schema.in_order and info.spec.columns == len(schema.columns)
+        self._plain = len(schema.key) if schema and plain else -1
         self._finder: TreeFinder | None = None  # of the tree as it was last
         self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
 
@@ -121,7 +124,13 @@ class Relation:
 
     def __contains__(self, record: Any) -> bool:
         """Whether a key, or a whole record, is there. O(log n)."""
-        row, schema = record if isinstance(record, tuple) else (record,), self.schema
+        row = record if isinstance(record, tuple) else (record,)
+        if len(row) == self._plain and are_ints(row):
+            try:
+                return self._find(row) is not None
+            except OverflowError:
+                pass  # what does not fit is said below
+        schema = self.schema
         keys = len(schema.key)
         if len(row) != keys and len(row) != len(schema.columns):
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({schema})")
@@ -133,7 +142,17 @@ class Relation:
 
     def get(self, keys: Any, default: Any = None) -> Any:
         """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
-        row, schema = keys if isinstance(keys, tuple) else (keys,), self.schema
+        row = keys if isinstance(keys, tuple) else (keys,)
+        if len(row) == self._plain and are_ints(row):
+            try:
+                found = self._find(row)
+            except OverflowError:
+                pass  # what does not fit is said below
+            else:
+                if found is None:
+                    return default
+                return found[0] if len(found) == 1 else found
+        schema = self.schema
         if len(row) != len(schema.key):
             raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(schema.key)})")
         words = self._find(self._row(row))
@@ -151,11 +170,11 @@ class Relation:
         """The value words of the words of a key; None where it is not there, or out of range."""
         if (self._lo or self._hi) and not self._inside(key):
             return None
-        pages, tree = self.view()
-        if self._finder is None or self._finder.tree is not tree or self._finder.pages is not pages:
-            self._finder = TreeFinder(pages, tree)
+        tree, pages, finder = self._source.tree(self.info.name), self._source.pages, self._finder  # as `view`
+        if finder is None or finder.tree is not tree or finder.pages is not pages:
+            finder = self._finder = TreeFinder(pages, tree)
         try:
-            return self._finder.find(key)
+            return finder.find(key)
         except CorruptionError as error:
             raise with_path(error, pages, tree) from None
 
@@ -533,6 +552,14 @@ class WritableRelation(Relation):
     def _edit(self, action: int, rows: Any) -> None:
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)
+
+
+def are_ints(row: tuple) -> bool:
+    """Whether a tuple is nothing but int."""
+    for value in row:  # noqa: SIM110
+        if type(value) is not int:
+            return False
+    return True
 
 
 def are_words(row: tuple) -> bool:

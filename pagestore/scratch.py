@@ -22,8 +22,15 @@ class Scratch:
         self.dead = self.arena = np.empty(0, np.int64)
         self.node = np.empty((LEVELS, 0, 0), np.int64)
         self.work = np.zeros(AREA, np.int64)
-        self.record = np.empty(0, np.int64)
+        self._place = np.empty(0, np.int64), 0
         self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
+
+    def place(self, words: int) -> tuple[np.ndarray, int]:
+        """An array of at least so many words, and its address."""
+        if len(self._place[0]) < words:
+            fresh = np.empty(words, np.int64)
+            self._place = fresh, fresh.ctypes.data
+        return self._place
 
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
         """Make room for so many fresh pages, columns of a record, folds and edits."""

@@ -17,6 +17,7 @@ from pagestore.kernels import read as k_read
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
+from pagestore.kernels.kernel import compiled
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
 from pagestore.order import FEW
@@ -174,16 +175,23 @@ class Finder:
 
     def __init__(self, pages: Pages, tree: Tree) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
-        self._values, self._ready = tree.spec.values, ready(pages, tree)
+        self._ready = ready(pages, tree)
+        self._at, self._values = self._ready.ctypes.data, tree.spec.values
+        self._find = compiled(k_read.find_record, f"(int64, UniTuple(int64, {tree.spec.keys}), int64)")
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The value words of a whole key of int, or None.  As `get`, without an array a call.  O(log count)."""
-        place = scratch().record
-        if len(place) < self._values + len(key):
-            place = scratch().record = np.empty(self._values + len(key), np.int64)
-        status = k_read.find_record(self._ready, key, place)
+        """The value words of a whole key, or None.  As `get`, without an array a call.  O(log count).
+
+        The key is a tuple of int; OverflowError for one of more than 64 bits.
+        """
+        if not self._values:
+            status, found = self._find(self._at, key, 0), ()
+        else:
+            place, address = scratch().place(self._values)
+            status = self._find(self._at, key, address)
+            found = tuple(place[: self._values].tolist())
         if status > 0:
-            return tuple(place[: self._values].tolist()) if self._values else ()
+            return found
         checked(status, self.tree.spec)
         return None
 

@@ -1,10 +1,11 @@
-"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, a place by number."""
+"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, arrays by address."""
 
 import ctypes
 
 import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import carray, config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 if config.DISABLE_JIT:
@@ -23,6 +24,18 @@ if config.DISABLE_JIT:
     def pointer(address: int) -> ctypes.c_void_p:
         """An address as `numba.carray` takes it."""
         return ctypes.c_void_p(int(address))
+
+    def words_at(address: int, n: int) -> np.ndarray:
+        """The n words from an address on."""
+        return carray(pointer(address), (n,), np.int64)
+
+    def bytes_at(address: int, n: int) -> np.ndarray:
+        """The n bytes from an address on."""
+        return carray(pointer(address), (n,), np.uint8)
+
+    def as_array(words: tuple) -> np.ndarray:
+        """A tuple of words as an array."""
+        return np.array(words, np.int64)
 
 else:
 
@@ -75,3 +88,36 @@ else:
             return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
         return types.voidptr(types.int64), build
+
+    def array_at(item):
+        """An intrinsic that takes an address and a length for an array that owns nothing."""
+
+        def typed(typing, address, n):
+            def build(context, builder, signature, arguments):
+                data = builder.inttoptr(arguments[0], context.get_data_type(item).as_pointer())
+                return view(context, builder, signature.return_type, data, arguments[1])
+
+            return types.Array(item, 1, "C")(types.int64, types.int64), build
+
+        return intrinsic(typed)
+
+    def view(context, builder, kind, data, n):
+        """Code for a C array of n items."""
+        array = context.make_array(kind)(context, builder)
+        step = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        context.populate_array(array, data=data, shape=[n], strides=[step], itemsize=step, meminfo=None)
+        return array._getvalue()
+
+    words_at, bytes_at = array_at(types.int64), array_at(types.uint8)
+
+    @intrinsic
+    def as_array(typing, words):
+        """A tuple of words as an array, which lives as long as the call."""
+        if not isinstance(words, types.UniTuple):
+            return None
+
+        def build(context, builder, signature, arguments):
+            data = builder.bitcast(cgutils.alloca_once_value(builder, arguments[0]), ir.IntType(64).as_pointer())
+            return view(context, builder, signature.return_type, data, context.get_constant(types.intp, words.count))
+
+        return types.Array(types.int64, 1, "C")(words), build

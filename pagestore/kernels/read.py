@@ -1,7 +1,6 @@
 """Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
 
 import numpy as np
-from numba import carray
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.cursor import (
@@ -15,13 +14,14 @@ from pagestore.kernels.cursor import (
     seek,
 )
 from pagestore.kernels.kernel import allocating, kernel
-from pagestore.kernels.machine import either, pointer, prefetch
-from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, run_end, unpack
-from pagestore.layout import COUNT
+from pagestore.kernels.machine import as_array, bytes_at, either, prefetch, words_at
+from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, located, run_end, unpack
+from pagestore.layout import COUNT, HEADER
 
 GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
 RUN_SHORT = 32  # equal entries that are looked through in step
 LINE = 8  # words of a cache line
+FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
 
 # numbers that a single look-up needs
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(9)
@@ -163,30 +163,46 @@ def lower_many(words, pages, c, n, places):
         low[g] += either(value < x[g], size[g], 0)
 
 
-@allocating
-def find_record(ready, key, place):
-    """Look up one key, a tuple, and write its V value words to place[V + K].  Returns 1, 0 or ``-page_id``.
+@kernel
+def find_record(ready, key, out):
+    """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or ``-page_id``.
 
-    A call costs by its arrays, so map, verified pages and tree come as the numbers of one.
+    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.
     """
-    words = carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64)
-    seen = carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8)
-    page_id, height, values, keys = ready[ROOT], ready[HEIGHT], ready[VALUES], len(key)
-    wanted = borrowed(place)[values : values + keys]
-    for c in range(keys):
-        wanted[c] = key[c]
-    for level in range(height - 1, -1, -1):
-        page = enter(words, seen, ready[PAGE_WORDS], page_id)
+    ready, wanted = words_at(ready, READY), as_array(key)
+    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
+    page_id, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
+    for level in range(ready[HEIGHT] - 1, -1, -1):
+        prefetch(words, page_id * page_words + HEADER)
+        page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
-        slot, equal = locate(words, page, wanted, keys, 0)
+        entries = words[page + COUNT]
+        slot, equal = located(words, page, wanted, keys, lower_far(words, page, 0, entries, wanted[0]), entries)
         if level:
             page_id = field(words, page, keys, slot if equal else max(slot - 1, 0))
         elif equal:
-            for v in range(values):
-                place[v] = field(words, page, keys + v, slot)
+            values = words_at(out, ready[VALUES])
+            for v in range(values.shape[0]):
+                values[v] = field(words, page, keys + v, slot)
             return 1
     return 0
+
+
+@kernel
+def lower_far(words, page, c, n, x):
+    """As `lower`, of the first n entries of a page that is not in the cache: waits once for every three halvings."""
+    base, start, width = column(words, page, c)
+    lo = 0
+    while n > 1:
+        if n * width > FAR:
+            for k in range(1, 8):
+                prefetch(words, start + ((lo + (n * k >> 3)) * width >> 6))
+        for _ in range(3):
+            half = n >> 1  # with 0 the probe is one before, which does no harm
+            lo += either(base + bits(words, start, width, lo + half - 1) < x, half, 0)
+            n -= half
+    return lo + (n > 0 and base + bits(words, start, width, lo) < x)
 
 
 @allocating

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pagestore.kernels.build import write_page
 from pagestore.kernels.page import COUNT, HEADER, field, gallop, lower, run_end, unpack
+from pagestore.kernels.read import lower_far
 
 PAGE_WORDS = 512
 WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 56, 57, 58, 59, 63, 64]
@@ -56,5 +57,6 @@ def test_searches(column, data):
     x = min(max(near, -(1 << 63)), (1 << 63) - 1)
     first = bisect_left(values, x, lo, hi)
     assert lower(words, page, 0, lo, hi, x) == gallop(words, page, 0, lo, hi, x) == first
+    assert lower_far(words, page, 0, hi, x) == bisect_left(values, x, 0, hi)
     if lo < hi and values[lo] <= x:
         assert run_end(words, page, 0, lo, hi, x) == bisect_right(values, x, lo, hi)

@@ -572,3 +572,15 @@ def test_a_bad_page_is_named_with_its_tree_and_the_way_to_it(tmp_path):
 def test_meta_round_trip():
     meta = Meta(8192, bytes(range(16)), 5, 4, 10, 300, 77, False)
     assert len(meta.pack()) == 96
+
+
+@pytest.mark.parametrize("bad", [1 << 63, -(1 << 63) - 1, 1.5, "1", None])
+def test_one_key_of_another_type_or_size_is_refused(tmp_path, bad):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("t", "x: int64, y: int64", key="x").insert([(1, 2)])
+        relation = store.snapshot()["t"]
+        assert 1 in relation and relation.get(1) == 2 and relation.get(-1) is None
+        for ask in (relation.get, relation.__contains__):
+            with pytest.raises(WordError):
+                ask(bad)
