@@ -104,6 +104,25 @@ def test_scans_are_the_folds_of_the_records(scans, steps, spread, random):
     agrees(pager, tree, lo, hi)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([*SCANS[:3], ((MAX, 1),)]), min_size=1, max_size=3, unique=True),
+    st.sampled_from([0, 3, 20, 46, 61]),
+    st.lists(st.tuples(st.integers(0, 2**32), st.sampled_from([1, 30, 1000])), min_size=1, max_size=6),
+)
+def test_new_values_of_records_that_stay(scans, width, steps):
+    """Values around zero, so that sums change their sign; keys so wide that the index page has a ScanTree, too."""
+    pager, spec, rng = Recycling(4096, 1 << 12), spec_of(*scans), np.random.default_rng(width)
+    keys = np.arange(9000) << 33
+    tree = bulk(pager, spec, [np.stack([keys, rng.integers(-(1 << width), 1 << width, len(keys))])])
+    for seed, n in steps:
+        rng = np.random.default_rng(seed)
+        edits = np.stack([np.sort(rng.choice(keys, n, replace=False)), rng.integers(-(1 << width), 1 << width, n)])
+        tree, _, _ = apply(pager, tree, np.full(n, SET), edits)
+        assert faults(pager, tree) == []
+    agrees(pager, tree, rng.choice(keys, 40), rng.choice(keys, 40))
+
+
 def test_unbounded_prefix_and_empty_intervals():
     pager = MemoryPager(4096, 1 << 10)
     keys = np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300)
@@ -217,6 +236,20 @@ def test_a_new_value_costs_its_path(one):
     for key, value in rng.integers(0, [50_000, 1000], (500, 2)).tolist():
         tree, _, _ = apply(pager, tree, np.array([SET]), np.array([[key], [value]]))
     assert applications() - before <= (3 + log2(2048 / 16)) * (len(pager.retired) - retired)
+    assert faults(pager, tree) == []
+
+
+@pytest.mark.parametrize("one", SCANS[1:3], ids=["sum", "min"])
+def test_many_new_values_cost_a_few_applications_each(one):
+    """An old value off its leaf, a new one to it, and a part of a path: more edits than leaves do not fold all anew."""
+    rng = np.random.default_rng(8)
+    pager = MemoryPager(8192, 1 << 12)
+    tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 10**6, 50_000)])])
+    before = applications()
+    for edits in (1000, 2000, 4000):
+        keys = np.sort(rng.choice(50_000, edits, replace=False))
+        tree, _, _ = apply(pager, tree, np.full(edits, SET), np.stack([keys, rng.integers(0, 10**6, edits)]))
+    assert applications() - before <= 4 * 7000
     assert faults(pager, tree) == []
 
 
