@@ -11,7 +11,9 @@ from pagestore.kernels.scantree import SCAN_TREE, grow_scan_tree, layout_of, sca
 from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 
 # rows of the last level of `node`, which no tree reaches: scratch of a word for each column or entry
-KEY, RECORD, ENDS, LOW, HIGH, WIDTH = range(6)
+KEY, RECORD, ENDS, LOW, HIGH = range(5)
+
+BLOCK = 64  # entries measured at once
 
 
 @kernel
@@ -36,15 +38,22 @@ def anchor(columns, folds, level):
 @kernel
 def measured(values, lo, hi, anchored):
     """(base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
+    low, high = bounds(values, lo, hi)
+    if anchored:
+        low = 0
+    return low, width_of(low, high)
+
+
+@kernel
+def bounds(values, lo, hi):
+    """The least and the greatest of values[lo:hi]."""
     low = values[lo]
     high = low
     for i in range(lo + 1, hi):
         value = values[i]
         low = min(low, value)
         high = max(high, value)
-    if anchored:
-        low = 0
-    return low, width_of(low, high)
+    return low, high
 
 
 @kernel
@@ -62,28 +71,27 @@ def words_needed(node, columns, scans, level, lo, hi):
 def fill(node, columns, lo, hi, page_words, scans, level, spare):
     """End of the longest run of entries from lo on that one page holds (greedy)."""
     room = body_words(page_words, columns, scans, level)
-    low, high, width = spare[LOW], spare[HIGH], spare[WIDTH]
+    low, high = spare[LOW], spare[HIGH]
     for c in range(columns):
         low[c] = high[c] = node[c, lo]
-        width[c] = 0
-    bits = 0
     if level > 0:
-        c = anchor(columns, scans.shape[0], level)
-        low[c] = 0
-        bits = width[c] = width_of(0, high[c])
+        low[anchor(columns, scans.shape[0], level)] = 0
     hi = min(hi, lo + records_max(page_words))
-    for i in range(lo, hi):
+    at, step = lo, BLOCK
+    while at < hi and step:
+        end = min(hi, at + step)
+        bits = 0
         for c in range(columns):
-            value = node[c, i]
-            if value < low[c] or value > high[c]:
-                low[c] = min(low[c], value)
-                high[c] = max(high[c], value)
-                bits -= width[c]
-                width[c] = width_of(low[c], high[c])
-                bits += width[c]
-        if (i + 1 - lo) * bits > (room - columns) * 64:
-            return i
-    return hi
+            least, greatest = bounds(node[c], at, end)
+            bits += width_of(min(low[c], least), max(high[c], greatest))
+        if (end - lo) * bits > (room - columns) * 64:
+            step >>= 1
+            continue
+        for c in range(columns):
+            least, greatest = bounds(node[c], at, end)
+            low[c], high[c] = min(low[c], least), max(high[c], greatest)
+        at = end
+    return at
 
 
 @kernel

@@ -33,31 +33,40 @@ def load_records(
             return
         lo = progress[TAKEN]
         hi = min(n, lo + batch - sizes[0])
-        for i in range(lo, hi):
-            if not ascending(records, keys, i, last, sizes[-1] > 0):
-                progress[UNSORTED] = 1
-                progress[TAKEN] = i
-                return
-            for c in range(columns):
-                node[0, c, sizes[0]] = records[c, i]
-            sizes[0] += 1
-            sizes[-1] = 1  # something was loaded
-        progress[TAKEN] = hi
+        progress[TAKEN] = ascending(records, keys, lo, hi, last, sizes[-1] > 0)
+        if progress[TAKEN] < hi:
+            progress[UNSORTED] = 1
+            return
+        for c in range(columns):
+            for i in range(lo, hi):
+                node[0, c, sizes[0] + i - lo] = records[c, i]
+        sizes[0] += hi - lo
+        sizes[-1] = 1  # something was loaded
         if sizes[0] >= batch:
             spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work)
 
 
 @kernel
-def ascending(records, keys, i, last, started):
-    """Is record i above `last`?  Makes it the new last."""
-    above = not started
-    equal = started
+def ascending(records, keys, lo, hi, last, started):
+    """The first of some records that is not above the one before it, which is `last` for the first; hi if all are.
+
+    Makes the newest the new last.
+    """
+    for i in range(lo, hi):
+        c = 0
+        if i > lo:
+            while c < keys and records[c, i] == records[c, i - 1]:
+                c += 1
+            if c == keys or records[c, i] < records[c, i - 1]:
+                return i
+        elif started:
+            while c < keys and records[c, i] == last[c]:
+                c += 1
+            if c == keys or records[c, i] < last[c]:
+                return i
     for c in range(keys):
-        if equal and records[c, i] != last[c]:
-            above = records[c, i] > last[c]
-            equal = False
-        last[c] = records[c, i]
-    return above
+        last[c] = records[c, hi - 1]
+    return hi
 
 
 @kernel
