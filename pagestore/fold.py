@@ -11,6 +11,7 @@ import numpy as np
 from .errors import MissingError
 from .kernels import scan as kernel
 from .kernels.fold import CARRY, COUNT, THEN
+from .kernels.kernel import compiled
 from .tree import Pages, Spec, Tree, checked, ready, scan_array
 
 
@@ -76,6 +77,7 @@ class Scanner:
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
+        self._scan = compiled(kernel.scan_one, "(int64, int64, int64)")
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread scans in, by address
 
     def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
@@ -93,7 +95,7 @@ class Scanner:
         for word in hi:
             words[at] = word
             at += 2
-        status = kernel.scan_one(address, len(lo), len(hi))
+        status = self._scan(address, len(lo), len(hi))
         if status < 0:
             checked(status, self.tree.spec)
         fold = words[self._result].tolist()

@@ -56,11 +56,9 @@ class Relation:
     ):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
-        schema = info.schema  # the length of a key that is its words, in order, and nothing hidden beside it; or -1
-        plain = schema and schema.plain and schema.in_order and info.spec.columns == len(schema.columns)
-        self._plain = len(schema.key) if schema and plain else -1
         self._finder: TreeFinder | None = None  # of the tree as it was last
         self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
+        self._plain: int = _plain_keys(info) if whole is None else whole._plain
 
     @property
     def name(self) -> str:
@@ -98,9 +96,7 @@ class Relation:
 
         Raises SchemaError for more values than key columns, WordError for a value of another type.
         """
-        schema = self.info.schema
-        keys = schema.plain_keys if schema else 0
-        if type(lo) is tuple is type(hi) and len(lo) <= keys >= len(hi) and are_words(lo + hi):
+        if type(lo) is tuple is type(hi) and len(lo) <= self._plain >= len(hi) and are_words(lo + hi):
             low, high = lo, hi
         else:
             low, high = self._bound(lo), self._bound(hi)
@@ -560,6 +556,13 @@ def are_ints(row: tuple) -> bool:
         if type(value) is not int:
             return False
     return True
+
+
+def _plain_keys(info: Info) -> int:
+    """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
+    schema = info.schema
+    plain = schema and schema.plain and schema.in_order and info.spec.columns == len(schema.columns)
+    return len(schema.key) if schema and plain else -1
 
 
 def are_words(row: tuple) -> bool:

@@ -157,11 +157,6 @@ class Schema:
         return all(column.type.name == "int64" for column in self.columns)
 
     @cached_property
-    def plain_keys(self) -> int:
-        """How many values of a key are words as they stand, in the order in which they are stored."""
-        return len(self.key) if self.plain and (self.in_order or len(self.key) < len(self.columns)) else 0
-
-    @cached_property
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
 

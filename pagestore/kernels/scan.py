@@ -8,13 +8,11 @@ The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then wh
 many applications it took.  Pieces are taken in key order, so an operator need not be commutative.
 """
 
-import numpy as np
-from numba import carray
 
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.kernels.kernel import allocating, inlined, kernel
-from pagestore.kernels.machine import pointer, prefetch
+from pagestore.kernels.kernel import inlined, kernel
+from pagestore.kernels.machine import bytes_at, prefetch, words_at
 from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
 from pagestore.kernels.read import (
     EQUAL,
@@ -299,26 +297,24 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
     return acc[2 * scans.shape[0] + 1]
 
 
-@allocating
+@kernel
 def scan_one(room, low, high):
     """As `scan_intervals` for one interval, everything in one array, of which the address is given.
 
     There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
     int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
     """
-    ready = borrowed(carray(pointer(room), (READY + 4,), np.int64))
-    words = borrowed(carray(pointer(ready[WORDS_AT]), (ready[WORDS],), np.int64))
-    seen = borrowed(carray(pointer(ready[SEEN_AT]), (ready[SEEN],), np.uint8))
+    ready = words_at(room, READY + 4)
+    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
     at = room + 8 * (READY + 4)
-    scans = borrowed(carray(pointer(at), (folds, 3), np.int64))
+    scans = words_at(at, 3 * folds).reshape(folds, 3)
     at += 24 * folds
-    bounds = borrowed(carray(pointer(at), (keys, 2), np.int64))
+    bounds = words_at(at, 2 * keys).reshape(keys, 2)
     at += 16 * keys
-    out = borrowed(carray(pointer(at), (end - first, 1), np.int64))
+    out = words_at(at, end - first).reshape(end - first, 1)
     at += 8 * (end - first)
-    full = borrowed(carray(pointer(at), (1,), np.int64))
-    work = borrowed(carray(pointer(at + 8), (work_words(folds, 1),), np.int64))
+    full, work = words_at(at, 1), words_at(at + 8, work_words(folds, 1))
     status = scan_groups(
         words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, scans, first, end, bounds, low, high,
         out, full, work,

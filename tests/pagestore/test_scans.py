@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import reduce
 from textwrap import dedent
@@ -68,6 +69,30 @@ def test_scans_of_ranges(store, lo, hi):
     part = store.snapshot()["sales"].range(lo, hi)
     assert {scan: part.scan(scan) for scan in expected(rows)} == expected(rows)
     assert len(part) == len(rows)
+
+
+def test_threads_scan_one_relation(tmp_path):
+    """Each has arrays of its own. Plain keys in any form, reversed, at the ends of a word, and beyond."""
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            relation = txn.create("r", "k: int64, v: int64", key="k", scans=["sum:v", "min:v"])
+            relation.insert([(k, 3 * k - 50) for k in range(5000)])
+        relation = store.snapshot()["r"]
+        bounds = np.random.default_rng(1).integers(-10, 5010, (2000, 2)).tolist()
+
+        def wrong(thread):
+            for lo, hi in bounds[thread::4]:
+                values = [3 * k - 50 for k in range(max(lo, 0), min(hi, 5000))]
+                part = relation.range((lo,), hi if thread % 2 else (hi,))
+                yield (part.scan("sum:v"), part.scan("min:v")) != (sum(values), min(values, default=None))
+
+        with ThreadPoolExecutor(4) as threads:
+            assert not any(threads.map(lambda thread: any(wrong(thread)), range(4)))
+        word = 1 << 63
+        assert relation.range((-word,), (word - 1,)).scan("sum:v") == relation.scan("sum:v")
+        for beyond in (-word - 1, word, 1.5):
+            with pytest.raises(WordError):
+                relation.range((0,), (beyond,))
 
 
 def test_scans_of_many_intervals(store):
