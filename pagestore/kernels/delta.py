@@ -12,11 +12,13 @@ spare word, and for each level (page, slot, entries).
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.page import NARROW, column, enter, field, narrow
+from pagestore.kernels.machine import prefetch, word_at
+from pagestore.kernels.page import bits, column, enter, field
+from pagestore.kernels.read import LINE
 from pagestore.layout import COUNT
 
 LEVEL, HEIGHT, READ, STACK = 0, 1, 2, 4
-BLOCK = 64  # values that are compared at once
+CHUNK, BLOCK = 56, 16  # bits that are compared at once, in bytes less than a word; chunks between two looks
 
 
 @kernel
@@ -46,6 +48,9 @@ def open_page(words, seen, page_words, page_id, side):
     side[at + 1] = 0
     side[at + 2] = words[page + COUNT]
     side[READ] += 1
+    if side[LEVEL] == 0:  # the other side's leaf is mostly next, and then both are read to the end
+        for i in range(page, page + page_words, LINE):
+            prefetch(words, i)
     return 1
 
 
@@ -87,21 +92,44 @@ def equal_run(words, old, new, columns):
 
 @kernel
 def equal_values(words, page, slot, other, place, c, n):
-    """How many of n values of column c are the same from two slots of two pages on; by BLOCK, which widens."""
+    """How many of n values of column c are the same from two slots of two pages on."""
     base, start, width = column(words, page, c)
     other_base, other_start, other_width = column(words, other, c)
+    if base == other_base and width == other_width:
+        same = equal_bits(words, 64 * start + slot * width, 64 * other_start + place * width, n * width)
+        return same // width if width else n
     i = 0
-    while width <= NARROW and other_width <= NARROW and i + BLOCK <= n:
-        differs = 0
-        for j in range(i, i + BLOCK):
-            x = base + narrow(words, start, width, slot + j)
-            differs |= x ^ (other_base + narrow(words, other_start, other_width, place + j))
-        if differs:
-            break
-        i += BLOCK
-    while i < n and field(words, page, c, slot + i) == field(words, other, c, place + i):
+    gap = other_base - base
+    while i < n and bits(words, start, width, slot + i) == gap + bits(words, other_start, other_width, place + i):
         i += 1
     return i
+
+
+@kernel
+def equal_bits(words, a, b, n):
+    """How many of n bits are the same from bits a and b on; CHUNK at once, a BLOCK of those without looking."""
+    x, y, left, right = a >> 3, b >> 3, a & 7, b & 7
+    i = 0
+    while i + BLOCK * CHUNK <= n:
+        differs = 0
+        for k in range(0, BLOCK * CHUNK >> 3, CHUNK >> 3):
+            differs |= (word_at(words, x + k) >> left ^ word_at(words, y + k) >> right) & ((1 << CHUNK) - 1)
+        if differs:
+            break
+        i += BLOCK * CHUNK
+        x += BLOCK * CHUNK >> 3
+        y += BLOCK * CHUNK >> 3
+    while i < n:
+        differs = (word_at(words, x) >> left ^ word_at(words, y) >> right) & ((1 << CHUNK) - 1)
+        if differs:
+            while not differs & 1:
+                differs >>= 1
+                i += 1
+            break
+        i += CHUNK
+        x += CHUNK >> 3
+        y += CHUNK >> 3
+    return min(i, n)
 
 
 @kernel

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagestore.kernels.build import write_page
+from pagestore.kernels.delta import equal_values
 from pagestore.kernels.page import COUNT, HEADER, field, gallop, lower, run_end, unpack
 from pagestore.kernels.read import lower_far
 
@@ -60,3 +61,20 @@ def test_searches(column, data):
     assert lower_far(words, page, 0, hi, x) == bisect_left(values, x, 0, hi)
     if lo < hi and values[lo] <= x:
         assert run_end(words, page, 0, lo, hi, x) == bisect_right(values, x, lo, hi)
+
+
+@given(columns(), st.data())
+def test_how_far_two_columns_are_the_same(column, data):
+    _, values = column
+    at = data.draw(st.integers(0, len(values) - 1))
+    edited = list(values)
+    edited[at : at + data.draw(st.integers(0, 1))] = data.draw(st.lists(st.sampled_from(values), max_size=1))
+    edited = edited or values
+    (words, page), (more, other) = page_of(values), page_of(edited)
+    slot, place = data.draw(st.integers(0, len(values))), data.draw(st.integers(0, len(edited)))
+    if data.draw(st.booleans()):
+        slot = place = min(slot, place)
+    pairs = list(zip(values[slot:], edited[place:], strict=False))
+    wanted = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    words = np.concatenate([words, more])
+    assert equal_values(words, page, slot, len(more) + other, place, 0, len(pairs)) == wanted
