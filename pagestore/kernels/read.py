@@ -217,9 +217,13 @@ def count_prefixes(words, seen, page_words, root, height, keys, wanted, most, co
     key = np.empty(m, np.int64)
     status = 0
     for i in range(wanted.shape[1]):
+        again = i > 0  # the cursor may stand among the records of a prefix that was counted up to `most`
         for c in range(m):
+            again &= key[c] == wanted[c, i]
             key[c] = wanted[c, i]
-        counts[i] = 0
+        counts[i] = counts[i - 1] if again else 0
+        if again:
+            continue
         page, slot = cursor[LEAF_PAGE], cursor[LEAF_SLOT]
         if status == 1 and not above(words, page, slot, key, m):
             cursor[LEAF_SLOT], _ = locate(words, page, key, m, slot)
