@@ -41,7 +41,9 @@ AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
 MERGED = 8  # operations that a binding costs that comes several times and has to be merged with its like
-CORRELATED = 16  # so many times longer than estimated may a trace be: joined columns are seldom independent
+# so many times longer than estimated may a trace be for each variable but the first: joined columns are seldom
+# independent, and what is wrong at one level is multiplied at the next
+CORRELATED = 16
 ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
 
 
@@ -262,7 +264,7 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     matching = sum(per_match * plan.cost / len(plan.tries) / rows[t] for t in sensed)
     probing = sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
-    if probing <= CORRELATED * matching:
+    if probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
 
