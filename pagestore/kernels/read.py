@@ -19,6 +19,7 @@ from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, fi
 from pagestore.layout import COUNT, HEADER
 
 GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
+ALIKE = 8  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 32  # equal entries that are looked through in step
 LINE = 8  # words of a cache line
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
@@ -26,36 +27,59 @@ FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
 # numbers that a single look-up needs
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(9)
 
-# rows of `places`: what each key of a group has come to, and where; in two more a key and the one before it
-PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, BEFORE, PLACE_ROWS = range(13)
+# rows of `places`: the pages of two groups, what each key of one has come to there, a key and the one before it
+PAGE, PAGE_BEFORE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, BEFORE, PLACE_ROWS = range(14)
 
 
 @kernel
 def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
     """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.  `places` is scratch.
 
-    Takes GROUP keys at a time, neighbours in `order`: down to their leaves one behind the other, then through the
-    leaves side by side.  Any order is right, an ascending one is fast.
+    Takes GROUP keys at a time, neighbours in `order`: down to their leaves one behind the other, then, while those
+    come from memory and the next group goes down, the group before through its leaves side by side.  Any order is
+    right, an ascending one is fast.
     """
     words, seen, wanted, order = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(order)
     places, found, out = borrowed(places), borrowed(found), borrowed(out)
-    pages, key, before = places[PAGE], places[KEY, :keys], places[BEFORE, :keys]
-    for begin in range(0, order.shape[0] if height else 0, GROUP):
-        group = order[begin : begin + GROUP]
-        n = group.shape[0]
-        pages[:n] = enter(words, seen, page_words, root)
-        if pages[0] < 0:
-            return pages[0]
-        for _ in range(height - 1):
-            status = children(words, seen, page_words, keys, wanted, group, key, before, pages)
+    count = order.shape[0] if height else 0
+    for begin in range(0, count + GROUP if count else 0, GROUP):
+        turn = begin // GROUP & 1
+        if begin < count:
+            group, pages = order[begin : begin + GROUP], places[PAGE + turn]
+            status = leaves(words, seen, page_words, root, height, keys, wanted, group, places, pages)
             if status < 0:
                 return status
-        locate_many(words, pages, keys, wanted, group, places)
-        for g in range(n):
-            found[group[g]] = places[EQUAL, g]
-            for v in range(values if places[EQUAL, g] else 0):
-                out[v, group[g]] = field(words, pages[g], keys + v, places[LOW, g])
+            prefetch_leaves(words, page_words, pages, group.shape[0])
+        if begin:
+            group, pages = order[begin - GROUP : begin], places[PAGE_BEFORE - turn]
+            locate_many(words, pages, keys, wanted, group, places)
+            for g in range(group.shape[0]):
+                found[group[g]] = places[EQUAL, g]
+                for v in range(values if places[EQUAL, g] else 0):
+                    out[v, group[g]] = field(words, pages[g], keys + v, places[LOW, g])
     return 1
+
+
+@kernel
+def leaves(words, seen, page_words, root, height, keys, wanted, group, places, pages):
+    """Put the leaf that key wanted[:, group[g]] belongs to into pages[g], for all g.  Returns 1, or ``-page_id``."""
+    status = pages[: group.shape[0]] = enter(words, seen, page_words, root)
+    for _ in range(height - 1):
+        if status > 0:
+            status = children(words, seen, page_words, keys, wanted, group, places[KEY], places[BEFORE], pages)
+    return status
+
+
+@kernel
+def prefetch_leaves(words, page_words, pages, n):
+    """Begin to load leaves: those with ALIKE keys or more as far as a first column may reach, the heads of others."""
+    last = 0
+    for g in range(n):
+        if pages[g] != last:
+            last = pages[g]
+            far = page_words >> 1 if g + ALIKE <= n and pages[g + ALIKE - 1] == last else 2 * LINE
+            for i in range(last, last + far, LINE):
+                prefetch(words, i)
 
 
 @kernel
@@ -70,7 +94,7 @@ def children(words, seen, page_words, keys, wanted, group, key, before, pages):
             before[c] = key[c]
             key[c] = wanted[c, group[g]]
         page = pages[g]
-        if page == last and not less(key, before):
+        if page == last and not less(key, before, keys):
             slot = child_behind(words, page, key, keys, slot)
         else:
             slot = child_slot(words, page, key, keys, keys, 0)
@@ -82,9 +106,9 @@ def children(words, seen, page_words, keys, wanted, group, key, before, pages):
 
 
 @kernel
-def less(a, b):
+def less(a, b, keys):
     """Is tuple a below tuple b?"""
-    for c in range(a.shape[0]):
+    for c in range(keys):
         if a[c] != b[c]:
             return a[c] < b[c]
     return False
