@@ -21,17 +21,13 @@ if config.DISABLE_JIT:
     def prefetch(words: np.ndarray, i: int) -> None:
         """Begin to load words[i]."""
 
-    def pointer(address: int) -> ctypes.c_void_p:
-        """An address as `numba.carray` takes it."""
-        return ctypes.c_void_p(int(address))
-
     def words_at(address: int, n: int) -> np.ndarray:
         """The n words from an address on."""
-        return carray(pointer(address), (n,), np.int64)
+        return carray(ctypes.c_void_p(int(address)), (n,), np.int64)
 
     def bytes_at(address: int, n: int) -> np.ndarray:
         """The n bytes from an address on."""
-        return carray(pointer(address), (n,), np.uint8)
+        return carray(ctypes.c_void_p(int(address)), (n,), np.uint8)
 
     def as_array(words: tuple) -> np.ndarray:
         """A tuple of words as an array."""
@@ -79,15 +75,6 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, types.int64), build
-
-    @intrinsic
-    def pointer(typing, address):
-        """An address as `numba.carray` takes it."""
-
-        def build(context, builder, signature, arguments):
-            return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-
-        return types.voidptr(types.int64), build
 
     def array_at(item):
         """An intrinsic that takes an address and a length for an array that owns nothing."""
