@@ -369,6 +369,9 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
         if m == 0:
             ways[level, 1, at : at + n] = UNBOUNDED
             return 1
+        for g in range(n if level == 0 and n <= 2 else 0):  # header, descriptors and the ScanTree's half, of both
+            for i in (0, LINE, page_words - LINE if folded else 0):
+                prefetch(words, pages[g] + i)
         for g in range(n if level == 0 else 0):
             prefetch_leaf(words, pages[g], page_words, folded, n <= 2)
         locate_many(words, pages, m, bounds, group, places)
