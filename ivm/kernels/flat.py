@@ -339,22 +339,22 @@ def leave(plan, state, rows, s, scratch, at, room, n):
     if s < 0 or n == 0:
         return
     shared = plan[GRANULARITY]
-    first = state[state[ROW_COUNT] + s]
-    left = (n - 1) // shared + 1
-    for c in range(plan[WIDTH]):
-        source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
-        if source >= 0:
-            x = state[state[BINDING] + source]
-            for i in range(left):
-                rows[s, c, first + i] = x
-        elif source == -1:
-            for i in range(left):
-                rows[s, c, first + i] = scratch[at + i * shared]
-        elif source == -2:
-            for i in range(left - 1):
-                rows[s, c, first + i] = scratch[at + room + (i + 1) * shared - 1]
-            rows[s, c, first + left - 1] = scratch[at + room + n - 1]
-    state[state[ROW_COUNT] + s] = first + left
+    row = state[state[ROW_COUNT] + s]
+    sources = plan[SOURCES] + s * plan[WIDTH]
+    begin = 0
+    while begin < n:
+        end = min(begin + shared, n)
+        for c in range(plan[WIDTH]):
+            source = plan[sources + c]
+            if source >= 0:
+                rows[s, c, row] = state[state[BINDING] + source]
+            elif source == -1:
+                rows[s, c, row] = scratch[at + begin]
+            elif source == -2:
+                rows[s, c, row] = scratch[at + room + end - 1]
+        begin = end
+        row += 1
+    state[state[ROW_COUNT] + s] = row
 
 
 @kernel
