@@ -5,7 +5,8 @@
     leaves          [..===]  [==..]        and within each page the same again, by its ScanTree
 
 The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then whether there is one and how
-many applications it took.  Pieces are taken in key order, so an operator need not be commutative.
+many applications it took.  Pieces are taken in key order, so an operator need not be commutative; those that
+`is_plain` names are, and take them as they come.
 """
 
 
@@ -386,14 +387,17 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
 
 @kernel
 def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
-    """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one."""
+    """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one.
+
+    A plain operator begins where they part: the leaves may still be on their way to the cache.
+    """
     level = height - 1
     while level > 0 and ways[level, 1, lower] == ways[level, 1, upper] != UNBOUNDED:
         level -= 1
     behind, before = ways[level, 1, lower] != UNBOUNDED, ways[level, 1, upper] != UNBOUNDED
     if before and ways[level, 1, lower] > ways[level, 1, upper]:
         return
-    downwards = is_plain(scans, first, end)  # which is in no order: the leaves may still be on their way to the cache
+    downwards = is_plain(scans, first, end)
     for i in range(2 * level + 1):
         step = level + ((i + 1) >> 1) * (1 - 2 * (i & 1)) if downwards else i
         if (step < level and not behind) or (step > level and not before):
