@@ -69,7 +69,7 @@ from ivm.kernels.overlay import (
     row_of,
     row_words,
 )
-from pagestore.compiled import allocating, borrowed, kernel
+from pagestore.compiled import allocating, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, TABLE, LEAST, PLACE = range(6)
@@ -119,10 +119,6 @@ def run_flat(
     key; for grounds[L, GROUND], numbers and bits see kernels/overlay.py. Returns 1, or 0 for a count that does not fit
     a word.
     """
-    data, place, plan, state = borrowed(data), borrowed(place), borrowed(plan), borrowed(state)
-    steps, cursors, scratch, marks = borrowed(steps), borrowed(cursors), borrowed(scratch), borrowed(marks)
-    counts, out, times, rows = borrowed(counts), borrowed(out), borrowed(times), borrowed(rows)
-    grounds, numbers, bits = borrowed(grounds), borrowed(numbers), borrowed(bits)
     last = plan[LEVELS] - 1
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):

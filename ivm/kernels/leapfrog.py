@@ -22,7 +22,6 @@ from pagestore.compiled import (
     LEAF_SLOT,
     PATH,
     TREE_HEIGHT,
-    borrowed,
     field,
     first,
     forward,
@@ -96,9 +95,6 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
     rows[s, :, n]; runs is scratch for two decoded slices.  Returns 1, or ``-page_id``.
     """
-    words, seen, plan, state = borrowed(words), borrowed(seen), borrowed(plan), borrowed(state)
-    regions, region_start = borrowed(regions), borrowed(region_start)
-    out, rows, runs = borrowed(out), borrowed(rows), borrowed(runs)
     levels = plan[LEVELS]
     state[EMITTED] = 0
     for s in range(plan[SENSORS]):

@@ -11,7 +11,7 @@ ones with the new.
 
 
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
-from pagestore.compiled import borrowed, kernel
+from pagestore.compiled import kernel
 
 # columns of `probes`, a row for each probe; offsets into `static`
 PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, PROBE = range(8)
@@ -33,10 +33,6 @@ def probe_next(
     trees[P, 2, A * 3] are those of the old and the new version, spans[P, 2, 2] where the branches of a step begin
     in `branches` and how many they are, word by word; actions[2] is what a binding found by either step is.
     """
-    words, seen, static, probes = borrowed(words), borrowed(seen), borrowed(static), borrowed(probes)
-    trees, branches, spans = borrowed(trees), borrowed(branches), borrowed(spans)
-    progress, state, regions, start = borrowed(progress), borrowed(state), borrowed(regions), borrowed(start)
-    out, rows, runs, found, signs = borrowed(out), borrowed(rows), borrowed(runs), borrowed(found), borrowed(signs)
     n = 0
     while progress[STEP] < 2 * probes.shape[0]:
         side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]

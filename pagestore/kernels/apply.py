@@ -60,10 +60,6 @@ def apply_edits(
     Of a large batch, several runs side by side may each take the edits BELOW the entries first to last of the root;
     one of them, to which `adopt` adds what the others came to, goes on with ROOT_ON.
     """
-    words, seen, scans = borrowed(words), borrowed(seen), borrowed(scans)
-    actions, edits, arena, ids = borrowed(actions), borrowed(edits), borrowed(arena), borrowed(ids)
-    node, dead, walk, tally = borrowed(node), borrowed(dead), borrowed(walk), borrowed(tally)
-    delta_actions, delta, work = borrowed(delta_actions), borrowed(delta), borrowed(work)
     shape = (keys, values, birth, tree_id)
     top = max(height, 1) - 1
     if stages & BELOW:
@@ -114,8 +110,6 @@ def go_below(
 @kernel
 def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
     """Append the root's entries of the run to the right to those of this one. Their pages must have been written."""
-    words, node, walk = borrowed(words), borrowed(node), borrowed(walk)
-    other_node, other_walk = borrowed(other_node), borrowed(other_walk)
     columns = keys + 1 + folds
     source, runs = other_node[top], max(other_walk[RUNS, top], 0)
     i = 0

@@ -5,7 +5,6 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 """
 
 from pagestore.kernels.apply import entry_columns
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import ENDS, cuts, emit, fill, records_max
 from pagestore.kernels.kernel import kernel
 
@@ -21,9 +20,6 @@ def load_records(
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
     """
-    scans, records, arena, ids = borrowed(scans), borrowed(records), borrowed(arena), borrowed(ids)
-    node, sizes, last, progress = borrowed(node), borrowed(sizes), borrowed(last), borrowed(progress)
-    work = borrowed(work)
     columns = keys + values
     n = records.shape[1]
     batch = 2 * records_max(page_words)

@@ -10,7 +10,6 @@ spare word, and for each level (page, slot, entries).
 
 
 from pagestore.kernels.apply import ERASE, INSERT
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import prefetch, word_at
 from pagestore.kernels.page import bits, column, enter, field
@@ -148,8 +147,6 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
     Returns how many; 0 when there are no more, ``-page_id`` for a corrupt page.  A changed value is
     ERASE then INSERT, so a batch may end one short of n.
     """
-    words, seen = borrowed(words), borrowed(seen)
-    state, actions, out = borrowed(state), borrowed(actions), borrowed(out)
     n = 0
     old, new = state[0], state[1]
     while n + 2 <= actions.shape[0]:

@@ -39,8 +39,6 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
     come from memory and the next group goes down, the group before through its leaves side by side.  Any order is
     right, an ascending one is fast.
     """
-    words, seen, wanted, order = borrowed(words), borrowed(seen), borrowed(wanted), borrowed(order)
-    places, found, out = borrowed(places), borrowed(found), borrowed(out)
     count = order.shape[0] if height else 0
     for begin in range(0, count + GROUP if count else 0, GROUP):
         turn = begin // GROUP & 1
@@ -280,8 +278,6 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
 
     Returns how many; fewer than n means the range is done.  A negative number is ``-page_id``.
     """
-    words, seen, columns = borrowed(words), borrowed(seen), borrowed(columns)
-    stop, cursor, out = borrowed(stop), borrowed(cursor), borrowed(out)
     n = 0
     while n < out.shape[1] and cursor[LEAF_PAGE] >= 0:
         page, slot, entries = cursor[LEAF_PAGE], cursor[LEAF_SLOT], cursor[LEAF_ENTRIES]
