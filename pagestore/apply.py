@@ -179,6 +179,7 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
     and set.  O(n log n).
 
+    >>> from pagestore.tree import ERASE, INSERT
     >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
     (array([0, 1]), array([[3, 7]]))
     """
