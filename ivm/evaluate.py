@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.flat import FlatJoin, flatten, pays
+from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
@@ -55,14 +55,14 @@ def evaluate(
     `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
     """
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
-    flat = flatten(pages, shape, trees) if pays(shape, trees) else None
+    layout = Layout(flatten(pages, shape, trees), shape, sensors, asked) if pays(shape, trees) else None
 
     def run(first: tuple[int, int]) -> Evaluation:
         join: Join | FlatJoin
-        if flat is None:
+        if layout is None:
             join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
         else:
-            join = FlatJoin(flat, shape, sensors=sensors, granularity=granularity, first=first, asked=asked)
+            join = FlatJoin(layout, granularity=granularity, first=first)
         batches = join.batches()
         rows = [out for out, _ in batches]
         return Evaluation(

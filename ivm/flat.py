@@ -113,35 +113,22 @@ def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
 
 
 class FlatJoin(Run):
-    """One evaluation over flat tries.  `first` bounds the first variable, inclusive.
-
-    `asked` are the levels whose values are wanted (None: all); of others, those that nothing below reads are
-    collected, and `times` then says how many bindings each of those that come stands for.
-    """
+    """One evaluation over flat tries as a Layout has it.  `first` bounds the first variable, inclusive."""
 
     def __init__(
-        self,
-        flat: Flat,
-        shape: Shape,
-        *,
-        sensors: Sensors | None = None,
-        granularity: int = 1,
-        first: tuple[int, int] = ALL,
-        batch: int = BATCH,
-        asked: frozenset[int] | None = None,
+        self, layout: "Layout", *, granularity: int = 1, first: tuple[int, int] = ALL, batch: int = BATCH
     ) -> None:
-        if first != ALL:
-            shape = narrowed(shape, first)
-        layout = _Layout(flat, shape, sensors or shape.no_sensors, asked)
-        super().__init__(shape, sensors, granularity, True, batch, layout.room)
+        flat, shape = layout.flat, layout.shape
+        super().__init__(
+            shape if first == ALL else narrowed(shape, first), layout.sensors, granularity, True, batch, layout.room
+        )
         self._flat, self._room = flat, layout.room
-        self._steps = layout.steps
+        self._steps, self._grounds = layout.steps.copy(), layout.grounds.copy()
         self._cursors = np.zeros((len(flat.place), kernel.CURSOR), np.int64)
         for o in range(0, len(flat.place), shape.argument_level.shape[1]):
             self._cursors[o, [kernel.START, kernel.END]] = flat.place[o, 0], flat.place[o, :2].sum()
         for o, owners in layout.owners.items():
             self._cursors[o, kernel.OWNERS] = owners
-        self._grounds = layout.grounds
         self._numbers = np.zeros(layout.numbers, np.int64)
         self._bits = np.empty(layout.bits, np.int64)
         self._scratch = np.empty(layout.size, np.int64)
@@ -162,10 +149,18 @@ class FlatJoin(Run):
             self.times.append(self._times[: self._state[names.EMITTED]].copy())
 
 
-class _Layout:
-    """Which slices of a level are steady, and where it keeps its candidates and what they share."""
+class Layout:
+    """Which slices of a level are steady, and where it keeps its candidates and what they share.
 
-    def __init__(self, flat: Flat, shape: Shape, sensors: Sensors, asked: frozenset[int] | None) -> None:
+    `asked` are the levels whose values are wanted (None: all); of others, those that nothing below reads are
+    collected, and `times` of a join then says how many bindings each of those that come stands for.
+    """
+
+    def __init__(
+        self, flat: Flat, shape: Shape, sensors: Sensors | None = None, asked: frozenset[int] | None = None
+    ) -> None:
+        self.flat, self.shape = flat, shape
+        self.sensors = sensors = sensors or shape.no_sensors
         self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
         self.steps[:, kernel.COLLECTS] = range(shape.levels)
         self.steps[:, kernel.COLLECTOR] = -1

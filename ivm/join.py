@@ -56,7 +56,7 @@ class Run(ABC):
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
         kept = []
         for out, rows in self:
-            if out.shape[1] == self._sizes[0][1]:
+            if 4 * out.shape[1] > self._sizes[0][1]:
                 self._out = np.empty(self._sizes[0], np.int64)
             else:
                 out = out.copy()

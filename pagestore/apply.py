@@ -25,6 +25,7 @@ from pagestore.tree import Pager, Spec, Tree, checked, scan_array
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
 PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
+PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
 ALL = (1 << 63) - 1
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
@@ -105,7 +106,8 @@ def _descend(
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
     """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
     n = edits.shape[1]
-    threads = min(pager.threads, n // PART_EDITS)
+    pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
+    threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
     if threads < 2 or tree.height < 2:
         return [0, ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)

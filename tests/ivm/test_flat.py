@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ivm import flat as flat_module
 from ivm import lang
 from ivm.errors import RangeError
-from ivm.flat import FlatJoin, flatten, pays
+from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join
 from ivm.plan import Orders, make_plans, sensors_of
 from ivm.shape import INT_MAX
@@ -59,7 +59,7 @@ def tries_of(pager, plan, relations):
 def both(pager, plan, trees, sensors=None, batch=1 << 10, **bounds):
     paged = Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch, **bounds)
     flattened = flatten(pager.pages, plan.shape, trees)
-    flat = FlatJoin(flattened, plan.shape, sensors=sensors, batch=batch, **bounds)
+    flat = FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch, **bounds)
     return (paged, *paged.all()), (flat, *flat.all())
 
 
@@ -116,7 +116,7 @@ def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
             (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=1000)
             assert rows.shape[1] > 1000
             assert (flat_rows == rows).all()
-            counts = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset())
+            counts = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset()))
             assert counts.bindings().shape[1] == 1
             assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
 
@@ -172,7 +172,7 @@ def test_what_is_not_asked_for_is_counted(name, data):
     asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
     batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
     rows = Join(pager.pages, plan.shape, trees).bindings()
-    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, batch=batch, asked=asked)
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked), batch=batch)
     found = flat.bindings()
     times = np.concatenate(flat.times or [np.ones(found.shape[1], np.int64)])
     assert counted(found[sorted(asked)], times) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
@@ -194,7 +194,7 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of("r(x, y), r(y, z), r(z, w)", ["x", "y", "z", "w"])
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, 3}))
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset({0, 3})))
     found = flat.bindings()
     assert found.shape[1] == n * n
     assert np.concatenate(flat.times).tolist() == [n * n] * (n * n)
@@ -211,6 +211,6 @@ def test_a_count_beyond_64_bits_is_refused(asked):
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of(body, names)
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset(asked))
+    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset(asked)))
     with pytest.raises(RangeError, match="cannot be counted"):
         flat.bindings()

@@ -20,7 +20,7 @@ from .run import arguments, bench
 SCHEMA = "id: int64, price: int64"
 CALLS = 2_000
 BATCH = 20_000
-SUMS = 20
+SUMS = 200
 STEP = 3  # between ids
 EDITS = 20_000
 
