@@ -12,7 +12,7 @@ from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.tree import Pages, Tree, scan
 
-RANGES_PER_THREAD = 4  # so that an uneven range does not keep the others waiting
+RANGES_PER_THREAD = 8  # so that an uneven range does not keep the others waiting
 PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
 
 
@@ -57,28 +57,30 @@ def evaluate(
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
     layout = Layout(flatten(pages, shape, trees), shape, sensors, asked) if pays(shape, trees) else None
 
-    def run(first: tuple[int, int]) -> Evaluation:
-        join: Join | FlatJoin
+    def start(first: tuple[int, int]) -> Join | FlatJoin:
         if layout is None:
-            join = Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
-        else:
-            join = FlatJoin(layout, granularity=granularity, first=first)
-        batches = join.batches()
-        rows = [out for out, _ in batches]
-        return Evaluation(
-            list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
-            [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
-            join.operations,
-        )
+            return Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
+        return FlatJoin(layout, granularity=granularity, first=first)
 
-    if len(ranges) == 1:
-        return run(ranges[0])
+    joins = list(map(start, ranges))
+    if len(joins) == 1:
+        return _run(joins[0])
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(run, ranges))
+        found = list(pool.map(_run, joins))
     return Evaluation(
         [part for evaluation in found for part in evaluation.parts],
         [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
         sum(evaluation.operations for evaluation in found),
+    )
+
+
+def _run(join: Join | FlatJoin) -> Evaluation:
+    batches = join.batches()
+    rows = [out for out, _ in batches]
+    return Evaluation(
+        list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
+        [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
+        join.operations,
     )
 
 

@@ -116,7 +116,8 @@ def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int, more:
     random = np.random.default_rng(5)
     batches = [np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(40)]
     sides = [Side(s.name, _each_call(s.put, batches), counts=_traffic(s)) for s in stores]
-    return Row(f"put {edits:,} new {'row' if edits == 1 else 'rows'} in a commit, {sync}", [*sides, *more], rounds=30)
+    name = f"put {edits:,} new {'row' if edits == 1 else 'rows'} in a commit, {sync}"
+    return Row(name, [*sides, *more], rounds=30, stretch=10)
 
 
 def _traffic(store: Engine) -> Callable[[], dict[str, float]]:

@@ -58,7 +58,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     yield from _maintaining(name, triangles, one, edges, folder, singles)
     yield from _maintaining(f"{name}, synced", [OursSynced, SqliteSynced], one, edges, folder, singles // 2)
     name = f"triangles maintained, {BATCH:,} edges a transaction"
-    yield from _maintaining(name, triangles, many, edges, folder, batches, 2)
+    yield from _maintaining(name, triangles, many, edges, folder, batches, 10)
     name = "4-cliques maintained, one edge a transaction"
     yield from _maintaining(name, [OursOfCliques], one, edges, folder, singles)
 
