@@ -58,7 +58,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     yield from _maintaining(name, triangles, one, edges, folder, singles)
     yield from _maintaining(f"{name}, synced", [OursSynced, SqliteSynced], one, edges, folder, singles // 2)
     name = f"triangles maintained, {BATCH:,} edges a transaction"
-    yield from _maintaining(name, triangles, many, edges, folder, batches, 10)
+    yield from _maintaining(name, [Ours, OursOnTwo, *triangles[1:]], many, edges, folder, batches, 10)
     name = "4-cliques maintained, one edge a transaction"
     yield from _maintaining(name, [OursOfCliques], one, edges, folder, singles)
 
@@ -141,11 +141,12 @@ class Ours:
     name = "ivm"
     task: Task = TRIANGLES
     sync = "off"
+    threads = 1
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
-        file = folder / "maintained.pages"
+        file = folder / f"maintained-{self.threads}.pages"
         file.unlink(missing_ok=True)
-        self.workspace = ivm.open(file, sync=self.sync, threads=1)
+        self.workspace = ivm.open(file, sync=self.sync, threads=self.threads)
         self.workspace.install("edge(x, y) -> int(x), int(y).", name="facts")
         with self.workspace.transaction() as txn:
             txn.insert("edge", list(edges))
@@ -171,6 +172,11 @@ class Ours:
 
     def close(self) -> None:
         self.workspace.close()
+
+
+class OursOnTwo(Ours):
+    name = "ivm, two threads"
+    threads = 2
 
 
 class OursSynced(Ours):
