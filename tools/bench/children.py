@@ -24,7 +24,7 @@ from .graphs import skewed
 SINGLES, BATCHES = 100, 5  # changes that a process makes before its memory is looked at
 STARTED = "writing"
 GRAPH = "graph.npy"
-VIEW = "maintained.pages"
+VIEW = "maintained-1.pages"
 Told = dict[str, float]
 
 
