@@ -24,7 +24,7 @@ from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, indices_of, permuted, tree_name
 from ivm.surgery import Delta
-from pagestore.apply import net
+from pagestore.apply import net, one_batch
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
@@ -97,7 +97,7 @@ class Engine:
         layout = self.installed.layouts[name]
         index = Index(name, tuple(range(layout.keys)))
         self.before.setdefault(index, self.txn.tree(name))
-        actions, rows = _joined(parts)
+        actions, rows = one_batch(parts)
         if is_apart(layout):
             actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
@@ -340,15 +340,9 @@ def inserted(part: Bindings) -> Delta:
 def composed(parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec) -> list[np.ndarray]:
     """The rows of inserting edits in key order, those of one key made one; as they are where they are in order."""
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
-    return rows if len(rows) > 1 and in_order(rows, spec.keys) else [net(*_joined(parts), spec)[1]]
+    return rows if len(rows) > 1 and in_order(rows, spec.keys) else [net(*one_batch(parts), spec)[1]]
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:
     """Columns of the relation in the order of an index: its keys, then the values left."""
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
-
-
-def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], axis=1)

@@ -25,6 +25,7 @@ from ivm.lang.rule import Atom, Predicate, Rule, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
 from ivm.total import parts
+from pagestore.apply import one_batch
 from pagestore.tree import ADD, INSERT
 
 PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
@@ -135,11 +136,7 @@ class Head:
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for head, part in zip(self._rule.heads, edits, strict=True):
             found.setdefault(head.predicate, []).append(part)
-        return {
-            name: part[0] if len(part) == 1
-            else (np.concatenate([e[0] for e in part]), np.concatenate([e[1] for e in part], axis=1))
-            for name, part in found.items()
-        }  # fmt: skip
+        return {name: one_batch(parts) for name, parts in found.items()}
 
     def _copied(self, head: Atom) -> list[int]:
         """The columns of a binding that a head's row is a copy of: all of them, or some and counted; none otherwise."""

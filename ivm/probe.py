@@ -14,6 +14,7 @@ from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
 from ivm.shape import plan_array, state_array
 from ivm.surgery import Surgeries
+from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
 from pagestore.threads import together
 from pagestore.tree import ERASE, INSERT, Pages, Tree
@@ -42,8 +43,8 @@ def probe_all(
     def run(number: int) -> Found:
         return prober(plan, number).run(pages, old, new, [both and _share(both, number, threads) for both in changed])
 
-    actions, rows, operations = zip(*together([partial(run, number) for number in range(threads)]), strict=True)
-    return np.concatenate(actions), np.concatenate(rows, axis=1), sum(operations)
+    found = together([partial(run, number) for number in range(threads)])
+    return *one_batch([(actions, rows) for actions, rows, _ in found]), sum(operations for *_, operations in found)
 
 
 def _share(both: Surgeries, number: int, of: int) -> Surgeries:
@@ -104,10 +105,7 @@ class Prober:
                 )
             )  # fmt: skip
             parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
-        operations = int(progress[kernel.OPERATIONS])
-        if len(parts) == 1:
-            return *parts[0], operations
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], axis=1), operations
+        return *one_batch(parts), int(progress[kernel.OPERATIONS])
 
     def _branches(self, changed: Sequence[Surgeries | None]) -> tuple[np.ndarray, np.ndarray]:
         """Where the branches of each step begin and how many there are, int64[P, 2, 2], and their words."""

@@ -38,6 +38,7 @@ from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
 from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
+from pagestore.apply import one_batch
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
@@ -439,8 +440,7 @@ class Transaction:
         self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
-        actions = np.concatenate([p[0] for p in parts])
-        rows = np.concatenate([p[1] for p in parts], axis=1)
+        actions, rows = one_batch(parts)
         tree = self._txn.tree(name)
         if self._installed.layouts[name].bare:
             return self._only(name, actions, rows)

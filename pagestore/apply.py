@@ -51,9 +51,9 @@ def apply(
         return tree, actions, edits
     left, deltas = [(actions, edits)], []
     while left:
-        tree, left, delta = _descend(pager, tree, *_joined(left), visible)
+        tree, left, delta = _descend(pager, tree, *one_batch(left), visible)
         deltas.append(delta)
-    actions, rows = _joined(deltas)
+    actions, rows = one_batch(deltas)
     if len(deltas) > 1:
         order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
         actions, rows = actions[order], rows.take(order, axis=1)
@@ -100,7 +100,7 @@ def _descend(
     if starts[-1] < len(actions):
         left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
     tally = parts[0].room.tally
-    return Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), count, tree.spec), left, _joined(deltas)
+    return Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), count, tree.spec), left, one_batch(deltas)
 
 
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
@@ -143,7 +143,7 @@ def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part],
     spec, (first, *others) = tree.spec, parts
     run = partial(_run, pager, tree, visible)
     together([partial(run, part, k_apply.BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
-    _check(spec, first)
+    _used(spec, first)  # the others may be adopted only by one that went well
     for part in others:
         _write(pager, tree, part)
         k_apply.adopt(
@@ -156,14 +156,15 @@ def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part],
 
 def _write(pager: Pager, tree: Tree, part: Part) -> None:
     """Write the pages that a run made.  Raises CorruptionError or EditError if it failed."""
-    _check(tree.spec, part)
-    pager.write(part.room.arena, part.ids[: part.room.tally[k_apply.USED]])
+    pager.write(part.room.arena, part.ids[: _used(tree.spec, part)])
 
 
-def _check(spec: Spec, part: Part) -> None:
-    status, evidence = part.room.tally[[k_apply.STATUS, k_apply.EVIDENCE]].tolist()
+def _used(spec: Spec, part: Part) -> int:
+    """How many pages a run made.  Raises as `_write`."""
+    status, evidence, used, *_ = part.room.tally.tolist()
     if status != k_apply.OK:
         raise _failure(status, evidence, spec, part.edits)
+    return used
 
 
 def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
@@ -207,7 +208,8 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     return actions[:left], edits[:, :left]
 
 
-def _joined(parts: Sequence[Edits]) -> Edits:
+def one_batch(parts: Sequence[Edits]) -> Edits:
+    """Actions and rows of some parts, at least one, one behind the other."""
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate([a for a, _ in parts]), np.ascontiguousarray(np.concatenate([e for _, e in parts], axis=1))
+    return np.concatenate([actions for actions, _ in parts]), np.concatenate([rows for _, rows in parts], axis=1)

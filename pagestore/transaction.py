@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from .apply import apply, net
+from .apply import apply, net, one_batch
 from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
@@ -371,12 +371,7 @@ class Transaction:
         """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
-        if len(parts) == 1:
-            actions, rows = parts[0]
-        else:
-            actions = np.concatenate([part[0] for part in parts])
-            rows = np.concatenate([part[1] for part in parts], axis=1)
-        self._apply(info, *net(actions, rows, info.spec), None)
+        self._apply(info, *net(*one_batch(parts), info.spec), None)
 
     def _apply(
         self, info: Info, actions: np.ndarray, rows: np.ndarray, visible: int | None
