@@ -1,7 +1,7 @@
 """A sketch: a transaction over a snapshot that is never committed.
 
-It needs no lock, of any version, in a store opened for reading too: what it makes stands in a temporary file behind
-the store's (overlay.py). Questions are answered in one.
+It begins at any version, in a store opened for reading too, and takes no writer's lock: what it makes stands in a
+temporary file behind the store's (overlay.py). Questions are answered in one.
 """
 
 from .errors import TransactionError
