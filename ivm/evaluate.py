@@ -1,15 +1,17 @@
 """Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.flat import FlatJoin, Layout, flatten, pays
-from ivm.join import Join, joined
+from ivm.join import Join, Run, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.threads import together
 from pagestore.tree import Pages, Tree, scan
 
 RANGES_PER_THREAD = 8  # so that an uneven range does not keep the others waiting
@@ -57,16 +59,20 @@ def evaluate(
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
     layout = Layout(flatten(pages, shape, trees), shape, sensors, asked) if pays(shape, trees) else None
 
-    def start(first: tuple[int, int]) -> Join | FlatJoin:
+    def new() -> Run:
         if layout is None:
-            return Join(pages, shape, trees, sensors=sensors, granularity=granularity, first=first)
-        return FlatJoin(layout, granularity=granularity, first=first)
+            return Join(pages, shape, trees, sensors=sensors, granularity=granularity)
+        return FlatJoin(layout, granularity=granularity)
 
-    joins = list(map(start, ranges))
-    if len(joins) == 1:
-        return _run(joins[0])
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(_run, joins))
+    if len(ranges) == 1:
+        return _run(new())
+    joins = [new() for _ in range(threads)]
+    jobs = iter([(first, joins[0].buffers()) for first in ranges])  # by one thread, which uses memory at hand again
+
+    def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
+        return [(first, _run(join.over(first, buffers))) for first, buffers in jobs]
+
+    found = [evaluation for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))]
     return Evaluation(
         [part for evaluation in found for part in evaluation.parts],
         [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
@@ -74,7 +80,7 @@ def evaluate(
     )
 
 
-def _run(join: Join | FlatJoin) -> Evaluation:
+def _run(join: Run) -> Evaluation:
     batches = join.batches()
     rows = [out for out, _ in batches]
     return Evaluation(

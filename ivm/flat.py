@@ -15,7 +15,7 @@ from ivm.join import BATCH, Run
 from ivm.kernels import flat as kernel
 from ivm.kernels import leapfrog as names
 from ivm.kernels import overlay
-from ivm.shape import ALL, Sensors, Shape, narrowed
+from ivm.shape import Sensors, Shape
 from pagestore.tree import Pages, Tree, scan
 
 DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
@@ -113,15 +113,11 @@ def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
 
 
 class FlatJoin(Run):
-    """One evaluation over flat tries as a Layout has it.  `first` bounds the first variable, inclusive."""
+    """One evaluation over flat tries as a Layout has it."""
 
-    def __init__(
-        self, layout: "Layout", *, granularity: int = 1, first: tuple[int, int] = ALL, batch: int = BATCH
-    ) -> None:
+    def __init__(self, layout: "Layout", *, granularity: int = 1, batch: int = BATCH) -> None:
         flat, shape = layout.flat, layout.shape
-        super().__init__(
-            shape if first == ALL else narrowed(shape, first), layout.sensors, granularity, True, batch, layout.room
-        )
+        super().__init__(shape, layout.sensors, granularity, True, batch, layout.room)
         self._flat, self._room = flat, layout.room
         self._steps, self._grounds = layout.steps.copy(), layout.grounds.copy()
         self._cursors = np.zeros((len(flat.place), kernel.CURSOR), np.int64)

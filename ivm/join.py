@@ -6,11 +6,12 @@ is one more trie; without it every binding of the body comes out.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
-from ivm.shape import ALL, Regions, Sensors, Shape, narrowed, plan_array, state_array
+from ivm.shape import Regions, Sensors, Shape, plan_array, state_array
 from pagestore.compiled import raise_for
 from pagestore.tree import Pages, Tree
 
@@ -28,12 +29,29 @@ class Run(ABC):
         self, shape: Shape, sensors: Sensors | None, granularity: int, covered: bool, batch: int, room: int
     ) -> None:
         sensors = sensors or shape.no_sensors
+        self._asked = shape, sensors, granularity
         self._plan = plan_array(shape, sensors, granularity)
-        self._state = state_array(shape, sensors, covered).copy()
+        self._fresh = state_array(shape, sensors, covered).copy()
+        self._state = self._fresh.copy()
         self._widths = sensors.widths
         self._sizes = (shape.levels + len(shape.reads), batch), (*sensors.sources.shape, batch + room)
-        self._out, self._rows = (np.empty(size, np.int64) for size in self._sizes)
+        self._out, self._rows = self.buffers()
         self.times: list[np.ndarray] = []
+
+    def buffers(self) -> list[np.ndarray]:
+        """Memory to write bindings and trace rows to."""
+        return [np.empty(size, np.int64) for size in self._sizes]
+
+    def over(self, first: tuple[int, int], buffers: Sequence[np.ndarray] | None = None) -> Self:
+        """Begin anew, the first variable within `first`, inclusive.  What is known of slices is still known."""
+        shape, sensors, granularity = self._asked
+        self._plan = plan_array(shape.ranged, sensors, granularity).copy()
+        at = self._plan[kernel.BOUNDS]
+        self._plan[[at + 2, at + 5]] = first
+        self._state = self._fresh.copy()
+        self._out, self._rows = buffers or self.buffers()
+        self.times = []
+        return self
 
     @abstractmethod
     def _advance(self) -> None:
@@ -56,14 +74,15 @@ class Run(ABC):
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
         kept = []
         for out, rows in self:
-            if 4 * out.shape[1] > self._sizes[0][1]:
-                self._out = np.empty(self._sizes[0], np.int64)
-            else:
+            more = self._state[kernel.PHASE] != kernel.DONE
+            if 4 * out.shape[1] <= self._sizes[0][1]:
                 out = out.copy()
-            if any(2 * r.shape[1] > self._sizes[1][2] for r in rows):
-                self._rows = np.empty(self._sizes[1], np.int64)
-            else:
+            elif more:
+                self._out = np.empty(self._sizes[0], np.int64)
+            if all(2 * r.shape[1] <= self._sizes[1][2] for r in rows):
                 rows = [r.copy() for r in rows]
+            elif more:
+                self._rows = np.empty(self._sizes[1], np.int64)
             kept.append((out, rows))
         return kept
 
@@ -84,7 +103,7 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class Join(Run):
-    """One evaluation over pages.  `first` bounds the first variable, inclusive, so that ranges can run side by side."""
+    """One evaluation over pages."""
 
     def __init__(
         self,
@@ -95,15 +114,13 @@ class Join(Run):
         sensors: Sensors | None = None,
         granularity: int = 1,
         regions: Regions | None = None,
-        first: tuple[int, int] = ALL,
         batch: int = BATCH,
     ) -> None:
-        if first != ALL:
-            shape = narrowed(shape, first)
         super().__init__(shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8)
         self._pages = pages
-        at = int(self._state[kernel.TREES])
-        self._state[at : at + 3 * len(trees)] = [x for t in trees for x in (t.root, t.height, t.spec.keys)]
+        at = int(self._fresh[kernel.TREES])
+        self._fresh[at : at + 3 * len(trees)] = [x for t in trees for x in (t.root, t.height, t.spec.keys)]
+        self._state = self._fresh.copy()
         self._regions = regions or shape.everything
         self._runs = np.empty(4 * pages.page_words, np.int64)
 

@@ -47,6 +47,14 @@ class Shape:
         """The oracle of a full evaluation: no regions, all is covered."""
         return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
 
+    @cached_property
+    def ranged(self) -> "Shape":
+        """The shape with two more bounds on level 0, which its plan has first, and which leave nothing out."""
+        extra = np.array([[kernel.GE, -1, INT_MIN], [kernel.LE, -1, INT_MAX]], np.int64)
+        start = self.bound_start + 2
+        start[0] = 0
+        return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
+
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
@@ -129,11 +137,3 @@ def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarra
         flat[at] = start
         start += len(part)
     return flat
-
-
-def narrowed(shape: Shape, first: tuple[int, int]) -> Shape:
-    """The shape with two more bounds on level 0."""
-    extra = np.array([[kernel.GE, -1, first[0]], [kernel.LE, -1, first[1]]], np.int64)
-    start = shape.bound_start + 2
-    start[0] = 0
-    return replace(shape, bound_start=start, bounds=np.concatenate([extra, shape.bounds]))

@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ivm import evaluate as evaluate_module
 from ivm import flat as flat_module
 from ivm import lang
 from ivm.errors import RangeError
+from ivm.evaluate import evaluate
 from ivm.flat import FlatJoin, Layout, flatten, pays
-from ivm.join import Join
+from ivm.join import Join, joined
 from ivm.plan import Orders, make_plans, sensors_of
-from ivm.shape import INT_MAX
+from ivm.shape import INT_MAX, INT_MIN
 from pagestore.tree import Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
 
@@ -56,11 +59,17 @@ def tries_of(pager, plan, relations):
     return [tree or Tree.empty(Spec(9, len(t.index.order), 0)) for tree, t in zip(trees, plan.tries, strict=True)]
 
 
-def both(pager, plan, trees, sensors=None, batch=1 << 10, **bounds):
-    paged = Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch, **bounds)
-    flattened = flatten(pager.pages, plan.shape, trees)
-    flat = FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch, **bounds)
+def both(pager, plan, trees, sensors=None, batch=1 << 10):
+    paged, flat = both_joins(pager, plan, trees, sensors, batch)
     return (paged, *paged.all()), (flat, *flat.all())
+
+
+def both_joins(pager, plan, trees, sensors=None, batch=1 << 10):
+    flattened = flatten(pager.pages, plan.shape, trees)
+    return (
+        Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch),
+        FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch),
+    )
 
 
 def in_order(rows):
@@ -83,15 +92,74 @@ def test_the_same_bindings_and_trace(name, data):
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
     trees = tries_of(pager, plan, data.draw(relations()))
-    first = data.draw(st.sampled_from([{}, {"first": (2, 5)}, {"first": (INT_MAX, INT_MAX)}]))
     batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
-    (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=batch, **first)
+    (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=batch)
     assert flat_rows.tolist() == rows.tolist()
     if "!=" not in body:
         sensors = sensors_of(plan, plan.trace_sensors)
-        (_, rows, trace), (_, flat_rows, flat_trace) = both(pager, plan, trees, sensors, **first)
+        (_, rows, trace), (_, flat_rows, flat_trace) = both(pager, plan, trees, sensors)
         assert flat_rows.tolist() == rows.tolist()
         assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
+
+
+@pytest.mark.parametrize("name", BODIES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_one_join_goes_over_ranges_in_any_order(name, data):
+    """Bindings, how often each is counted, and the trace are those of joins that went over one range only."""
+    variables, body = BODIES[name]
+    plan = plan_of(body, data.draw(st.permutations(variables.split())))
+    pager = MemoryPager(512, pages_max=1 << 13)
+    trees = tries_of(pager, plan, data.draw(relations()))
+    ranges = data.draw(st.permutations([(INT_MIN, 1), (2, 2), (3, 5), (6, 1 << 40), (INT_MAX, INT_MAX)]))
+    sensors = sensors_of(plan, plan.trace_sensors) if "!=" not in body and data.draw(st.booleans()) else None
+    rows = Join(pager.pages, plan.shape, trees).bindings()
+    paged, flat = both_joins(pager, plan, trees, sensors, data.draw(st.sampled_from([1, 3, 1 << 10])))
+    for low, high in ranges:
+        expected, trace = paged.over((low, high)).all()
+        assert expected.tolist() == rows[:, (rows[0] >= low) & (rows[0] <= high)].tolist()
+        flat_rows, flat_trace = flat.over((low, high)).all()
+        assert flat_rows.tolist() == expected.tolist()
+        assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
+    asked = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
+    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked)
+    long, short = FlatJoin(layout), FlatJoin(layout)
+    for first in ranges:
+        counts = [group(join.over(first), asked) for join in (long, short)]
+        short = FlatJoin(layout)
+        assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("is_flat", [True, False])
+def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
+    """Bindings in order and the trace are those of one thread; each thread goes over its ranges with one join."""
+    rng = np.random.default_rng(5)
+    edges = np.unique(rng.integers(0, 80, (2, 2500)), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(BODIES["triangle"][1], ["x", "y", "z"])
+    trees = tries_of(pager, plan, {"r": edges, "s": edges})
+    sensors = sensors_of(plan, plan.sensors)
+    monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(evaluate_module, "pays", lambda *_: is_flat)
+    kind = "FlatJoin" if is_flat else "Join"
+    made = Mock(wraps=getattr(evaluate_module, kind))
+    monkeypatch.setattr(evaluate_module, kind, made)
+    alone = evaluate(pager.pages, plan.shape, trees, sensors=sensors)
+    assert made.call_count == 1
+    found = evaluate(pager.pages, plan.shape, trees, sensors=sensors, threads=threads)
+    assert made.call_count == 1 + threads
+    assert len(found.parts) > threads
+    assert found.bindings.tolist() == alone.bindings.tolist()
+    for trace, expected in zip(found.recorded, alone.recorded, strict=True):
+        assert in_order(joined(trace)) == in_order(joined(expected))
+
+
+def group(join, asked):
+    """How often each row of the levels asked for is found."""
+    found = join.bindings()
+    times = np.concatenate(join.times or [np.ones(found.shape[1], np.int64)])
+    return counted(found[sorted(asked)], times)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +241,7 @@ def test_what_is_not_asked_for_is_counted(name, data):
     batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
     rows = Join(pager.pages, plan.shape, trees).bindings()
     flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked), batch=batch)
-    found = flat.bindings()
-    times = np.concatenate(flat.times or [np.ones(found.shape[1], np.int64)])
-    assert counted(found[sorted(asked)], times) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
+    assert group(flat, asked) == counted(rows[sorted(asked)], np.ones(rows.shape[1], np.int64))
 
 
 def counted(rows, times):
