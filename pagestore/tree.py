@@ -167,7 +167,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndar
 def ready(pages: Pages, tree: Tree) -> np.ndarray:
     """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
-    return np.array([*places, pages.page_words, tree.root, tree.height, tree.spec.values], np.int64)
+    return np.array([*places, pages.page_words, tree.root, tree.height, tree.spec.values, 0], np.int64)
 
 
 class Finder:

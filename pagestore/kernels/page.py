@@ -205,19 +205,13 @@ def locate(words, page, key, m, lo):
     Narrows one column at a time, so every probe stays inside one column's words.
     """
     hi = words[page + COUNT]
-    return located(words, page, key, m, lower(words, page, 0, lo, hi, key[0]), hi) if m else (lo, lo < hi)
-
-
-@kernel
-def located(words, page, key, m, lo, hi):
-    """As `locate`, given the first entry of [lo, hi) whose first column is at least ``key[0]``."""
     for c in range(m):
         if c:
             hi = run_end(words, page, c - 1, lo, hi, key[c - 1])
-            lo = lower(words, page, c, lo, hi, key[c])
+        lo = lower(words, page, c, lo, hi, key[c])
         if lo == hi or field(words, page, c, lo) != key[c]:
             return lo, False
-    return lo, True
+    return lo, lo < hi
 
 
 @kernel

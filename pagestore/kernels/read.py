@@ -15,7 +15,19 @@ from pagestore.kernels.cursor import (
 )
 from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.machine import as_array, bytes_at, either, prefetch, words_at
-from pagestore.kernels.page import WORD_MAX, bits, child_slot, column, enter, field, locate, located, run_end, unpack
+from pagestore.kernels.page import (
+    WORD_MAX,
+    bits,
+    child_slot,
+    column,
+    enter,
+    field,
+    halve,
+    locate,
+    lower,
+    run_end,
+    unpack,
+)
 from pagestore.layout import COUNT, HEADER
 
 GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
@@ -23,9 +35,10 @@ ALIKE = 8  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 32  # equal entries that are looked through in step
 LINE = 8  # words of a cache line
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
+NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
 
-# numbers that a single look-up needs
-WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, READY = range(9)
+# numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
+WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
 # rows of `places`: the pages of two groups, what each key of one has come to there, a key and the one before it
 PAGE, PAGE_BEFORE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, BEFORE, PLACE_ROWS = range(14)
@@ -189,21 +202,29 @@ def lower_many(words, pages, c, n, places):
 def find_record(ready, key, out):
     """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or ``-page_id``.
 
-    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.
+    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.  What the leaf is
+    asked comes from memory all at once: the separators around it say where in it the key is about, and the leaf that
+    was read before, whichever, where such a leaf has its columns.
     """
     ready, wanted = words_at(ready, READY), as_array(key)
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     page_id, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
+    c, part = 0, 0.5
     for level in range(ready[HEIGHT] - 1, -1, -1):
         prefetch(words, page_id * page_words + HEADER)
+        if level == 0 and ready[LIKE]:
+            prefetch_near(words, page_id * page_words, ready[LIKE], keys + ready[VALUES], part)
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
-        entries = words[page + COUNT]
-        slot, equal = located(words, page, wanted, keys, lower_far(words, page, 0, entries, wanted[0]), entries)
+        slot, equal = locate_near(words, page, wanted, keys, c, part)
         if level:
-            page_id = field(words, page, keys, slot if equal else max(slot - 1, 0))
-        elif equal:
+            slot = slot if equal else max(slot - 1, 0)
+            page_id = field(words, page, keys, slot)
+            c, part = between(words, page, slot, wanted, keys)
+            continue
+        ready[LIKE] = page
+        if equal:
             values = words_at(out, ready[VALUES])
             for v in range(values.shape[0]):
                 values[v] = field(words, page, keys + v, slot)
@@ -212,10 +233,62 @@ def find_record(ready, key, out):
 
 
 @kernel
-def lower_far(words, page, c, n, x):
-    """As `lower`, of the first n entries of a page that is not in the cache: waits once for every three halvings."""
+def between(words, page, slot, key, keys):
+    """The first column that a child's separator and the next one differ in, and how far between them the key is."""
+    if slot + 1 < words[page + COUNT]:
+        for c in range(keys):
+            low, high = field(words, page, c, slot), field(words, page, c, slot + 1)
+            if low != high:
+                part = (float(key[c]) - float(low)) / max(float(high) - float(low), 1.0)
+                return c, min(max(part, 0.0), 1.0)
+    return 0, 0.5
+
+
+@kernel
+def prefetch_near(words, page, like, columns, part):
+    """Begin to load the entries within NEAR of a part of a page, where another page has its columns."""
+    guess = int(part * words[like + COUNT])
+    for c in range(columns):
+        _, start, width = column(words, like, c)
+        begin = page - like + start
+        for i in range(max(guess - NEAR, 0) * width >> 6, ((guess + NEAR) * width >> 6) + LINE, LINE):
+            prefetch(words, begin + i)
+
+
+@kernel
+def locate_near(words, page, key, m, near_c, part):
+    """As `locate`, of a key that is about at that part of the page by column near_c, and equal in those before it."""
+    lo, hi = 0, words[page + COUNT]
+    guess = int(part * hi)
+    for c in range(m):
+        if c:
+            hi = run_end(words, page, c - 1, lo, hi, key[c - 1])
+        if c == near_c:
+            lo = near(words, page, c, lo, hi, key[c], guess)
+        else:
+            lo = lower(words, page, c, lo, hi, key[c])
+        if lo == hi or field(words, page, c, lo) != key[c]:
+            return lo, False
+    return lo, True
+
+
+@kernel
+def near(words, page, c, lo, hi, x, guess):
+    """As `lower`, where that is within NEAR of a guess; where it is not, as `lower_far`, two probes later."""
     base, start, width = column(words, page, c)
-    lo = 0
+    first, last = max(lo, min(guess, hi) - NEAR), min(hi, max(guess, lo) + NEAR)
+    if first > lo and base + bits(words, start, width, first - 1) >= x:
+        return lower_far(words, page, c, lo, first - 1, x)
+    if last < hi and base + bits(words, start, width, last) < x:
+        return lower_far(words, page, c, last + 1, hi, x)
+    return halve(words, base, start, width, first, last, x)
+
+
+@kernel
+def lower_far(words, page, c, lo, hi, x):
+    """As `lower`, of entries that are not in the cache: waits once for every three halvings."""
+    base, start, width = column(words, page, c)
+    n = hi - lo
     while n > 1:
         if n * width > FAR:
             for k in range(1, 8):

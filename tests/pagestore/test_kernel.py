@@ -7,7 +7,7 @@ import pytest
 from numba import config
 from numba.core.errors import NumbaError
 
-from pagestore.kernels.kernel import allocating, kernel, late
+from pagestore.kernels.kernel import Kernel, allocating, compiled, kernel, late
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
 
@@ -65,6 +65,16 @@ def test_a_late_kernel_is_compiled_where_its_address_is_asked_for():
     assert not rare.part.overloads
     assert perhaps(values, 2, seldom.address()) == -7
     assert len(rare.part.overloads) == 1
+
+
+def test_a_signature_is_read_once(monkeypatch):
+    @kernel
+    def double(x):
+        return 2 * x
+
+    first = compiled(double, "(int64,)")
+    monkeypatch.setattr(Kernel, "compile", None)
+    assert compiled(double, "(int64,)") is first and first(4) == 8
 
 
 def test_a_kernel_that_makes_arrays_says_so():

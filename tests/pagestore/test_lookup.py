@@ -1,0 +1,124 @@
+"""What one look-up asks of memory, counted: probes of a column, and lines that nobody knew of in time."""
+
+from bisect import bisect_left
+from math import ceil, log2
+from types import FunctionType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pagestore.kernels import page as k_page
+from pagestore.kernels import read as k_read
+from pagestore.kernels.read import LIKE, LINE, NEAR
+from pagestore.tree import Spec, bulk
+from tests.pagestore.memory import MemoryPager
+
+
+class Memory:
+    """An array of words that plays the machine's memory: it remembers which line was asked for, how, and in order."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.words, self.bytes = words, words.tobytes()
+        self.asked: list[tuple[int, bool]] = []  # line, and whether somebody waits for it
+
+    def __getitem__(self, i: int) -> int:
+        self.asked.append((i // LINE, True))
+        return int(self.words[i])
+
+    def word_at(self, byte: int) -> int:
+        self.asked += [(byte // 8 // LINE, True), ((byte + 7) // 8 // LINE, True)]
+        return int.from_bytes(self.bytes[byte : byte + 8], "little", signed=True)
+
+    def prefetch(self, i: int) -> None:
+        self.asked.append((i // LINE, False))
+
+    def late(self, lines: range) -> int:
+        """How many of these lines were first asked for after one of them had been waited for."""
+        asked = [(line, waits) for line, waits in self.asked if line in lines]
+        first = [waits for _, waits in asked].index(True)
+        return len({line for line, _ in asked} - {line for line, _ in asked[: first + 1]})
+
+
+def plain(**others) -> SimpleNamespace:
+    """The kernels of look-ups as plain Python over `Memory`, and over whatever stands where addresses would."""
+    names = {**vars(k_page), **vars(k_read)}
+    for name, value in names.items():
+        function = getattr(value, "py_func", value)
+        if isinstance(function, FunctionType):
+            names[name] = FunctionType(function.__code__, names)
+    names |= {"word_at": Memory.word_at, "prefetch": Memory.prefetch, "as_array": np.array}
+    names |= {"either": lambda condition, a, b: a if condition else b, "words_at": lambda there, n: there}
+    names |= {"bytes_at": names["words_at"], **others}
+    return SimpleNamespace(**names)
+
+
+def sixteen_to_a_first_column(n, random):
+    return np.stack([np.arange(n) // 16, np.sort(random.integers(0, 1 << 40, (n // 16, 16)), axis=1).ravel()])
+
+
+def long_runs(n, random):
+    return np.stack([np.arange(n) // 20_000, np.cumsum(random.integers(1, 1000, n))])
+
+
+@pytest.mark.parametrize("kind", [sixteen_to_a_first_column, long_runs])
+@pytest.mark.parametrize("values", [0, 1])
+def test_a_look_up_waits_for_its_leaf_once(kind, values):
+    random = np.random.default_rng(1)
+    pager, rows = MemoryPager(8192, 1 << 10), kind(200_000, random)
+    tree = bulk(pager, Spec(1, 2, values), [np.concatenate([rows, random.integers(0, 1 << 30, (values, 200_000))])])
+    words, _, page_words = pager.pages
+    memory, seen, out = Memory(words), np.ones(1 << 10, np.uint8), np.zeros(values)
+    ready = [memory, len(words), seen, len(seen), page_words, tree.root, tree.height, values, 0]
+    find_record = plain().find_record
+
+    def late(key):
+        memory.asked.clear()
+        assert find_record(ready, key, out) == 1
+        leaf = ready[LIKE] // LINE
+        return memory.late(range(leaf, leaf + page_words // LINE))
+
+    known, unknown = [], []
+    for key in rows[:, random.integers(0, 200_000, 300)].T.tolist():
+        known.append(late(tuple(key)))
+        ready[LIKE] = 0
+        unknown.append(late(tuple(key)))
+    assert np.mean(known) <= 2 < 3 <= np.mean(unknown)
+
+
+def evenly(n):
+    return list(range(0, 1000 * n, 1000))
+
+
+def far_apart(n):
+    return [1 << 40 if i == n - 1 else i for i in range(n)]
+
+
+def doubling(n):
+    return sorted((1 << i * 56 // n) + i for i in range(n))
+
+
+def clusters(n):
+    return [(i // 200 << 40) + i for i in range(n)]
+
+
+def all_the_same(n):
+    return [7] * n
+
+
+@pytest.mark.parametrize("spread", [evenly, far_apart, doubling, clusters, all_the_same])
+@pytest.mark.parametrize("n", [1, 40, 1300])
+def test_a_bad_guess_costs_two_probes_and_a_good_one_spares_some(spread, n):
+    values, probes = spread(n), []
+    near = plain(
+        column=lambda *_: (0, 0, 40),
+        bits=lambda words, start, width, i: probes.append(i) or values[i],
+        prefetch=lambda *_: None,
+    ).near
+    for x in {value + d for value in values for d in (-1, 0, 1)}:
+        span = values[-1] - values[0]
+        for guess in {0, n // 2, n, min(max(n * (x - values[0]) // span, 0), n) if span else 0}:
+            probes.clear()
+            assert near(None, 0, 0, 0, n, x, guess) == bisect_left(values, x)
+            assert len(probes) <= 2 + 3 * ceil(log2(n) / 3 + 1)
+            if spread is evenly and guess == x // 1000:
+                assert len(probes) <= 3 + log2(2 * NEAR)
