@@ -67,10 +67,12 @@ def evaluate(
     if len(ranges) == 1:
         return _run(new())
     joins = [new() for _ in range(threads)]
-    jobs = iter([(first, joins[0].buffers()) for first in ranges])  # by one thread, which uses memory at hand again
+    for join in joins:
+        join.stock(RANGES_PER_THREAD)  # here, since memory at hand is this thread's
+    jobs = iter(ranges)
 
     def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
-        return [(first, _run(join.over(first, buffers))) for first, buffers in jobs]
+        return [(first, _run(join.over(first))) for first in jobs]
 
     found = [evaluation for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))]
     return Evaluation(

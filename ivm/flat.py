@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.join import BATCH, Run
+from ivm.join import BATCH, Run, joined
 from ivm.kernels import flat as kernel
 from ivm.kernels import leapfrog as names
 from ivm.kernels import overlay
@@ -90,15 +90,18 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
 def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(keys, where the children of each begin) at each depth; the last depth has no children."""
     batches = list(scan(pages, tree, columns=tuple(range(depth))))
-    columns = np.concatenate(batches, axis=1) if batches else np.empty((depth, 0), np.int64)
-    fresh = np.zeros(columns.shape[1], bool)
+    columns = joined(batches) if batches else np.empty((depth, 0), np.int64)
+    n = columns.shape[1]
+    shared = depth - (depth >= tree.spec.keys)  # the depths at which records may share a key
+    fresh = np.zeros(n, bool)
     fresh[:1] = True
     rows = []
-    for column in columns:
+    for column in columns[:shared]:
         fresh[1:] |= column[1:] != column[:-1]
         rows.append(np.flatnonzero(fresh))
-    keys = [column[first] for column, first in zip(columns, rows, strict=True)]
+    keys = [*(column[first] for column, first in zip(columns, rows, strict=False)), *columns[shared:]]
     children = [np.append(np.searchsorted(below, here), len(below)) for here, below in pairwise(rows)]
+    children += [np.append(here, n) for here in rows[-1:] if shared < depth]
     return list(zip(keys, [*children, np.zeros(0, np.int64)], strict=True))
 
 

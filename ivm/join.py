@@ -16,6 +16,7 @@ from pagestore.compiled import raise_for
 from pagestore.tree import Pages, Tree
 
 BATCH = 1 << 16
+STOCK_MAX = 16  # batches that memory is had for at once
 
 
 class Run(ABC):
@@ -35,21 +36,23 @@ class Run(ABC):
         self._state = self._fresh.copy()
         self._widths = sensors.widths
         self._sizes = (shape.levels + len(shape.reads), batch), (*sensors.sources.shape, batch + room)
-        self._out, self._rows = self.buffers()
+        self._stock: list[np.ndarray] = []
+        self._stocked = 0
+        self._out, self._rows = self._buffer(), np.empty(self._sizes[1], np.int64)
         self.times: list[np.ndarray] = []
 
-    def buffers(self) -> list[np.ndarray]:
-        """Memory to write bindings and trace rows to."""
-        return [np.empty(size, np.int64) for size in self._sizes]
+    def stock(self, buffers: int) -> None:
+        """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
+        self._stock = list(np.empty((buffers, *self._sizes[0]), np.int64))
+        self._stocked += buffers
 
-    def over(self, first: tuple[int, int], buffers: Sequence[np.ndarray] | None = None) -> Self:
+    def over(self, first: tuple[int, int]) -> Self:
         """Begin anew, the first variable within `first`, inclusive.  What is known of slices is still known."""
         shape, sensors, granularity = self._asked
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[kernel.BOUNDS]
         self._plan[[at + 2, at + 5]] = first
         self._state = self._fresh.copy()
-        self._out, self._rows = buffers or self.buffers()
         self.times = []
         return self
 
@@ -74,17 +77,22 @@ class Run(ABC):
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
         kept = []
         for out, rows in self:
-            more = self._state[kernel.PHASE] != kernel.DONE
-            if 4 * out.shape[1] <= self._sizes[0][1]:
+            if 4 * out.shape[1] > self._sizes[0][1]:
+                self._out = self._buffer()
+            else:
                 out = out.copy()
-            elif more:
-                self._out = np.empty(self._sizes[0], np.int64)
-            if all(2 * r.shape[1] <= self._sizes[1][2] for r in rows):
-                rows = [r.copy() for r in rows]
-            elif more:
+            if any(2 * r.shape[1] > self._sizes[1][2] for r in rows):
                 self._rows = np.empty(self._sizes[1], np.int64)
+            else:
+                rows = [r.copy() for r in rows]
             kept.append((out, rows))
         return kept
+
+    def _buffer(self) -> np.ndarray:
+        """Memory for a batch of bindings, of a piece that has as many as were needed before it."""
+        if not self._stock:
+            self.stock(min(max(1, self._stocked), STOCK_MAX))
+        return self._stock.pop()
 
     def bindings(self) -> np.ndarray:
         """All bindings at once, int64[L + V, n]."""

@@ -130,6 +130,18 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
         assert counts[0] == counts[1]
 
 
+def test_batches_are_kept_in_few_pieces_of_memory():
+    """Page faults of a batch at a time took as long as a join."""
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(BODIES["apart"][1], ["x", "y"])
+    trees = tries_of(pager, plan, {"u": np.arange(90)[None]})
+    join = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape), batch=50)
+    batches = [out for out, _ in join.batches()]
+    assert joined(batches).tolist() == [list(side) for side in np.triu_indices(90, 1)]
+    assert len(batches) == 81
+    assert len({id(out.base) for out in batches}) <= 10
+
+
 @pytest.mark.parametrize("threads", [2, 5])
 @pytest.mark.parametrize("is_flat", [True, False])
 def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
