@@ -18,11 +18,10 @@ from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
-from ivm.heads import Layout
 from ivm.join import joined
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
-from ivm.program import Installed, Views, indices_of, permuted, tree_name
+from ivm.program import Installed, Views, index_columns, indices_of, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import net, one_batch
 from pagestore.errors import EditError
@@ -71,7 +70,6 @@ class Engine:
 
     def carry(self, edits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
-        self._indices = self.installed.indices
         waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
             name: [edit] for name, edit in edits.items()
         }
@@ -89,27 +87,31 @@ class Engine:
 
     def change_of(self, name: str) -> Delta | None:
         """The delta of a predicate in this transaction, if there was one."""
-        return next((d for i, d in self.deltas.items() if i.predicate == name and not permuted(i)), None)
+        return self.deltas.get(self.installed.kept[name].own[0])
 
     def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply the edits of a predicate to its tree, then its delta to the permuted indices."""
         started = time.perf_counter()
-        layout = self.installed.layouts[name]
-        index = Index(name, tuple(range(layout.keys)))
-        self.before.setdefault(index, self.txn.tree(name))
+        layout, own, beside, checked = self.installed.kept[name]
+        before = self.txn.tree(name)
+        for index in own:
+            self.before[index] = before
         actions, rows = one_batch(parts)
         if is_apart(layout):
             actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
             actions, rows = edits(name, layout, self.txn.pages, view, apart, actions, rows)
         actions, rows = self._apply(name, actions, rows, layout.visible)
-        delta = Delta(actions, rows[: layout.visible])
-        if not delta:
+        if not len(actions):
             return
-        self._check_function(name, layout, delta)
-        self._publish(name, layout, delta)
-        for permutation in self._indices.get(name, ()):
-            self._permute(permutation, layout, delta)
+        delta = Delta(actions, rows[: layout.visible])
+        if checked:
+            self._check_function(name, delta)
+        for index in own:
+            self.deltas[index] = delta
+        for index, tree, columns in beside:
+            self.before[index] = self.txn.tree(tree)
+            self.deltas[index] = Delta(*self.txn.apply(tree, actions, delta.rows[columns]))
         inserted = int(np.count_nonzero(actions == INSERT))
         account = self.accounts.setdefault(name, Account())
         account.inserted, account.erased = inserted, len(actions) - inserted
@@ -123,25 +125,9 @@ class Engine:
         except EditError as error:
             raise RangeError(f"{name.removeprefix('$apart:')}: {error}") from error
 
-    def _publish(self, name: str, layout: Layout, delta: Delta) -> None:
-        """The delta under every unpermuted index of the predicate, however many columns it takes."""
-        for width in range(layout.keys, layout.visible + 1):
-            index = Index(name, tuple(range(width)))
-            self.deltas[index] = delta
-            self.before.setdefault(index, self.before[Index(name, tuple(range(layout.keys)))])
-
-    def _permute(self, index: Index, layout: Layout, delta: Delta) -> None:
-        name = tree_name(index)
-        self.before[index] = self.txn.tree(name)
-        columns = index_columns(index, layout)
-        self.deltas[index] = Delta(*self.txn.apply(name, delta.actions, delta.rows[columns]))
-
-    def _check_function(self, name: str, layout: Layout, delta: Delta) -> None:
+    def _check_function(self, name: str, delta: Delta) -> None:
         """No key of a derived function may have two values in the end."""
-        predicate = self.installed.program.predicates[name]
-        keys = len(predicate.keys)
-        if predicate.value is None or layout.keys == keys:
-            return
+        keys = len(self.installed.program.predicates[name].keys)
         inserted = delta.rows[:keys, delta.actions == INSERT]
         tree = self.txn.tree(name)
         crowded = np.flatnonzero(count_prefixes(self.txn.pages, tree, inserted, most=2) > 1)
@@ -164,18 +150,19 @@ class Engine:
     def _maintain(self, views: Views) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         """The head edits of one rule; its sensitivity indices are renewed on the way."""
         for p, plan in enumerate(views.plans):
-            if not any(trie.index in self.deltas for trie in plan.tries):
+            indices = indices_of(plan)
+            if self.deltas.keys().isdisjoint(indices):
                 continue
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
-            new = {index: self.tree(index) for index in indices_of(plan)}
+            new = {index: self.tree(index) for index in indices}
             old = {index: self.before.get(index, tree) for index, tree in new.items()}
             change: Change | None
             if self._is_huge(plan, old):
                 change = self._reevaluate(views, p, plan, old, new)
             else:
-                indices = [self.txn.tree(n) for n in names]
+                senses = [self.txn.tree(n) for n in names]
                 change = maintain(
-                    self.txn.pages, plan, old, new, self.deltas, indices, views.granularity, self.threads
+                    self.txn.pages, plan, old, new, self.deltas, senses, views.granularity, self.threads
                 )
             if change is None:
                 continue
@@ -300,8 +287,9 @@ class Engine:
             rows = composed(parts, self.txn.tree(name).spec)
         tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
-        for batch in scan(self.txn.pages, tree):
-            self._check_function(name, layout, Delta(np.full(batch.shape[1], INSERT), batch))
+        if self.installed.kept[name].checked:
+            for batch in scan(self.txn.pages, tree):
+                self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
 
 class Source(Protocol):
@@ -341,8 +329,3 @@ def composed(parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec) -> list[np.
     """The rows of inserting edits in key order, those of one key made one; as they are where they are in order."""
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
     return rows if len(rows) > 1 and in_order(rows, spec.keys) else [net(*one_batch(parts), spec)[1]]
-
-
-def index_columns(index: Index, layout: Layout) -> list[int]:
-    """Columns of the relation in the order of an index: its keys, then the values left."""
-    return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]

@@ -16,9 +16,10 @@ from ivm import sensitivity
 from ivm.join import Join
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
-from ivm.probe import probe_all
-from ivm.surgery import Delta, Surgeries, surgeries
+from ivm.probe import probe_all, probed
+from ivm.surgery import Delta, surgeries
 from pagestore.apply import net
+from pagestore.order import distinct
 from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree
 
 
@@ -90,8 +91,7 @@ def alone(
     (trie,) = plan.tries
     delta, depth = deltas[trie.index], len(trie.levels)
     if depth < new[trie.index].spec.keys:
-        branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
-        change = difference(*branches)
+        change = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
     else:
         change = settled(delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]])
     return Change(change, [], len(delta.actions), 0) if change else None
@@ -106,22 +106,18 @@ def probe(
     threads: int = 1,
 ) -> Change | None:
     """The change by probing (see probe.py); None if no branch changed."""
-    changed: list[Surgeries | None] = []
-    known: dict[tuple[Index, int], Surgeries] = {}
-    for t, probing in enumerate(plan.probes):
-        trie = probing.tries[t]
-        branch = trie.index, len(trie.levels)
-        if branch not in known and (delta := deltas.get(trie.index)):
-            known[branch] = surgeries(pages, delta, old[trie.index], new[trie.index], len(trie.levels))
-        both = known.get(branch)
-        changed.append(Surgeries(both.inserted, both.erased) if both and trie.negated else both)
-    if not any(both and (both.erased.size or both.inserted.size) for both in changed):
+    changed = [
+        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NOTHING
+        for index, depth in probed(plan)
+    ]
+    if not any(changed):
         return None
     actions, rows, operations = probe_all(plan, pages, old, new, changed, threads)
     return Change(settled(actions, rows), [], operations, 0)
 
 
 SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
+NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 def _match(
@@ -142,7 +138,7 @@ def _match(
             continue
         depths = range(len(trie.levels))
         for depth in depths[-1:] if trie.negated else depths:
-            branches = surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).all
+            branches = distinct(surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).rows)
             i = sensors.get((t, depth))
             if i is None:
                 rows = np.concatenate([branches, branches[-1:]])  # the trie follows the order: level == depth

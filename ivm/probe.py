@@ -13,7 +13,7 @@ from ivm.kernels import leapfrog as names
 from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
 from ivm.shape import plan_array, state_array
-from ivm.surgery import Surgeries
+from ivm.surgery import Delta
 from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
 from pagestore.threads import together
@@ -29,28 +29,36 @@ Found = tuple[np.ndarray, np.ndarray, int]
 
 def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
-    changed: Sequence[Surgeries | None], threads: int = 1,
+    changed: Sequence[Delta], threads: int = 1,
 ) -> Found:  # fmt: skip
     """(actions int64[n], bindings int64[C, n], iterator operations): what each trie's branches bind, in any order.
 
-    `changed` are the branches each trie loses and gains, or None; many are shared out among threads.  Raises
+    `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
     CorruptionError.
     """
-    threads = min(threads, sum(part.shape[1] for both in changed for part in both or ()) // SHARE)
+    threads = min(threads, prober(plan).work(changed) // SHARE)
     if threads < 2:
         return prober(plan).run(pages, old, new, changed)
 
     def run(number: int) -> Found:
-        return prober(plan, number).run(pages, old, new, [both and _share(both, number, threads) for both in changed])
+        return prober(plan, number).run(pages, old, new, [_share(branches, number, threads) for branches in changed])
 
     found = together([partial(run, number) for number in range(threads)])
     return *one_batch([(actions, rows) for actions, rows, _ in found]), sum(operations for *_, operations in found)
 
 
-def _share(both: Surgeries, number: int, of: int) -> Surgeries:
-    """One of as many parts, each in order."""
-    cut = [slice(part.shape[1] * number // of, part.shape[1] * (number + 1) // of) for part in both]
-    return Surgeries(both.erased[:, cut[0]], both.inserted[:, cut[1]])
+def _share(branches: Delta, number: int, of: int) -> Delta:
+    """One of as many parts."""
+    n = len(branches.actions)
+    part = slice(n * number // of, n * (number + 1) // of)
+    return Delta(branches.actions[part], branches.rows[:, part])
+
+
+@lru_cache(256)
+def probed(plan: Plan) -> list[tuple[Index, int]]:
+    """The branches that a plan's probes begin with: of which index, and how deep; each once."""
+    firsts = [probing.tries[t] for t, probing in enumerate(plan.probes)]
+    return list(dict.fromkeys((trie.index, len(trie.levels)) for trie in firsts))
 
 
 @lru_cache(256)
@@ -63,7 +71,8 @@ class Prober:
     """The probes of a plan as arrays, with buffers that are used again, so that a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        self._tries = [[trie.index for trie in probing.tries] for probing in plan.probes]
+        self._indices = indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
+        self._which = np.array([[indices.index(trie.index) for trie in probing.tries] for probing in plan.probes])
         self._columns = len(plan.columns)
         pieces: list[np.ndarray] = []
         rows = []
@@ -73,7 +82,9 @@ class Prober:
             none = shape.no_sensors
             sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back
             at = np.cumsum([sum(map(len, pieces)), *map(len, sections)])
-            rows.append([at[0], at[1], at[1], at[2], at[2], 1 + probing.tries[t].levels[-1], at[3]])
+            trie = probing.tries[t]
+            branches = probed(plan).index((trie.index, len(trie.levels)))
+            rows.append([at[0], at[1], at[1], at[2], at[2], 1 + trie.levels[-1], at[3], branches, int(trie.negated)])
             pieces += sections
         self._static = np.concatenate(pieces)
         self._probes = np.array(rows, np.int64)
@@ -86,15 +97,20 @@ class Prober:
         self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
         self._runs = np.empty(0, np.int64)
 
+    def work(self, changed: Sequence[Delta]) -> int:
+        """How many branches are to be probed, counted for every trie."""
+        counts = [len(branches.actions) for branches in changed]
+        return sum(counts[number] for number in self._probes[:, kernel.BRANCHES].tolist())
+
     def run(
-        self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Surgeries | None]
+        self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
     ) -> Found:
         """As `probe_all`, in this thread."""
         if len(self._runs) < 4 * pages.page_words:
             self._runs = np.empty(4 * pages.page_words, np.int64)
-        spans, branches = self._branches(changed)
+        spans, branches, most = _laid_out(changed)
         progress = np.zeros(kernel.PROGRESS, np.int64)
-        regions = np.empty((self._levels + 1) * int(spans[:, :, 1].max()), np.int64)
+        regions = np.empty((self._levels + 1) * most, np.int64)
         trees = self._trees(old, new)
         parts = []
         while progress[kernel.STEP] < 2 * len(self._probes):
@@ -107,26 +123,30 @@ class Prober:
             parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
         return *one_batch(parts), int(progress[kernel.OPERATIONS])
 
-    def _branches(self, changed: Sequence[Surgeries | None]) -> tuple[np.ndarray, np.ndarray]:
-        """Where the branches of each step begin and how many there are, int64[P, 2, 2], and their words."""
-        pieces, spans, at = [], [], 0
-        for surgeries in changed:
-            for rows in surgeries or ():
-                spans += [at, rows.shape[1]]
-                pieces.append(rows.ravel())
-                at += rows.size
-            if surgeries is None:
-                spans += [0, 0, 0, 0]
-        return np.array(spans, np.int64).reshape(-1, 2, 2), np.concatenate(pieces)
-
     def _trees(self, old: Mapping[Index, Tree], new: Mapping[Index, Tree]) -> np.ndarray:
-        flat: list[int] = []
-        for tries in self._tries:
-            for trees in (old, new):
-                for index in tries:
-                    tree = trees[index]
-                    flat += (tree.root, tree.height, tree.spec.keys)
-        return np.array(flat, np.int64).reshape(len(self._tries), 2, -1)
+        """Root, height and keys of all tries' trees before and after, int64[P, 2, 3 * A]."""
+        both = [[shape_of(trees[index]) for index in self._indices] for trees in (old, new)]
+        return np.array(both, np.int64)[:, self._which].swapaxes(0, 1).reshape(len(self._which), 2, -1)
+
+
+def shape_of(tree: Tree) -> tuple[int, int, int]:
+    """What the join knows of a tree."""
+    return tree.root, tree.height, tree.spec.keys
+
+
+def _laid_out(changed: Sequence[Delta]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Where each of some branches begin and how many they are, int64[B, 2], their words, and how many they are at most.
+
+    The words of n branches are their n actions, then the n words of each level.
+    """
+    pieces, spans, at, most = [], [], 0, 0
+    for actions, rows in changed:
+        n = len(actions)
+        spans.append((at, n))
+        pieces += [actions, rows.ravel()]
+        at += n + rows.size
+        most = max(most, n)
+    return np.array(spans, np.int64), np.concatenate(pieces), most
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:

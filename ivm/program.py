@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from ivm import lang
 from ivm.heads import Head, Layout, view_layout
@@ -41,6 +42,19 @@ class Views:
     @cached_property
     def writes(self) -> tuple[str, ...]:
         return writes(self.rule)
+
+
+class Kept(NamedTuple):
+    """How a predicate is stored: its layout, the indices that its own tree serves, and its permuted indices.
+
+    `own` begins with the index over the keys alone.  Each one `beside` has the name of its tree, and the columns that it
+    holds.  `checked` says that a key of a function might come to two values.
+    """
+
+    layout: Layout
+    own: tuple[Index, ...]
+    beside: tuple[tuple[Index, str, list[int]], ...]
+    checked: bool
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,17 @@ class Installed:
                     if index not in known and permuted(index):
                         known.append(index)
         return found
+
+    @cached_property
+    def kept(self) -> dict[str, Kept]:
+        """How each predicate is stored."""
+        return {name: self._kept(name, layout) for name, layout in self.layouts.items()}
+
+    def _kept(self, name: str, layout: Layout) -> Kept:
+        predicate = self.program.predicates[name]
+        own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
+        beside = tuple((i, tree_name(i), index_columns(i, layout)) for i in self.indices.get(name, ()))
+        return Kept(layout, own, beside, predicate.value is not None and layout.keys != len(predicate.keys))
 
     @cached_property
     def heads(self) -> dict[Plan, Head]:
@@ -166,6 +191,11 @@ def tree_name(index: Index) -> str:
     if not permuted(index):
         return index.predicate
     return f"$index:{index.predicate}:{'.'.join(map(str, index.order))}"
+
+
+def index_columns(index: Index, layout: Layout) -> list[int]:
+    """Columns of the relation in the order of an index: its keys, then the values left."""
+    return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
 
 
 def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:

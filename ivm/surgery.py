@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.order import distinct
-from pagestore.tree import ERASE, Pages, Tree, count_prefixes
+from pagestore.tree import ERASE, INSERT, Pages, Tree, count_prefixes
 
 
 class Delta(NamedTuple):
@@ -24,27 +24,15 @@ class Delta(NamedTuple):
         return len(self.actions) > 0
 
 
-class Surgeries(NamedTuple):
-    """Branches of one depth: int64[depth, n] that were removed, and that were inserted, each in order."""
-
-    erased: np.ndarray
-    inserted: np.ndarray
-
-    @property
-    def all(self) -> np.ndarray:
-        """Both, in order, each branch once."""
-        return distinct(np.concatenate(self, axis=1))
-
-
-def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Surgeries:
-    """The branches that a delta removes and inserts at a depth (1 is the first).
+def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
+    """The branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
 
     At the depth of a whole key these are the keys of the delta; a function's changed value is then both, a
     surgery at its last key depth.  O(delta * log n).
     """
     if depth >= new.spec.keys:
-        erased = delta.actions == ERASE
-        return Surgeries(delta.rows[:depth, erased], delta.rows[:depth, ~erased])
+        return Delta(delta.actions, delta.rows[:depth])
     branches = distinct(delta.rows[:depth])
     before, after = count_prefixes(pages, old, branches), count_prefixes(pages, new, branches)
-    return Surgeries(branches[:, before > after], branches[:, after > before])
+    changed = before != after
+    return Delta(np.where(before > after, ERASE, INSERT)[changed], branches[:, changed])

@@ -16,8 +16,8 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
-from pagestore.kernels.net import ascends, compose
-from pagestore.order import begins, sort_order
+from pagestore.kernels.net import ascends, compose, compose_few
+from pagestore.order import FEW, begins, sort_order
 from pagestore.scratch import Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import Pager, Spec, Tree, checked, scan_array
@@ -46,18 +46,19 @@ def apply(
     pages are read and written once per batch.
     """
     actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
-    visible = tree.spec.columns if visible is None else visible
     if not len(actions):
         return tree, actions, edits
-    left, deltas = [(actions, edits)], []
+    visible = tree.spec.columns if visible is None else visible
+    tree, left, delta = _descend(pager, tree, actions, edits, visible)
+    if not left:
+        return tree, *delta
+    deltas = [delta]
     while left:
         tree, left, delta = _descend(pager, tree, *one_batch(left), visible)
         deltas.append(delta)
     actions, rows = one_batch(deltas)
-    if len(deltas) > 1:
-        order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
-        actions, rows = actions[order], rows.take(order, axis=1)
-    return tree, actions, rows
+    order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
+    return tree, actions[order], rows.take(order, axis=1)
 
 
 class Part(NamedTuple):
@@ -77,7 +78,10 @@ def _descend(
 ) -> tuple[Tree, list[Edits], Edits]:
     """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
     slots, starts = _cut(pager, tree, edits)
-    parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
+    if len(starts) == 2:
+        parts = [_part(pager, tree, actions[: starts[1]], edits[:, : starts[1]])]
+    else:
+        parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
     try:
         if len(parts) == 1:
             _run(pager, tree, visible, parts[0], k_apply.WHOLE)
@@ -92,20 +96,22 @@ def _descend(
     for part in parts:
         _, _, used, gone, m, took, gain, *_ = part.room.tally.tolist()
         pager.release(part.ids[used:])
-        pager.retire(part.room.dead[:gone])
+        pager.retire(*part.room.dead[:, :gone].tolist())
         deltas.append((part.delta_actions[:m], part.delta[:, :m]))
         count += gain
         if took < len(part.actions):
             left.append((part.actions[took:], part.edits[:, took:]))
     if starts[-1] < len(actions):
         left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
-    tally = parts[0].room.tally
-    return Tree(int(tally[k_apply.ROOT]), int(tally[k_apply.HEIGHT]), count, tree.spec), left, one_batch(deltas)
+    _, _, _, _, _, _, _, root, height = parts[0].room.tally.tolist()
+    return Tree(root, height, count, tree.spec), left, one_batch(deltas)
 
 
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
     """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
     n = edits.shape[1]
+    if pager.threads < 2 or n * (1 + PAGE_EDITS) < 2 * PART_EDITS:
+        return [0, ALL], [0, min(n, EDITS_MAX)]
     pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
     threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
     if threads < 2 or tree.height < 2:
@@ -117,14 +123,16 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     return slots, starts
 
 
-def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int) -> Part:
+def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int = 0) -> Part:
     n, columns, page_words = len(actions), tree.spec.columns, pager.pages.page_words
     reserve = 3 * (tree.height + 2) + 2 * n * (columns + 1) // page_words
     wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
     room = scratch(number)
     room.fit(page_words, wanted, columns, len(tree.spec.scans), n)
     delta_actions, delta = np.empty(2 * n, np.int64), np.empty((columns, 2 * n), np.int64)
-    return Part(actions, np.ascontiguousarray(edits), pager.reserve(wanted), reserve, room, delta_actions, delta)
+    if not edits.flags.c_contiguous:
+        edits = np.ascontiguousarray(edits)
+    return Part(actions, edits, pager.reserve(wanted), reserve, room, delta_actions, delta)
 
 
 def _run(pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = ALL) -> None:
@@ -186,15 +194,21 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
     (array([0, 1]), array([[3, 7]]))
     """
-    if len(actions) < 2 or ascends(edits[: spec.keys]):
+    n, keys = len(actions), spec.keys
+    if n < 2 or ascends(edits[:keys]):
         return actions, edits
-    order = sort_order(edits[: spec.keys])
-    actions, edits = actions[order], edits.take(order, axis=1)
-    fresh = begins(edits[: spec.keys])
-    if fresh.all():
-        return actions, edits
-    actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
-    left = compose(spec.keys, spec.columns, fresh, actions, edits)
+    if n <= FEW:
+        given, few = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+        actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
+        left = compose_few(keys, spec.columns, given, few, np.empty(n, np.int64), np.empty(n, bool), actions, edits)
+    else:
+        order = sort_order(edits[:keys])
+        actions, edits = actions[order], edits.take(order, axis=1)
+        fresh = begins(edits[:keys])
+        if fresh.all():
+            return actions, edits
+        actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+        left = compose(keys, spec.columns, fresh, actions, edits)
     if left < -len(actions):
         key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
         raise EditError(

@@ -50,5 +50,5 @@ def _rewrite(store: "Store", branch: str) -> None:
             lineage, origin = (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
             with txn.pager.of(lineage, origin):
                 txn._trees[tree_id] = bulk(txn.pager, tree.spec, scan(txn.pages, tree))
-                txn.pager.retire(pages_of(txn.pages, tree))
+                txn.pager.retire_pages(pages_of(txn.pages, tree))
         txn._rewrite_catalog = True

@@ -11,9 +11,8 @@ A *lineage* is a sequence of versions that share pages: 0 is all versions of the
 dictionary), any other is a branch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +24,16 @@ from .tree import Pages
 
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
-POOL_PAGES = 512  # free pages looked up at once
+POOL_PAGES = 64  # free pages looked up at once
 AHEAD_PAGES = 8  # lent beyond what is asked, so that not every small transaction looks
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 
 
 class Mark(NamedTuple):
-    """A point in a transaction to go back to."""
+    """A point in a transaction to go back to: how much there was, and pages of the segment that was open."""
 
     consumed: int
+    opened: int
     released: int
     retired: int
 
@@ -85,16 +85,17 @@ class Pager:
     def _write(self, arena: np.ndarray, ids: list[int]) -> None:
         if not ids:
             return
-        n, size = len(ids), self.mapping.page_size
+        size, file = self.mapping.page_size, self.mapping.file
         self.mapping.grow(max(ids) + 1)
-        data, seen = stamp(arena, n, size), self.pages.seen
-        first = 0
+        data, seen = stamp(arena, len(ids), size), self.pages.seen
+        ids.append(0)  # neighbour of none
+        begin, first = 0, ids[0]
         try:
-            for i, page in enumerate(ids, 1):
-                if i == n or ids[i] != page + 1:
-                    self.mapping.file.pwrite(data[first * size : i * size], ids[first] * size)
-                    seen[ids[first] : page + 1] = 1
-                    first = i
+            for page, after, end in zip(ids, ids[1:], range(size, len(ids) * size, size)):
+                if after != page + 1:
+                    file.pwrite(data[begin:end], first * size)
+                    seen[first : page + 1] = 1
+                    begin, first = end, after
         except OSError as error:
             self.poison = error
             raise
@@ -110,16 +111,18 @@ class Pager:
         else:
             self._released.append(ids)
 
-    def retire(self, ids: np.ndarray) -> None:
-        """Pages that this transaction replaced. O(n)."""
-        births = self.pages.words[ids * self.pages.page_words + BIRTH].tolist()
-        rows = list(zip(repeat(self.lineage), ids.tolist(), births))
-        if self._owns and self.version in births:
-            self._released.append(ids[np.array(births) == self.version])
-            rows = [row for row in rows if row[2] != self.version]
-        if self.origin != NO_ORIGIN:
-            rows = [row for row in rows if row[2] > self.origin]
-        self.retired += rows
+    def retire(self, ids: Sequence[int], births: Sequence[int]) -> None:
+        """Pages that this transaction replaced, and the versions that made them. O(n)."""
+        own = self.version if self._owns else None
+        for page, birth in zip(ids, births, strict=True):
+            if birth == own:
+                self._released.append(np.array([page]))
+            elif birth > self.origin:
+                self.retired.append((self.lineage, page, birth))
+
+    def retire_pages(self, ids: np.ndarray) -> None:
+        """As `retire`; the pages say themselves when they were made."""
+        self.retire(ids.tolist(), self.pages.words[ids * self.pages.page_words + BIRTH].tolist())
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
@@ -156,18 +159,20 @@ class Pager:
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
-        self.retire(np.array(run.ids(self.pages.page_words), np.int64))
+        self.retire_pages(np.array(run.ids(self.pages.page_words), np.int64))
 
     def mark(self) -> Mark:
         """A point to `rewind` to; until `unmark`, pages that a rewind would need are not reused. O(1)."""
         self._marks += 1
-        self._close_segment()
-        return Mark(len(self._consumed), len(self._released), len(self.retired))
+        return Mark(len(self._consumed), self._position - self._start, len(self._released), len(self.retired))
 
     def rewind(self, mark: Mark) -> None:
         """Undo what happened to pages since the mark. O(calls since)."""
         self._close_segment()
-        self._released[mark.released :] = self._consumed[mark.consumed :]
+        since = self._consumed[mark.consumed :]
+        if since:
+            since[0] = since[0][mark.opened :]
+        self._released[mark.released :] = since
         del self.retired[mark.retired :]
 
     def unmark(self) -> None:

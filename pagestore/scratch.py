@@ -19,7 +19,8 @@ class Scratch:
     def __init__(self) -> None:
         self.tally = np.empty(WORDS, np.int64)
         self.walk = np.empty((ROWS, LEVELS), np.int64)
-        self.dead = self.arena = np.empty(0, np.int64)
+        self.arena = np.empty(0, np.int64)
+        self.dead = np.empty((2, 0), np.int64)
         self.node = np.empty((LEVELS, 0, 0), np.int64)
         self.work = np.zeros(AREA, np.int64)
         self._place = np.empty(0, np.int64), 0
@@ -35,7 +36,7 @@ class Scratch:
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
         """Make room for so many fresh pages, columns of a record, folds and edits."""
         if len(self.arena) < pages * page_words:
-            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty(2 * pages, np.int64)
+            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty((2, 2 * pages), np.int64)
         _, rows, entries = self.node.shape
         if rows < columns + folds + 5 or entries < 8 * page_words + edits:
             wanted = max(rows, columns + folds + 5), max(entries, 8 * page_words + edits + STAGGER)

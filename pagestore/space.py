@@ -95,7 +95,7 @@ class Space:
 
     def checkpoint_due(self) -> bool:
         """Whether the difference has outgrown what is cheaper to write as a new checkpoint."""
-        return len(self.added) + len(self.removed) > 128 + 4 * isqrt(len(self.heap))
+        return len(self.added) + len(self.removed) > 256 + 4 * isqrt(len(self.heap))
 
     def all_free(self, lent: Iterable[int]) -> list[int]:
         """All free pages in order, the lent ones among them. O(free log free)."""

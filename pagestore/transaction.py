@@ -159,7 +159,7 @@ class Transaction:
         self._buffers.pop(name, None)
         tree = self._trees.pop(info.spec.tree_id)
         if tree.root:
-            self.pager.retire(pages_of(self.pages, tree))
+            self.pager.retire_pages(pages_of(self.pages, tree))
         del self._changed_catalog().relations[name]
 
     def __getitem__(self, name: str) -> WritableRelation:
@@ -212,7 +212,8 @@ class Transaction:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Apply edits of words at once, sorted or not; returns the effective delta (see apply.py)."""
         self._alive()
-        self.tree(name)
+        if name in self._buffers:
+            self._flush(name)
         info = self._info(name)
         return self._apply(info, *net(actions, rows, info.spec), visible)
 
@@ -225,7 +226,7 @@ class Transaction:
         self._buffers.pop(name, None)
         old = self._trees[info.spec.tree_id]
         if old.root:
-            self.pager.retire(pages_of(self.pages, old))
+            self.pager.retire_pages(pages_of(self.pages, old))
         self._trees[info.spec.tree_id] = tree
 
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
@@ -352,7 +353,7 @@ class Transaction:
         with self._atomic():
             self._trees[spec.tree_id] = bulk(self.pager, spec, scan(self.pages, old) if old.root else ())
             if old.root:
-                self.pager.retire(pages_of(self.pages, old))
+                self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
 
     def _changed_catalog(self) -> Catalog:
@@ -376,16 +377,16 @@ class Transaction:
     def _apply(
         self, info: Info, actions: np.ndarray, rows: np.ndarray, visible: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
+        number = info.spec.tree_id
         mark = self.pager.mark()
         try:
-            tree = self._trees[info.spec.tree_id]
-            self._trees[info.spec.tree_id], *delta = apply(self.pager, tree, actions, rows, visible)
+            self._trees[number], actions, rows = apply(self.pager, self._trees[number], actions, rows, visible)
         except BaseException:
             self.pager.rewind(mark)
             raise
         finally:
             self.pager.unmark()
-        return delta[0], delta[1]
+        return actions, rows
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:

@@ -13,8 +13,9 @@ ones with the new.
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
 from pagestore.compiled import kernel
 
-# columns of `probes`, a row for each probe; offsets into `static`
-PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, PROBE = range(8)
+# columns of `probes`, a row for each probe; offsets into `static`, which of the branches it takes, and whether their trie
+# is negated, so that an inserted branch takes bindings away
+PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, BRANCHES, NEGATED = range(9)
 # a pin, for each level up to the last that is pinned: which word of a branch it takes, or the value of which other
 # level (-1 for none) plus a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
@@ -30,13 +31,17 @@ def probe_next(
 ):  # fmt: skip
     """Fill found[C, n] and signs[n] until all is done or they are full.  Returns how many, or ``-page_id``.
 
-    trees[P, 2, A * 3] are those of the old and the new version, spans[P, 2, 2] where the branches of a step begin
-    in `branches` and how many they are, word by word; actions[2] is what a binding found by either step is.
+    trees[P, 2, A * 3] are those of the old and the new version, spans[B, 2] where some branches begin in `branches` and
+    how many they are: their actions, then word by word; actions[2] is what a binding found by either step is.
     """
     n = 0
     while progress[STEP] < 2 * probes.shape[0]:
         side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]
-        count = spans[p, side, 1]
+        at, of = spans[probes[p, BRANCHES]]
+        wanted = actions[side ^ probes[p, NEGATED]]
+        count = 0
+        for i in range(at, at + of):
+            count += branches[i] == wanted
         if count == 0:
             progress[STEP] += 1
             continue
@@ -46,7 +51,7 @@ def probe_next(
         pinned = regions[: (levels + 1) * count].reshape((levels + 1, count))
         if not progress[BEGUN]:
             begin(static, probes, p, trees[p, side], run)
-            pin(static, probes, p, branches, spans[p, side, 0], pinned, start)
+            pin(static, probes, p, branches, at, of, wanted, pinned, start)
             progress[BEGUN] = 1
         while run[PHASE] != DONE:
             if n + out.shape[1] > found.shape[1]:
@@ -73,16 +78,22 @@ def begin(static, probes, p, trees, run):
 
 
 @kernel
-def pin(static, probes, p, branches, at, regions, start):
-    """Lay branches out as an oracle: single values at each level down to the last that is pinned."""
+def pin(static, probes, p, branches, at, of, wanted, regions, start):
+    """Lay the branches with an action out as an oracle: single values at each level down to the last that is pinned."""
     count = regions.shape[1]
     last = probes[p, PINNED] - 1
     for level in range(last + 1):
         o = probes[p, PINS] + PIN * level
+        if static[o + WORD] >= 0:
+            word = at + (1 + static[o + WORD]) * of
+            n = 0
+            for i in range(of):
+                if branches[at + i] == wanted:
+                    regions[level, n] = branches[word + i]
+                    n += 1
+            continue
         for i in range(count):
-            if static[o + WORD] >= 0:
-                regions[level, i] = branches[at + static[o + WORD] * count + i]
-            elif static[o + OTHER] >= 0:
+            if static[o + OTHER] >= 0:
                 regions[level, i] = regions[static[o + OTHER], i] + static[o + CONSTANT]
             else:
                 regions[level, i] = static[o + CONSTANT]

@@ -27,7 +27,7 @@ from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
-from pagestore.layout import COUNT
+from pagestore.layout import BIRTH, COUNT
 
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 
@@ -160,7 +160,7 @@ def cut_edits(words, seen, page_words, root, keys, edits, cuts):
 @kernel
 def stop_if_short(ids, dead, reserve, walk, tally):
     """Take no more edits once arena or dead list hold no more than what finishing needs."""
-    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
+    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[1]:
         walk[END, :] = tally[EDIT]
 
 
@@ -394,8 +394,10 @@ def follow(words, page, keys, edits, first, e, at, ends):
 
 
 @kernel
-def drop(page_id, dead, tally):
-    dead[tally[DEAD]] = page_id
+def drop(page_id, born, dead, tally):
+    """Note that the tree does without a page from now on, and which version made it."""
+    dead[0, tally[DEAD]] = page_id
+    dead[1, tally[DEAD]] = born
     tally[DEAD] += 1
 
 
@@ -416,7 +418,7 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
     if level < top:
         walk[CHANGED, parent] = 1
     if walk[ENTRIES, level]:
-        drop(walk[PAGE_ID, level], dead, tally)
+        drop(walk[PAGE_ID, level], words[walk[PAGE, level] + BIRTH], dead, tally)
         if shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
             return parent
         decode_noted(words, entry_columns(keys, values, scans, level), node[level], walk, level)
@@ -509,7 +511,7 @@ def arrived(scans, keys, level, above, walk, tally):
 @kernel
 def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally):
     """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
-    keys, values = shape[0], shape[1]
+    keys, values, birth, _ = shape
     above = node[level + 1]
     decode_noted(words, keys + 1 + scans.shape[0], above, walk, level + 1)
     last = walk[SIZE, level + 1] - 1
@@ -520,17 +522,18 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
     walk[RUNS, level] = walk[RUNS, level + 1] = -1
     if fresh:
         walk[SIZE, level] = prepend(arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
-    else:
-        page = enter(words, seen, page_words, page_id)
-        if page < 0:
-            tally[STATUS] = CORRUPT
-            tally[EVIDENCE] = -page
-            return
-        walk[SIZE, level] = prepend(words, page, columns, node[level], walk[SIZE, level])
-    if fresh and fresh == tally[USED]:
-        tally[USED] -= 1
-    else:
-        drop(page_id, dead, tally)
+        if fresh == tally[USED]:
+            tally[USED] -= 1
+        else:
+            drop(page_id, birth, dead, tally)
+        return
+    page = enter(words, seen, page_words, page_id)
+    if page < 0:
+        tally[STATUS] = CORRUPT
+        tally[EVIDENCE] = -page
+        return
+    walk[SIZE, level] = prepend(words, page, columns, node[level], walk[SIZE, level])
+    drop(page_id, words[page + BIRTH], dead, tally)
 
 
 @kernel
@@ -585,6 +588,7 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
     page_id = node[level, keys, 0]
     while level > 1:  # an index page with one child is no root
         fresh = slot_of(page_id, ids, tally[USED])
+        born = shape[2]
         if fresh:
             child = only_child(arena, (fresh - 1) * page_words, keys)
         else:
@@ -594,9 +598,10 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
                 tally[EVIDENCE] = page_id
                 return
             child = only_child(words, page, keys)
+            born = words[page + BIRTH]
         if child == 0:
             break
-        drop(page_id, dead, tally)
+        drop(page_id, born, dead, tally)
         page_id = child
         level -= 1
     tally[ROOT] = page_id

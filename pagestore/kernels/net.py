@@ -38,6 +38,21 @@ def compose(keys, columns, fresh, actions, edits):
 
 
 @kernel
+def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
+    """As `compose` for a few edits in any order, into out_edits[C, n]; `order` and `fresh` are room for n."""
+    insertion_order(edits[:keys], order)
+    for i in range(order.shape[0]):
+        e = order[i]
+        out_actions[i] = actions[e]
+        for c in range(columns):
+            out_edits[c, i] = edits[c, e]
+        fresh[i] = i == 0
+        for c in range(keys):
+            fresh[i] |= i > 0 and out_edits[c, i] != out_edits[c, i - 1]
+    return compose(keys, columns, fresh, out_actions, out_edits)
+
+
+@kernel
 def ascends(keys):
     """Do the tuples keys[K, n] ascend strictly?  Most batches come sorted, and then nothing has to move."""
     for i in range(1, keys.shape[1]):

@@ -121,12 +121,12 @@ class TestTreeSurgery:
         assert actions.tolist() == [ERASE, ERASE, ERASE, INSERT]
         assert rows.T.tolist() == [[0, 30, 81], [3, 40, 90], [3, 50, 92], [4, 60, 71]]
         by_depth = [surgeries(pager.pages, Delta(actions, rows), old, new, d) for d in (1, 2, 3)]
-        assert [s.erased.T.tolist() for s in by_depth] == [
+        assert [s.rows[:, s.actions == ERASE].T.tolist() for s in by_depth] == [
             [],
             [[3, 40]],
             [[0, 30, 81], [3, 40, 90], [3, 50, 92]],
         ]
-        assert [s.inserted.T.tolist() for s in by_depth] == [[[4]], [[4, 60]], [[4, 60, 71]]]
+        assert [s.rows[:, s.actions == INSERT].T.tolist() for s in by_depth] == [[[4]], [[4, 60]], [[4, 60, 71]]]
 
 
 class TestIntervalTree:

@@ -3,7 +3,7 @@
 import crc32c
 import numpy as np
 
-from pagestore.layout import CRC, FIRST_PAGE
+from pagestore.layout import BIRTH, CRC, FIRST_PAGE
 from pagestore.tree import Pages
 
 
@@ -42,10 +42,11 @@ class MemoryPager:
     def release(self, ids: np.ndarray) -> None:
         self.live.difference_update(ids.tolist())
 
-    def retire(self, ids: np.ndarray) -> None:
-        assert self.live.issuperset(ids.tolist()), "a page was retired that was not live"
-        self.live.difference_update(ids.tolist())
-        self.retired += ids.tolist()
+    def retire(self, ids: list[int], births: list[int]) -> None:
+        assert self.live.issuperset(ids), "a page was retired that was not live"
+        assert births == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
+        self.live.difference_update(ids)
+        self.retired += ids
 
 
 class Recycling(MemoryPager):
