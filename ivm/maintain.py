@@ -17,10 +17,9 @@ from ivm.join import Join
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.probe import probe_all, probed
-from ivm.surgery import Delta, surgeries
-from pagestore.apply import net
+from ivm.surgery import Delta, settled, surgeries
 from pagestore.order import distinct
-from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree
+from pagestore.tree import ERASE, INSERT, Pages, Tree
 
 
 class Change(NamedTuple):
@@ -112,8 +111,8 @@ def probe(
     ]
     if not any(changed):
         return None
-    actions, rows, operations = probe_all(plan, pages, old, new, changed, threads)
-    return Change(settled(actions, rows), [], operations, 0)
+    found, operations = probe_all(plan, pages, old, new, changed, threads)
+    return Change(found, [], operations, 0)
 
 
 SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
@@ -155,12 +154,3 @@ def difference(before: np.ndarray, after: np.ndarray) -> Delta:
     """Rows [C, n] that are only before, and only after, in order; rows may repeat."""
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
     return settled(actions, np.concatenate([before, after], axis=1))
-
-
-def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
-    """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
-    netted, rows = net(actions, rows, Spec(0, len(rows), 0))
-    if len(netted) == len(actions):  # no two of one row
-        return Delta(netted, rows)
-    changed = (netted == ERASE) | (netted == INSERT)
-    return Delta(netted[changed], rows[:, changed])

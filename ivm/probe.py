@@ -13,9 +13,10 @@ from ivm.kernels import leapfrog as names
 from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
 from ivm.shape import plan_array, state_array
-from ivm.surgery import Delta
+from ivm.surgery import Delta, settled
 from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
+from pagestore.order import FEW
 from pagestore.threads import together
 from pagestore.tree import ERASE, INSERT, Pages, Tree
 
@@ -24,14 +25,14 @@ SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 13
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
 
-Found = tuple[np.ndarray, np.ndarray, int]
+Found = tuple[Delta, int]  # what bindings change, and iterator operations
 
 
 def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
     changed: Sequence[Delta], threads: int = 1,
 ) -> Found:  # fmt: skip
-    """(actions int64[n], bindings int64[C, n], iterator operations): what each trie's branches bind, in any order.
+    """The change of bindings (rows as Plan.columns), and iterator operations: what each trie's branches bind.
 
     `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
     CorruptionError.
@@ -44,7 +45,7 @@ def probe_all(
         return prober(plan, number).run(pages, old, new, [_share(branches, number, threads) for branches in changed])
 
     found = together([partial(run, number) for number in range(threads)])
-    return *one_batch([(actions, rows) for actions, rows, _ in found]), sum(operations for *_, operations in found)
+    return settled(*one_batch([delta for delta, _ in found])), sum(operations for _, operations in found)
 
 
 def _share(branches: Delta, number: int, of: int) -> Delta:
@@ -72,7 +73,6 @@ class Prober:
 
     def __init__(self, plan: Plan) -> None:
         self._indices = indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
-        self._which = np.array([[indices.index(trie.index) for trie in probing.tries] for probing in plan.probes])
         self._columns = len(plan.columns)
         pieces: list[np.ndarray] = []
         rows = []
@@ -80,11 +80,14 @@ class Prober:
             shape = probing.shape
             back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
             none = shape.no_sensors
-            sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back
-            at = np.cumsum([sum(map(len, pieces)), *map(len, sections)])
+            which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
+            sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which
+            at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
             trie = probing.tries[t]
             branches = probed(plan).index((trie.index, len(trie.levels)))
-            rows.append([at[0], at[1], at[1], at[2], at[2], 1 + trie.levels[-1], at[3], branches, int(trie.negated)])
+            rows.append(
+                [at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)]
+            )
             pieces += sections
         self._static = np.concatenate(pieces)
         self._probes = np.array(rows, np.int64)
@@ -95,7 +98,9 @@ class Prober:
         self._out = np.empty((width, SMALL), np.int64)
         self._rows = np.empty((0, 1, 1), np.int64)
         self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
-        self._runs = np.empty(0, np.int64)
+        self._runs = self._regions = np.empty(0, np.int64)
+        self._order, self._fresh = np.empty(FEW, np.int64), np.empty(FEW, bool)
+        self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((self._columns, FEW), np.int64)
 
     def work(self, changed: Sequence[Delta]) -> int:
         """How many branches are to be probed, counted for every trie."""
@@ -109,24 +114,24 @@ class Prober:
         if len(self._runs) < 4 * pages.page_words:
             self._runs = np.empty(4 * pages.page_words, np.int64)
         spans, branches, most = _laid_out(changed)
+        if len(self._regions) < (self._levels + 1) * most:
+            self._regions = np.empty((self._levels + 1) * most, np.int64)
+        trees = np.array([[shape_of(trees[index]) for index in self._indices] for trees in (old, new)], np.int64)
         progress = np.zeros(kernel.PROGRESS, np.int64)
-        regions = np.empty((self._levels + 1) * most, np.int64)
-        trees = self._trees(old, new)
         parts = []
         while progress[kernel.STEP] < 2 * len(self._probes):
             n = raise_for(
                 kernel.probe_next(
                     *pages, self._static, self._probes, self._columns, trees, branches, spans, ACTIONS, progress,
-                    self._state, regions, self._start, self._out, self._rows, self._runs, self._found, self._signs,
+                    self._state, self._regions, self._start, self._out, self._rows, self._runs,
+                    self._found, self._signs, self._order, self._fresh, self._net_signs, self._net_found,
                 )
             )  # fmt: skip
+            if progress[kernel.NETTED]:
+                found = self._net_signs[:n].copy(), self._net_found[:, :n].copy()
+                return Delta(*found), int(progress[kernel.OPERATIONS])
             parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
-        return *one_batch(parts), int(progress[kernel.OPERATIONS])
-
-    def _trees(self, old: Mapping[Index, Tree], new: Mapping[Index, Tree]) -> np.ndarray:
-        """Root, height and keys of all tries' trees before and after, int64[P, 2, 3 * A]."""
-        both = [[shape_of(trees[index]) for index in self._indices] for trees in (old, new)]
-        return np.array(both, np.int64)[:, self._which].swapaxes(0, 1).reshape(len(self._which), 2, -1)
+        return settled(*one_batch(parts)), int(progress[kernel.OPERATIONS])
 
 
 def shape_of(tree: Tree) -> tuple[int, int, int]:

@@ -47,8 +47,8 @@ class Views:
 class Kept(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, and its permuted indices.
 
-    `own` begins with the index over the keys alone.  Each one `beside` has the name of its tree, and the columns that it
-    holds.  `checked` says that a key of a function might come to two values.
+    `own` begins with the index over the keys alone.  Each one `beside` has the name of its tree and the columns that
+    it holds.  `checked` says that a key of a function might come to two values.
     """
 
     layout: Layout

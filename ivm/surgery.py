@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagestore.apply import net
 from pagestore.order import distinct
-from pagestore.tree import ERASE, INSERT, Pages, Tree, count_prefixes
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, count_prefixes
 
 
 class Delta(NamedTuple):
@@ -36,3 +37,12 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
     before, after = count_prefixes(pages, old, branches), count_prefixes(pages, new, branches)
     changed = before != after
     return Delta(np.where(before > after, ERASE, INSERT)[changed], branches[:, changed])
+
+
+def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
+    """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
+    netted, rows = net(actions, rows, Spec(0, len(rows), 0))
+    if len(netted) == len(actions):  # no two of one row
+        return Delta(netted, rows)
+    changed = (netted == ERASE) | (netted == INSERT)
+    return Delta(netted[changed], rows[:, changed])

@@ -91,7 +91,7 @@ class Pager:
         ids.append(0)  # neighbour of none
         begin, first = 0, ids[0]
         try:
-            for page, after, end in zip(ids, ids[1:], range(size, len(ids) * size, size)):
+            for page, after, end in zip(ids, ids[1:], range(size, len(ids) * size, size), strict=False):
                 if after != page + 1:
                     file.pwrite(data[begin:end], first * size)
                     seen[first : page + 1] = 1

@@ -12,29 +12,33 @@ ones with the new.
 
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
 from pagestore.compiled import kernel
+from pagestore.kernels.apply import SET
+from pagestore.kernels.net import compose_few
 
-# columns of `probes`, a row for each probe; offsets into `static`, which of the branches it takes, and whether their trie
-# is negated, so that an inserted branch takes bindings away
-PLAN, PLAN_END, STATE, STATE_END, PINS, PINNED, BACK, BRANCHES, NEGATED = range(9)
+# columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, which of the branches it
+# takes, and whether their trie is negated, so that an inserted branch takes bindings away
+PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES, NEGATED = range(11)
 # a pin, for each level up to the last that is pinned: which word of a branch it takes, or the value of which other
 # level (-1 for none) plus a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
 # words of `progress`: a step a probe for what was erased, then a step each for what was inserted; whether the step has
-# begun; operations of the steps done
-STEP, BEGUN, OPERATIONS, PROGRESS = range(4)
+# begun; operations of the steps done; whether what was found is netted, which a few bindings are where they are found
+STEP, BEGUN, OPERATIONS, NETTED, PROGRESS = range(5)
 
 
 @kernel
 def probe_next(
     words, seen, page_words, static, probes, columns, trees, branches, spans, actions,
-    progress, state, regions, start, out, rows, runs, found, signs,
+    progress, state, regions, start, out, rows, runs, found, signs, order, fresh, net_signs, net_found,
 ):  # fmt: skip
     """Fill found[C, n] and signs[n] until all is done or they are full.  Returns how many, or ``-page_id``.
 
-    trees[P, 2, A * 3] are those of the old and the new version, spans[B, 2] where some branches begin in `branches` and
+    A few that are all come netted and sorted, in net_found and net_signs.
+
+    trees[2, I, 3] are those of the old and the new version, spans[B, 2] where some branches begin in `branches` and
     how many they are: their actions, then word by word; actions[2] is what a binding found by either step is.
     """
-    n = 0
+    n, all_ = 0, progress[STEP] == 0 and progress[BEGUN] == 0
     while progress[STEP] < 2 * probes.shape[0]:
         side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]
         at, of = spans[probes[p, BRANCHES]]
@@ -50,7 +54,7 @@ def probe_next(
         run = state[: probes[p, STATE_END] - probes[p, STATE]]
         pinned = regions[: (levels + 1) * count].reshape((levels + 1, count))
         if not progress[BEGUN]:
-            begin(static, probes, p, trees[p, side], run)
+            begin(static, probes, p, trees[side], run)
             pin(static, probes, p, branches, at, of, wanted, pinned, start)
             progress[BEGUN] = 1
         while run[PHASE] != DONE:
@@ -65,7 +69,24 @@ def probe_next(
         progress[OPERATIONS] += run[OPENS] + run[SEEKS] + run[NEXTS]
         progress[BEGUN] = 0
         progress[STEP] += 1
+    if all_ and n <= order.shape[0]:
+        progress[NETTED] = 1
+        n = net_few(columns, signs[:n], found[:, :n], order[:n], fresh, net_signs, net_found)
     return n
+
+
+@kernel
+def net_few(columns, signs, found, order, fresh, net_signs, net_found):
+    """Sort bindings, each once, without those that both went and came; returns how many are left."""
+    n = compose_few(columns, columns, signs, found, order, fresh, net_signs, net_found)
+    left = 0
+    for i in range(n):
+        if net_signs[i] != SET:
+            net_signs[left] = net_signs[i]
+            for c in range(columns):
+                net_found[c, left] = net_found[c, i]
+            left += 1
+    return left
 
 
 @kernel
@@ -73,8 +94,9 @@ def begin(static, probes, p, trees, run):
     """Put the state of a probe at its start."""
     for i in range(run.shape[0]):
         run[i] = static[probes[p, STATE] + i]
-    for i in range(trees.shape[0]):
-        run[run[TREES] + i] = trees[i]
+    for a in range(probes[p, TRIES_END] - probes[p, TRIES]):
+        for i in range(trees.shape[1]):
+            run[run[TREES] + a * trees.shape[1] + i] = trees[static[probes[p, TRIES] + a], i]
 
 
 @kernel

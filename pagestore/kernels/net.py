@@ -39,7 +39,7 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """As `compose` for a few edits in any order, into out_edits[C, n]; `order` and `fresh` are room for n."""
+    """As `compose` for n edits, a few in any order, into out_edits; order[n] and `fresh` are room to work in."""
     insertion_order(edits[:keys], order)
     for i in range(order.shape[0]):
         e = order[i]
@@ -49,7 +49,7 @@ def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_ed
         fresh[i] = i == 0
         for c in range(keys):
             fresh[i] |= i > 0 and out_edits[c, i] != out_edits[c, i - 1]
-    return compose(keys, columns, fresh, out_actions, out_edits)
+    return compose(keys, columns, fresh, out_actions[: order.shape[0]], out_edits)
 
 
 @kernel
