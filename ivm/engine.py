@@ -23,7 +23,7 @@ from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, index_columns, indices_of, tree_name
 from ivm.surgery import Delta
-from pagestore.apply import net, one_batch
+from pagestore.apply import ALONE, net, one_batch
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
@@ -92,16 +92,18 @@ class Engine:
     def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply the edits of a predicate to its tree, then its delta to the permuted indices."""
         started = time.perf_counter()
-        layout, own, beside, checked = self.installed.kept[name]
+        layout, own, beside, names, places, checked = self.installed.kept[name]
         before = self.txn.tree(name)
         for index in own:
             self.before[index] = before
+        for index in beside:
+            self.before[index] = self.tree(index)
         actions, rows = one_batch(parts)
         if is_apart(layout):
-            actions, rows = self._apply(apart_name(name), actions, rows, max(2, len(rows) - 1))
+            ((actions, rows),) = self._apply((apart_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
             actions, rows = edits(name, layout, self.txn.pages, view, apart, actions, rows)
-        actions, rows = self._apply(name, actions, rows, layout.visible)
+        (actions, rows), *others = self._apply(names, places, actions, rows, layout.visible)
         if not len(actions):
             return
         delta = Delta(actions, rows[: layout.visible])
@@ -109,21 +111,20 @@ class Engine:
             self._check_function(name, delta)
         for index in own:
             self.deltas[index] = delta
-        for index, tree, columns in beside:
-            self.before[index] = self.txn.tree(tree)
-            self.deltas[index] = Delta(*self.txn.apply(tree, actions, delta.rows[columns]))
+        for index, other in zip(beside, others, strict=True):
+            self.deltas[index] = Delta(*other)
         inserted = int(np.count_nonzero(actions == INSERT))
         account = self.accounts.setdefault(name, Account())
         account.inserted, account.erased = inserted, len(actions) - inserted
         account.maintain_seconds += time.perf_counter() - started
 
     def _apply(
-        self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         try:
-            return self.txn.apply(name, actions, rows, visible)
+            return self.txn.apply_beside(names, places, actions, rows, visible)
         except EditError as error:
-            raise RangeError(f"{name.removeprefix('$apart:')}: {error}") from error
+            raise RangeError(f"{names[0].removeprefix('$apart:')}: {error}") from error
 
     def _check_function(self, name: str, delta: Delta) -> None:
         """No key of a derived function may have two values in the end."""

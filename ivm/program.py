@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from ivm import lang
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
@@ -47,13 +49,15 @@ class Views:
 class Kept(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, and its permuted indices.
 
-    `own` begins with the index over the keys alone.  Each one `beside` has the name of its tree and the columns that
-    it holds.  `checked` says that a key of a function might come to two values.
+    `own` begins with the index over the keys alone.  `names` are those of its tree and of the trees `beside`, and row t
+    of places[T, C] says which columns tree t has.  `checked` says that a key of a function might come to two values.
     """
 
     layout: Layout
     own: tuple[Index, ...]
-    beside: tuple[tuple[Index, str, list[int]], ...]
+    beside: tuple[Index, ...]
+    names: tuple[str, ...]
+    places: np.ndarray
     checked: bool
 
 
@@ -101,8 +105,11 @@ class Installed:
     def _kept(self, name: str, layout: Layout) -> Kept:
         predicate = self.program.predicates[name]
         own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
-        beside = tuple((i, tree_name(i), index_columns(i, layout)) for i in self.indices.get(name, ()))
-        return Kept(layout, own, beside, predicate.value is not None and layout.keys != len(predicate.keys))
+        beside = tuple(self.indices.get(name, ()))
+        names = (name, *map(tree_name, beside))
+        places = np.array([range(layout.visible), *(index_columns(index, layout) for index in beside)], np.int64)
+        checked = predicate.value is not None and layout.keys != len(predicate.keys)
+        return Kept(layout, own, beside, names, places, checked)
 
     @cached_property
     def heads(self) -> dict[Plan, Head]:

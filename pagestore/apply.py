@@ -16,9 +16,10 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
+from pagestore.kernels import beside as k_beside
 from pagestore.kernels.net import ascends, compose, compose_few
 from pagestore.order import FEW, begins, sort_order
-from pagestore.scratch import Scratch, scratch
+from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import Pager, Spec, Tree, checked, scan_array
 
@@ -27,6 +28,7 @@ ARENA_PAGES_MAX = 512
 PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
 PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
 ALL = (1 << 63) - 1
+ALONE = np.zeros((1, 1), np.int64)  # where a tree has nothing beside it
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
@@ -45,20 +47,88 @@ def apply(
     tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
     pages are read and written once per batch.
     """
+    news, ((actions, rows),) = apply_beside(pager, (tree,), ALONE, actions, edits, visible)
+    return news[0], actions, rows
+
+
+def apply_beside(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray,
+    visible: int | None = None,
+) -> tuple[list[Tree], list[Edits]]:  # fmt: skip
+    """Apply edits to the first tree as `apply`, and what they changed to the others, which hold its columns elsewhere.
+
+    Row t of places[T, C] says which columns tree t has, in its order; row 0 is not looked at.  Returns the new trees,
+    and what changed in each.  A few edits take one call of a kernel for all trees.
+    """
     actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
     if not len(actions):
-        return tree, actions, edits
-    visible = tree.spec.columns if visible is None else visible
+        return list(trees), [(actions, edits)] * len(trees)
+    visible = trees[0].spec.columns if visible is None else visible
+    if len(actions) <= FEW and len(trees) <= TREES_MAX:
+        few = _apply_few(pager, trees, places, actions, edits, visible)
+        if few:
+            return few
+    new, delta = _apply_many(pager, trees[0], actions, edits, visible)
+    news, deltas = [new], [delta]
+    for tree, columns in zip(trees[1:], places[1:], strict=True):
+        edited = net(delta[0], delta[1][columns[: tree.spec.columns]], tree.spec)
+        new, change = _apply_many(pager, tree, *edited, tree.spec.columns)
+        news.append(new)
+        deltas.append(change)
+    return news, deltas
+
+
+def _apply_few(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[list[Tree], list[Edits]] | None:
+    """As `apply_beside`, in one run; None, and nothing has happened, where there was too little room for it."""
+    n, columns, spec = len(actions), len(edits), trees[0].spec
+    page_words, room = pager.pages.page_words, scratch()
+    reserve = 3 * (max(tree.height for tree in trees) + 2) + 2 * n * (columns + 1) // page_words
+    wanted = len(trees) * (2 * n + reserve)
+    room.fit(page_words, wanted, columns, len(spec.scans), 2 * n)
+    ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
+    done = k_beside.apply_beside(
+        *pager.pages, _rows_of(trees), places, scan_array(spec), actions, edits, visible, k_apply.WHOLE, 0, ALL,
+        room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
+        room.moving, room.order, room.fresh,
+    )  # fmt: skip
+    tallies = room.tallies[: done + 1].tolist()
+    if done < len(trees):
+        pager.release(ids)
+        status, evidence, *_ = tallies[done]
+        if status != k_apply.OK:
+            raise _failure(status, evidence, trees[done].spec, edits)
+        return None
+    news, changes, used, gone = [], [], 0, 0
+    for tree, changed, (_, _, u, g, m, _, gain, root, height) in zip(trees, deltas, tallies, strict=False):
+        news.append(Tree(root, height, tree.count + gain, tree.spec))
+        changes.append((changed[0, :m], changed[1 : 1 + tree.spec.columns, :m]))
+        used += u
+        gone += g
+    pager.write(room.arena, ids[:used])
+    pager.release(ids[used:])
+    pager.retire(room.dead[:gone].tolist())
+    return news, changes
+
+
+def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
+    """Trees as kernels take them, see kernels/beside.py."""
+    return np.array([(spec.tree_id, root, height, spec.keys, spec.values) for root, height, _, spec in trees], np.int64)
+
+
+def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
+    """As `apply`, in as many descents as it takes."""
     tree, left, delta = _descend(pager, tree, actions, edits, visible)
     if not left:
-        return tree, *delta
+        return tree, delta
     deltas = [delta]
     while left:
         tree, left, delta = _descend(pager, tree, *one_batch(left), visible)
         deltas.append(delta)
     actions, rows = one_batch(deltas)
     order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
-    return tree, actions[order], rows.take(order, axis=1)
+    return tree, (actions[order], rows.take(order, axis=1))
 
 
 class Part(NamedTuple):
@@ -69,8 +139,7 @@ class Part(NamedTuple):
     ids: np.ndarray
     reserve: int
     room: Scratch
-    delta_actions: np.ndarray
-    delta: np.ndarray
+    deltas: np.ndarray
 
 
 def _descend(
@@ -78,10 +147,7 @@ def _descend(
 ) -> tuple[Tree, list[Edits], Edits]:
     """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
     slots, starts = _cut(pager, tree, edits)
-    if len(starts) == 2:
-        parts = [_part(pager, tree, actions[: starts[1]], edits[:, : starts[1]])]
-    else:
-        parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
+    parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
     try:
         if len(parts) == 1:
             _run(pager, tree, visible, parts[0], k_apply.WHOLE)
@@ -94,24 +160,22 @@ def _descend(
         raise
     left, deltas, count = [], [], tree.count
     for part in parts:
-        _, _, used, gone, m, took, gain, *_ = part.room.tally.tolist()
+        _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
         pager.release(part.ids[used:])
-        pager.retire(*part.room.dead[:, :gone].tolist())
-        deltas.append((part.delta_actions[:m], part.delta[:, :m]))
+        pager.retire(part.room.dead[:gone].tolist())
+        deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
         count += gain
         if took < len(part.actions):
             left.append((part.actions[took:], part.edits[:, took:]))
     if starts[-1] < len(actions):
         left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
-    _, _, _, _, _, _, _, root, height = parts[0].room.tally.tolist()
+    *_, root, height = parts[0].room.tallies[0].tolist()
     return Tree(root, height, count, tree.spec), left, one_batch(deltas)
 
 
 def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
     """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
     n = edits.shape[1]
-    if pager.threads < 2 or n * (1 + PAGE_EDITS) < 2 * PART_EDITS:
-        return [0, ALL], [0, min(n, EDITS_MAX)]
     pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
     threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
     if threads < 2 or tree.height < 2:
@@ -123,26 +187,23 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     return slots, starts
 
 
-def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int = 0) -> Part:
+def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int) -> Part:
     n, columns, page_words = len(actions), tree.spec.columns, pager.pages.page_words
     reserve = 3 * (tree.height + 2) + 2 * n * (columns + 1) // page_words
     wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
     room = scratch(number)
     room.fit(page_words, wanted, columns, len(tree.spec.scans), n)
-    delta_actions, delta = np.empty(2 * n, np.int64), np.empty((columns, 2 * n), np.int64)
-    if not edits.flags.c_contiguous:
-        edits = np.ascontiguousarray(edits)
-    return Part(actions, edits, pager.reserve(wanted), reserve, room, delta_actions, delta)
+    deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
+    return Part(actions, np.ascontiguousarray(edits), pager.reserve(wanted), reserve, room, deltas)
 
 
 def _run(pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = ALL) -> None:
-    """Run the kernel; what came of it stands in the tally of the part's room."""
-    root, height, _, (tree_id, keys, values, _) = tree
-    actions, edits, ids, reserve, room, delta_actions, delta = part
-    k_apply.apply_edits(
-        *pager.pages, root, height, keys, values, scan_array(tree.spec), actions, edits, visible, stages, first, last,
-        room.arena, ids, pager.version, tree_id, reserve, room.node, room.dead, delta_actions, delta, room.walk,
-        room.tally, room.work,
+    """Run the kernel; what came of it stands in the first tally of the part's room."""
+    actions, edits, ids, reserve, room, deltas = part
+    k_beside.apply_beside(
+        *pager.pages, _rows_of((tree,)), ALONE, scan_array(tree.spec), actions, edits, visible, stages, first, last,
+        room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
+        room.moving, room.order, room.fresh,
     )  # fmt: skip
 
 
@@ -169,7 +230,7 @@ def _write(pager: Pager, tree: Tree, part: Part) -> None:
 
 def _used(spec: Spec, part: Part) -> int:
     """How many pages a run made.  Raises as `_write`."""
-    status, evidence, used, *_ = part.room.tally.tolist()
+    status, evidence, used, *_ = part.room.tallies[0].tolist()
     if status != k_apply.OK:
         raise _failure(status, evidence, spec, part.edits)
     return used

@@ -11,7 +11,7 @@ A *lineage* is a sequence of versions that share pages: 0 is all versions of the
 dictionary), any other is a branch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -111,10 +111,10 @@ class Pager:
         else:
             self._released.append(ids)
 
-    def retire(self, ids: Sequence[int], births: Sequence[int]) -> None:
-        """Pages that this transaction replaced, and the versions that made them. O(n)."""
+    def retire(self, replaced: Iterable[Sequence[int]]) -> None:
+        """Pages that this transaction replaced, each with the version that made it. O(n)."""
         own = self.version if self._owns else None
-        for page, birth in zip(ids, births, strict=True):
+        for page, birth in replaced:
             if birth == own:
                 self._released.append(np.array([page]))
             elif birth > self.origin:
@@ -122,7 +122,8 @@ class Pager:
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
-        self.retire(ids.tolist(), self.pages.words[ids * self.pages.page_words + BIRTH].tolist())
+        births = self.pages.words[ids * self.pages.page_words + BIRTH]
+        self.retire(zip(ids.tolist(), births.tolist(), strict=True))
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:

@@ -8,8 +8,10 @@ from .kernels.apply import ROWS, WORDS
 from .kernels.build import scan_tree
 from .kernels.scantree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
 from .layout import HEIGHT_MAX
+from .order import FEW
 
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
+TREES_MAX = 16  # that take their edits in one call
 STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
 
 
@@ -17,10 +19,12 @@ class Scratch:
     """The arrays, as large as was asked so far; see kernels/apply.py for what stands where."""
 
     def __init__(self) -> None:
-        self.tally = np.empty(WORDS, np.int64)
+        self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
+        self.moving = np.empty((2, 0, 2 * FEW), np.int64)  # for changes of a few edits, at most two each
+        self.order, self.fresh = np.empty(2 * FEW, np.int64), np.empty(2 * FEW, bool)
         self.walk = np.empty((ROWS, LEVELS), np.int64)
         self.arena = np.empty(0, np.int64)
-        self.dead = np.empty((2, 0), np.int64)
+        self.dead = np.empty((0, 2), np.int64)
         self.node = np.empty((LEVELS, 0, 0), np.int64)
         self.work = np.zeros(AREA, np.int64)
         self._place = np.empty(0, np.int64), 0
@@ -36,11 +40,13 @@ class Scratch:
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
         """Make room for so many fresh pages, columns of a record, folds and edits."""
         if len(self.arena) < pages * page_words:
-            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty((2, 2 * pages), np.int64)
+            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape
         if rows < columns + folds + 5 or entries < 8 * page_words + edits:
             wanted = max(rows, columns + folds + 5), max(entries, 8 * page_words + edits + STAGGER)
             self.node = np.empty((LEVELS, *wanted), np.int64)
+        if self.moving.shape[1] <= columns:
+            self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)
         if (page_words, folds) not in self._works:
             grown = np.zeros(max(len(self.work), work_words(page_words, folds)), np.int64)
             grown[:AREA] = self.work[:AREA]

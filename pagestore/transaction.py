@@ -5,14 +5,14 @@ reading a relation applies its buffer first, so a transaction reads its own writ
 are made at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from .apply import apply, net, one_batch
+from .apply import ALONE, apply_beside, net, one_batch
 from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
@@ -211,11 +211,22 @@ class Transaction:
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Apply edits of words at once, sorted or not; returns the effective delta (see apply.py)."""
+        return self.apply_beside((name,), ALONE, actions, rows, visible)[0]
+
+    def apply_beside(
+        self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
+        visible: int | None = None,
+    ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+        """Apply edits of words to the first of some relations, and what they changed to the others; all deltas.
+
+        The others have the first one's columns places[t] each, see apply.py.
+        """
         self._alive()
-        if name in self._buffers:
-            self._flush(name)
-        info = self._info(name)
-        return self._apply(info, *net(actions, rows, info.spec), visible)
+        for name in names:
+            if name in self._buffers:
+                self._flush(name)
+        infos = [self._info(name) for name in names]
+        return self._apply(infos, places, *net(actions, rows, infos[0].spec), visible)
 
     def replace(self, name: str, tree: Tree) -> None:
         """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
@@ -372,21 +383,23 @@ class Transaction:
         """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
-        self._apply(info, *net(*one_batch(parts), info.spec), None)
+        self._apply((info,), ALONE, *net(*one_batch(parts), info.spec), None)
 
     def _apply(
-        self, info: Info, actions: np.ndarray, rows: np.ndarray, visible: int | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        number = info.spec.tree_id
+        self, infos: Sequence[Info], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int | None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        numbers = [info.spec.tree_id for info in infos]
         mark = self.pager.mark()
         try:
-            self._trees[number], actions, rows = apply(self.pager, self._trees[number], actions, rows, visible)
+            trees = [self._trees[number] for number in numbers]
+            trees, deltas = apply_beside(self.pager, trees, places, actions, rows, visible)
         except BaseException:
             self.pager.rewind(mark)
             raise
         finally:
             self.pager.unmark()
-        return actions, rows
+        self._trees.update(zip(numbers, trees, strict=True))
+        return deltas
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:

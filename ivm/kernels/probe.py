@@ -71,7 +71,7 @@ def probe_next(
         progress[STEP] += 1
     if all_ and n <= order.shape[0]:
         progress[NETTED] = 1
-        n = net_few(columns, signs[:n], found[:, :n], order[:n], fresh, net_signs, net_found)
+        n = net_few(columns, signs, found, order[:n], fresh, net_signs, net_found)
     return n
 
 

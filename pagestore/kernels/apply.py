@@ -160,7 +160,7 @@ def cut_edits(words, seen, page_words, root, keys, edits, cuts):
 @kernel
 def stop_if_short(ids, dead, reserve, walk, tally):
     """Take no more edits once arena or dead list hold no more than what finishing needs."""
-    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[1]:
+    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
         walk[END, :] = tally[EDIT]
 
 
@@ -396,8 +396,8 @@ def follow(words, page, keys, edits, first, e, at, ends):
 @kernel
 def drop(page_id, born, dead, tally):
     """Note that the tree does without a page from now on, and which version made it."""
-    dead[0, tally[DEAD]] = page_id
-    dead[1, tally[DEAD]] = born
+    dead[tally[DEAD], 0] = page_id
+    dead[tally[DEAD], 1] = born
     tally[DEAD] += 1
 
 

@@ -66,8 +66,8 @@ def ascends(keys):
 
 @kernel
 def insertion_order(keys, order):
-    """Stable order of a few tuples keys[K, n], by insertion."""
-    for i in range(keys.shape[1]):
+    """Stable order[n] of the first n tuples of keys[K, m], a few, by insertion."""
+    for i in range(order.shape[0]):
         at = i
         while at > 0:
             before = order[at - 1]

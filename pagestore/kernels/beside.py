@@ -1,0 +1,64 @@
+"""Apply edits to a tree, and what they change to the trees beside it, which hold its columns in other orders.
+
+    edits ──▶ (x, y) ──delta──┬──▶ (y, x)
+                              └──▶ ...
+
+One call for all of them, where the edits are few: a transaction of one edit spends its time on calls.
+"""
+
+from pagestore.kernels.apply import DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, apply_edits
+from pagestore.kernels.kernel import kernel
+from pagestore.kernels.net import compose_few
+
+# columns of `trees`
+TREE_ID, ROOT, HEIGHT, KEYS, VALUES = range(5)
+
+
+@kernel
+def apply_beside(
+    words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
+    arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
+):  # fmt: skip
+    """Take edits to the first of trees[T, 5], and what changed there on to the others; places[T, C] are their columns.
+
+    tallies[T] come back as from `apply_edits`, with actions and rows of what changed in deltas[T, 1 + C]. Arena, `ids`
+    and `dead` are used by one tree after the other. Stops at a tree that did not go well, or took in only some of its
+    edits; returns how many trees are done. `moving`, `order` and `fresh` are room for twice as many edits as are few.
+    """
+    n, used, gone = actions.shape[0], 0, 0
+    for t in range(trees.shape[0]):
+        tree = trees[t]
+        if t == 0:
+            apply_edits(
+                words, seen, page_words, tree[ROOT], tree[HEIGHT], tree[KEYS], tree[VALUES], scans, actions, edits,
+                visible, stages, first, last, arena, ids, birth, tree[TREE_ID], reserve, node, dead,
+                deltas[0, 0], deltas[0, 1:], walk, tallies[0], work,
+            )  # fmt: skip
+        else:
+            columns = tree[KEYS] + tree[VALUES]
+            n = moved(tree[KEYS], columns, places[t], tallies[0, DELTA], deltas[0], moving, order, fresh)
+            apply_edits(
+                words, seen, page_words, tree[ROOT], tree[HEIGHT], tree[KEYS], tree[VALUES], scans[:0],
+                moving[1, 0, :n], moving[1, 1:], columns, WHOLE, 0, 1 << 62,
+                arena[used * page_words :], ids[used:], birth, tree[TREE_ID], reserve, node, dead[gone:],
+                deltas[t, 0], deltas[t, 1:], walk, tallies[t], work,
+            )  # fmt: skip
+        if tallies[t, STATUS] != OK or tallies[t, EDIT] < n:
+            return t
+        used += tallies[t, USED]
+        gone += tallies[t, DEAD]
+    return trees.shape[0]
+
+
+@kernel
+def moved(keys, columns, places, n, delta, moving, order, fresh):
+    """Put a delta's columns in another order.
+
+    Its actions stand in moving[1, 0] then, rows in moving[1, 1:], sorted and one a key; returns how many.
+    """
+    given = moving[0]
+    for i in range(n):
+        given[0, i] = delta[0, i]
+        for c in range(columns):
+            given[1 + c, i] = delta[1 + places[c], i]
+    return compose_few(keys, columns, given[0], given[1:], order[:n], fresh, moving[1, 0], moving[1, 1:])
