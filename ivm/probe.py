@@ -116,7 +116,8 @@ class Prober:
         spans, branches, most = _laid_out(changed)
         if len(self._regions) < (self._levels + 1) * most:
             self._regions = np.empty((self._levels + 1) * most, np.int64)
-        trees = np.array([[shape_of(trees[index]) for index in self._indices] for trees in (old, new)], np.int64)
+        flat = [word for trees in (old, new) for index in self._indices for word in shape_of(trees[index])]
+        trees = np.array(flat, np.int64).reshape(2, -1, 3)
         progress = np.zeros(kernel.PROGRESS, np.int64)
         parts = []
         while progress[kernel.STEP] < 2 * len(self._probes):

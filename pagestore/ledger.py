@@ -281,7 +281,7 @@ class Ledger:
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
 
-    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: np.ndarray) -> Run:
+    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[int]) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it."""
         pager, space = self.pager, self.pager.space
         words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
@@ -300,8 +300,8 @@ class Ledger:
         ]
         record.added, record.removed = list(space.added), list(space.removed)
         if self.sync == "commit":
-            record.written = extents_of(np.sort(kept).tolist())
-            record.checksum = checksum_of(self.mapping, kept)
+            record.written = extents_of(sorted(kept))
+            record.checksum = checksum_of(self.mapping, np.array(kept, np.int64))
         pager.fill_run(run, record.encode(), COMMIT)
         return run
 

@@ -38,10 +38,10 @@ def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_word
     arena = np.zeros(len(ids) * page_words, np.int64)
     for i, page in enumerate(ids):
         part = content[i * room : (i + 1) * room]
-        words = arena[i * page_words : (i + 1) * page_words]
-        words[ID], words[BIRTH], words[TYPE] = page, birth, page_type(RUN, 0, 0, 0, purpose)
-        words[COUNT] = WORD * min(room, run.words - i * room)
-        words[HEADER : HEADER + len(part)] = part
+        at = i * page_words
+        size = WORD * min(room, run.words - i * room)
+        arena[at : at + HEADER] = 0, page, birth, page_type(RUN, 0, 0, 0, purpose), size, 0, 0, 0
+        arena[at + HEADER : at + HEADER + len(part)] = part
     return arena
 
 

@@ -192,17 +192,18 @@ class Pager:
         self._forget()
         del self.retired[self._begun_retired :]
 
-    def settle(self, retract: bool = True) -> np.ndarray:
+    def settle(self, retract: bool = True) -> list[int]:
         """Tell the free space what the transaction took; returns the pages it keeps.
 
         Without `retract` the end of the file stays where it is, and the difference of the free space small.
         """
         self._close_segment()
-        kept = _join(self._consumed)
+        kept = [page for ids in self._consumed for page in ids.tolist()]
         if self._released:
-            kept = np.setdiff1d(kept, released := _join(self._released), assume_unique=True)
-            self.space.take_back(released.tolist())
-        self.space.use(kept.tolist())
+            released = {page for ids in self._released for page in ids.tolist()}
+            kept = [page for page in kept if page not in released]
+            self.space.take_back(released)
+        self.space.use(kept)
         self._forget()
         if retract:
             self.retract()

@@ -59,9 +59,8 @@ class Reclaim:
         for span in spans:
             if span.q is not None:
                 self._free_between(span.lineage, span.p, span.k, span.q)
-            for lineage, page, birth in own:
-                if lineage == span.lineage and birth <= span.p:
-                    self._moved[lineage, span.k, page] = birth
+            lineage, p, k, _ = span
+            self._moved |= {(line, k, page): birth for line, page, birth in own if line == lineage and birth <= p}
         self.freed += entry.run.ids(self._pager.pages.page_words)
 
     def finish(self) -> Tree:

@@ -543,7 +543,7 @@ class WritableRelation(Relation):
         lengths = {len(words) for words in out}
         if len(lengths) > 1:
             raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")
-        return np.stack(out)
+        return np.array(out)
 
     def _edit(self, action: int, rows: Any) -> None:
         words = self.encode(rows)
