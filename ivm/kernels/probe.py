@@ -12,8 +12,8 @@ ones with the new.
 
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
 from pagestore.compiled import kernel
-from pagestore.kernels.apply import SET
 from pagestore.kernels.net import compose_few
+from pagestore.tree import SET
 
 # columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, which of the branches it
 # takes, and whether their trie is negated, so that an inserted branch takes bindings away
