@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from .delta import Delta
@@ -27,8 +28,14 @@ def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
     for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
-        kinds = pa.DictionaryArray.from_arrays(pa.array(actions != INSERT).cast(pa.int8()), ["insert", "delete"])
         columns = new[relation].record_batch(words).columns
-        yield pa.RecordBatch.from_arrays([*columns, kinds.cast(pa.string())], schema=schema)
+        yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
     old.close()
     new.close()
+
+
+def _kinds(actions: np.ndarray) -> pa.Array:
+    """What became of each record, in letters; both words have as many."""
+    letters = np.where(actions == INSERT, b"insert", b"delete")
+    ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)])

@@ -4,8 +4,8 @@ Each side has a head: a record, or a whole subtree named by an index entry (page
 Equal page ids mean equal content, so two such heads are skipped together; otherwise the head that
 starts first is opened if it is a subtree and reported if it is a record.
 
-`state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read, a
-spare word, and for each level (page, slot, entries).
+`state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read, where to
+load ahead (0: nowhere), and for each level (page, slot, entries).
 """
 
 
@@ -16,8 +16,9 @@ from pagestore.kernels.page import bits, column, enter, field
 from pagestore.kernels.read import LINE
 from pagestore.layout import COUNT
 
-LEVEL, HEIGHT, READ, STACK = 0, 1, 2, 4
-CHUNK, BLOCK = 56, 16  # bits that are compared at once, in bytes less than a word; chunks between two looks
+LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
+BLOCK = 16  # words that are compared between two looks
+PARTS = 4  # of a leaf: after each that is compared, one of the next leaf is prefetched; all at once stalls
 
 
 @kernel
@@ -80,13 +81,32 @@ def compare(words, old, new, columns):
 
 
 @kernel
-def equal_run(words, old, new, columns):
-    """How many records of the two heads' leaves are the same from there on, column by column."""
-    a, b = STACK + 3 * old[LEVEL], STACK + 3 * new[LEVEL]
-    n = min(old[a + 2] - old[a + 1], new[b + 2] - new[b + 1])
-    for c in range(columns):
-        n = equal_values(words, old[a], old[a + 1], new[b], new[b + 1], c, n)
+def equal_run(words, page_words, old, new, keys, columns):
+    """How many entries of the heads' pages are the same from there on: children, or records, column by column.
+
+    After each part of a leaf, one of the leaf that is next is prefetched, on either side.
+    """
+    if old[LEVEL]:
+        return equal_children(words, old, new, keys, 0)
+    page, slot, other, place = old[STACK], old[STACK + 1], new[STACK], new[STACK + 1]
+    n, part = min(old[STACK + 2] - slot, new[STACK + 2] - place), old[STACK + 2] // PARTS + 1
+    for i in range(0, n, part):
+        most = same = min(part, n - i)
+        for c in range(columns):
+            same = equal_values(words, page, slot + i, other, place + i, c, same)
+        if same < most:
+            return i + same
+        for side in (old, new):
+            prefetch_part(words, page_words, side)
     return n
+
+
+@kernel
+def equal_children(words, old, new, keys, skip):
+    """How many children, of the heads' pages from `skip` behind the heads on, are the same pages."""
+    at = STACK + 3 * old[LEVEL]
+    slot, place = old[at + 1] + skip, new[at + 1] + skip
+    return equal_values(words, old[at], slot, new[at], place, keys, min(old[at + 2] - slot, new[at + 2] - place))
 
 
 @kernel
@@ -106,29 +126,35 @@ def equal_values(words, page, slot, other, place, c, n):
 
 @kernel
 def equal_bits(words, a, b, n):
-    """How many of n bits are the same from bits a and b on; CHUNK at once, a BLOCK of those without looking."""
-    x, y, left, right = a >> 3, b >> 3, a & 7, b & 7
+    """How many of n bits are the same from bits a and b on; a BLOCK of words goes by without a look."""
+    x, y, left, right = a >> 6, b >> 6, a & 63, b & 63
     i = 0
-    while i + BLOCK * CHUNK <= n:
+    while i + 64 * BLOCK <= n:
         differs = 0
-        for k in range(0, BLOCK * CHUNK >> 3, CHUNK >> 3):
-            differs |= (word_at(words, x + k) >> left ^ word_at(words, y + k) >> right) & ((1 << CHUNK) - 1)
+        for k in range(BLOCK):  # so plain that the compiler widens it
+            differs |= word_from(words, x + k, left) ^ word_from(words, y + k, right)
         if differs:
             break
-        i += BLOCK * CHUNK
-        x += BLOCK * CHUNK >> 3
-        y += BLOCK * CHUNK >> 3
+        i += 64 * BLOCK
+        x += BLOCK
+        y += BLOCK
     while i < n:
-        differs = (word_at(words, x) >> left ^ word_at(words, y) >> right) & ((1 << CHUNK) - 1)
+        differs = word_from(words, x, left) ^ word_from(words, y, right)
         if differs:
             while not differs & 1:
                 differs >>= 1
                 i += 1
             break
-        i += CHUNK
-        x += CHUNK >> 3
-        y += CHUNK >> 3
+        i += 64
+        x += 1
+        y += 1
     return min(i, n)
+
+
+@kernel
+def word_from(words, i, bit):
+    """The 64 bits that begin at a bit of words[i]."""
+    return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (63 - bit)
 
 
 @kernel
@@ -159,20 +185,20 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
             order = -1
         else:
             order = compare(words, old, new, keys)
-        if order == 0 and old[LEVEL] == 0 and new[LEVEL] == 0:
-            same = equal_run(words, old, new, columns)
+        if order == 0 and old[LEVEL] == new[LEVEL]:
+            level = old[LEVEL]
+            same = equal_run(words, page_words, old, new, keys, columns)
             if same:
                 step(old, same)
                 step(new, same)
-            else:
+                continue
+            if level == 0:
                 report(words, old, ERASE, columns, actions, out, n)
                 report(words, new, INSERT, columns, actions, out, n + 1)
                 n += 2
-            continue
-        if order == 0 and same_page(words, old, new, keys):
-            step(old, 1)
-            step(new, 1)
-            continue
+                continue
+            if level == 1:
+                look_ahead(words, page_words, keys, old, new)
         left = order < 0 or (order == 0 and old[LEVEL] >= new[LEVEL])
         side = old if left else new
         if side[LEVEL] == 0:
@@ -187,10 +213,19 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
 
 
 @kernel
-def same_page(words, old, new, keys):
-    """Are both heads the same subtree?"""
-    if old[LEVEL] != new[LEVEL] or old[LEVEL] == 0:
-        return False
-    a = STACK + 3 * old[LEVEL]
-    b = STACK + 3 * new[LEVEL]
-    return field(words, old[a], keys, old[a + 1]) == field(words, new[b], keys, new[b + 1])
+def look_ahead(words, page_words, keys, old, new):
+    """Note which two leaves behind the heads are compared next."""
+    same = equal_children(words, old, new, keys, 1)
+    for side in (old, new):
+        page, slot, entries = side[STACK + 3], side[STACK + 4] + 1 + same, side[STACK + 5]
+        side[AHEAD] = field(words, page, keys, slot) * page_words if slot < entries else 0
+
+
+@kernel
+def prefetch_part(words, page_words, side):
+    """Begin to load one more part of the leaf that is next."""
+    at, part = side[AHEAD], page_words // PARTS
+    if at:
+        for i in range(at, at + part, LINE):
+            prefetch(words, i)
+        side[AHEAD] = at + part if (at + part) % page_words else 0

@@ -1,16 +1,19 @@
-"""What one look-up asks of memory, counted: probes of a column, and lines that nobody knew of in time."""
+"""What a look-up and a delta ask of memory, counted: probes, and lines that nobody asked for in time."""
 
 from bisect import bisect_left
 from math import ceil, log2
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pagestore.apply import apply
+from pagestore.kernels import delta as k_delta
 from pagestore.kernels import page as k_page
 from pagestore.kernels import read as k_read
 from pagestore.kernels.read import LIKE, LINE, NEAR
-from pagestore.tree import Spec, bulk
+from pagestore.layout import LEAF, TYPE
+from pagestore.tree import INSERT, Spec, bulk, pages_of
 from tests.pagestore.memory import MemoryPager
 
 
@@ -18,16 +21,16 @@ class Memory:
     """An array of words that plays the machine's memory: it remembers which line was asked for, how, and in order."""
 
     def __init__(self, words: np.ndarray) -> None:
-        self.words, self.bytes = words, words.tobytes()
+        self.words = words
         self.asked: list[tuple[int, bool]] = []  # line, and whether somebody waits for it
 
-    def __getitem__(self, i: int) -> int:
+    def __getitem__(self, i: int) -> np.int64:
         self.asked.append((i // LINE, True))
-        return int(self.words[i])
+        return self.words[i]
 
-    def word_at(self, byte: int) -> int:
+    def word_at(self, byte: int) -> np.int64:
         self.asked += [(byte // 8 // LINE, True), ((byte + 7) // 8 // LINE, True)]
-        return int.from_bytes(self.bytes[byte : byte + 8], "little", signed=True)
+        return self.words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
 
     def prefetch(self, i: int) -> None:
         self.asked.append((i // LINE, False))
@@ -39,9 +42,9 @@ class Memory:
         return len({line for line, _ in asked} - {line for line, _ in asked[: first + 1]})
 
 
-def plain(**others) -> SimpleNamespace:
-    """The kernels of look-ups as plain Python over `Memory`, and over whatever stands where addresses would."""
-    names = {**vars(k_page), **vars(k_read)}
+def plain(module: ModuleType, **others) -> SimpleNamespace:
+    """The kernels of a module as plain Python over `Memory`, and over whatever stands where addresses would."""
+    names = {**vars(k_page), **vars(module)}
     for name, value in names.items():
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType):
@@ -69,7 +72,7 @@ def test_a_look_up_waits_for_its_leaf_once(kind, values):
     words, _, page_words = pager.pages
     memory, seen, out = Memory(words), np.ones(1 << 10, np.uint8), np.zeros(values)
     ready = [memory, len(words), seen, len(seen), page_words, tree.root, tree.height, values, 0]
-    find_record = plain().find_record
+    find_record = plain(k_read).find_record
 
     def late(key):
         memory.asked.clear()
@@ -110,6 +113,7 @@ def all_the_same(n):
 def test_a_bad_guess_costs_two_probes_and_a_good_one_spares_some(spread, n):
     values, probes = spread(n), []
     near = plain(
+        k_read,
         column=lambda *_: (0, 0, 40),
         bits=lambda words, start, width, i: probes.append(i) or values[i],
         prefetch=lambda *_: None,
@@ -122,3 +126,26 @@ def test_a_bad_guess_costs_two_probes_and_a_good_one_spares_some(spread, n):
             assert len(probes) <= 2 + 3 * ceil(log2(n) / 3 + 1)
             if spread is evenly and guess == x // 1000:
                 assert len(probes) <= 3 + log2(2 * NEAR)
+
+
+def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compares_others():
+    random = np.random.default_rng(2)
+    pager = MemoryPager()
+    old = bulk(pager, Spec(1, 2, 0), [sixteen_to_a_first_column(100_000, random)])
+    more = np.stack([np.arange(500, 6000, 1000), random.integers(0, 1 << 40, 6)])
+    new, *_ = apply(pager, old, np.full(6, INSERT), more)
+    words, _, page_words = pager.pages
+    lines = page_words // LINE
+    before, after = set(pages_of(pager.pages, old).tolist()), set(pages_of(pager.pages, new).tolist())
+    leaves = {page for page in before ^ after if words[page * page_words + TYPE] & 255 == LEAF}
+
+    memory, kernels = Memory(words), plain(k_delta)
+    shape, state = (memory, np.ones(1 << 14, np.uint8), page_words), np.zeros((2, 20), np.int64)
+    actions, out = np.empty(100, np.int64), np.empty((2, 100), np.int64)
+    kernels.start_delta(*shape, [old.root, new.root], [old.height, new.height], state)
+    assert kernels.next_changes(*shape, 2, 2, state, actions, out) == 6
+    assert np.array_equal(out[:, :6], more)
+    late = [memory.late(range(lines * page, lines * (page + 1))) for page in leaves]
+    above = sum(waits and line // lines not in leaves for line, waits in memory.asked)
+    assert len(late) == 12 and np.count_nonzero(late) == 2  # of the first pair
+    assert above <= 2000  # words of index pages; 3,600 when 145 pairs of children were compared one by one
