@@ -83,6 +83,7 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
     pager.threads = threads
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pagestore.apply.PART_EDITS", 1)
+        patch.setattr("pagestore.apply.FEW", 0)  # few edits are never parted
         patch.setattr("pagestore.apply.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
         follow_a_dict(steps, pager)
 
