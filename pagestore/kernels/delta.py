@@ -18,7 +18,7 @@ from pagestore.layout import COUNT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
 BLOCK = 16  # words that are compared between two looks
-PARTS = 4  # of a leaf: after each that is compared, one of the next leaf is prefetched; all at once stalls
+PARTS = 4  # of a leaf: after each that is compared, one of the next leaf is prefetched; a whole one is too much at once
 
 
 @kernel
