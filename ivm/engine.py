@@ -18,6 +18,7 @@ from ivm.complement import evaluate_in_full
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
+from ivm.flat import pays
 from ivm.join import joined
 from ivm.maintain import Change, difference, maintain
 from ivm.plan import Index, Plan
@@ -30,6 +31,8 @@ from pagestore.transaction import Transaction
 from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, scan
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
+PROBED = 1.2  # the part that this is where flat tries are evaluated: of each relation, times the square of the tries
+MATCHED = 0.4  # ... where sensitivity is renewed
 HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
@@ -179,12 +182,18 @@ class Engine:
                 yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
     def _is_huge(self, plan: Plan, old: Mapping[Index, Tree]) -> bool:
-        """Is the delta of some trie so large that evaluating twice is cheaper than following it?"""
-        return any(
-            len(delta.actions) > max(HUGE_FROM, HUGE * old[trie.index].count)
+        """Are deltas so large that evaluating twice is cheaper than following them?"""
+        large = [
+            (len(delta.actions), old[trie.index].count)
             for trie in plan.tries
-            if (delta := self.deltas.get(trie.index))
-        )
+            if (delta := self.deltas.get(trie.index)) and len(delta.actions) > HUGE_FROM
+        ]
+        shares = [rows / max(1, count) for rows, count in large]
+        if max(shares, default=0) > HUGE:
+            return True
+        if sum(shares) <= len(plan.tries) * most_followed(plan):
+            return False
+        return pays(plan.shape, [old[trie.index] for trie in plan.tries])
 
     def _reevaluate(
         self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
@@ -319,6 +328,14 @@ def recompute(
     if is_apart(layout):
         return [results(name, layout, joined(composed(parts, apart_spec(layout, width))))]
     return [rows[: layout.visible] for rows in composed(parts, Spec(0, layout.keys, width - layout.keys))]
+
+
+def most_followed(plan: Plan) -> float:
+    """Which part of the rows of all its tries a delta may have that a plan over flat tries still follows.
+
+    The rows of each trie are looked for in every other one.
+    """
+    return (MATCHED if plan.sensors else PROBED) / len(plan.tries) ** 2
 
 
 def inserted(part: Bindings) -> Delta:

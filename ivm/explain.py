@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ivm.complement import choice, pairs
-from ivm.engine import HUGE
+from ivm.engine import HUGE, most_followed
 from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import Rule
@@ -47,7 +47,8 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
         lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
         lines.append(
-            f"  deltas    {plan.choice}; one of more than {HUGE:.0%} of a relation is re-evaluated instead"
+            f"  deltas    {plan.choice}; of more than {HUGE:.0%} of a relation, or {most_followed(plan):.1%} of all, "
+            "both versions are evaluated instead"
         )
     for t, trie in enumerate(plan.tries):
         how = "in its own order"

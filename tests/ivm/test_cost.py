@@ -4,11 +4,13 @@ operations <= C * granularity * (1 + trace distance) * log2(records)
 """
 
 from math import log2
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import ivm
+from ivm.engine import Engine
 
 C = 4
 
@@ -108,4 +110,39 @@ def test_a_huge_delta_is_evaluated_and_not_followed(maintenance, tmp_path):
         with ws.transaction() as txn:
             txn.delete("e", list(edges[:, 1:2]))
         assert 0 < ws.stats("c")["operations"] < twice / 10
+        ws.verify("c")
+
+
+FOLLOWED = [  # a rule, its maintenance, the part of e that goes, and whether it is followed
+    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "probe", 0.12, True),
+    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "probe", 0.15, False),
+    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "match", 0.03, True),
+    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "match", 0.06, False),
+    ("c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w).", "probe", 0.025, True),
+    ("c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w).", "probe", 0.05, False),
+    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 0.2, True),
+    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 0.3, False),
+    ("c(x, y, z) <- e(x, y), e(y, z), !e(x, z).", "probe", 0.2, True),
+]
+
+
+@pytest.mark.parametrize(("rule", "maintenance", "part", "followed"), FOLLOWED)
+def test_the_more_tries_the_smaller_the_delta_that_is_followed(
+    rule, maintenance, part, followed, tmp_path, monkeypatch
+):
+    """Where a delta is of one trie only, or evaluating goes over pages, larger ones are followed."""
+    rng = np.random.default_rng(10)
+    e, f = (np.unique(rng.integers(0, 70, (2, 2800)), axis=1) for _ in range(2))
+    with ivm.open(tmp_path / "c.pages", sync="off") as ws:
+        ws.install(BASE + "f(x, y) -> int(x), int(y).", name="base")
+        with ws.transaction() as txn:
+            txn.insert("e", list(e))
+            txn.insert("f", list(f))
+        ws.install(rule, name="rule", maintenance=maintenance)
+        evaluated = Mock(wraps=Engine._reevaluate)
+        monkeypatch.setattr(Engine, "_reevaluate", lambda *arguments: evaluated(*arguments))
+        gone = rng.permutation(e.shape[1])[: int(part * e.shape[1])]
+        with ws.transaction() as txn:
+            txn.delete("e", list(e[:, gone]))
+        assert evaluated.call_count == (not followed)
         ws.verify("c")
