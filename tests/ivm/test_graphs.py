@@ -124,25 +124,30 @@ def test_threads_find_the_same(graph, tmp_path):
 
 
 def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path):
-    """A transaction leaves the view stored; so does what it is compared with, the same rule evaluated and stored."""
+    """A transaction leaves the view stored; so does what it is compared with, the same rule evaluated and stored.
+
+    Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest turn of each counts:
+    whatever else the machine does slows some of them.
+    """
     edges = graph("wiki-Vote")
     rng = np.random.default_rng(3)
     with loaded(tmp_path / "g.pages", edges) as ws:
-        single = []
-        for _ in range(61):
-            x, y = edges[:, rng.integers(edges.shape[1])].tolist()
-            for sign in "-+":
-                a = time.perf_counter()
-                with ws.transaction() as txn:
-                    (txn.insert if sign == "+" else txn.delete)("edge", [(x, y)])
-                single.append(time.perf_counter() - a)
-        scratch = []
-        for _ in range(5):
+        ws.threads = 1
+        single, scratch = [], []
+        for _ in range(8):
+            turn = []
+            for x, y in edges[:, rng.integers(edges.shape[1], size=12)].T.tolist():
+                for sign in "-+":
+                    a = time.perf_counter()
+                    with ws.transaction() as txn:
+                        (txn.insert if sign == "+" else txn.delete)("edge", [(x, y)])
+                    turn.append(time.perf_counter() - a)
+            single.append(float(np.median(turn)))
             a = time.perf_counter()
             ws.install("again(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="again", maintenance="probe")
             scratch.append(time.perf_counter() - a)
             ws.uninstall("again")
-        assert sorted(scratch)[2] >= 100 * float(np.median(single[2:])), (scratch, np.median(single))
+        assert min(scratch) >= 100 * min(single), (scratch, single)
 
 
 def csr(edges):
