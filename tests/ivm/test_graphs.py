@@ -126,8 +126,8 @@ def test_threads_find_the_same(graph, tmp_path):
 def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path):
     """A transaction leaves the view stored; so does what it is compared with, the same rule evaluated and stored.
 
-    Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest turn of each counts:
-    whatever else the machine does slows some of them.
+    Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest turn of each
+    counts: whatever else the machine does slows some of them.
     """
     edges = graph("wiki-Vote")
     rng = np.random.default_rng(3)
