@@ -6,6 +6,7 @@ new; for a negated trie it is the other way round.  Needs no sensitivity index.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,19 @@ SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 13
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
 
-Found = tuple[Delta, int]  # what bindings change, and iterator operations
+
+class Found(NamedTuple):
+    """Bindings that go and come, each once and in order if they are `netted`, and iterator operations."""
+
+    delta: Delta
+    operations: int
+    netted: bool
 
 
 def probe_all(
     plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
     changed: Sequence[Delta], threads: int = 1,
-) -> Found:  # fmt: skip
+) -> tuple[Delta, int]:  # fmt: skip
     """The change of bindings (rows as Plan.columns), and iterator operations: what each trie's branches bind.
 
     `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
@@ -39,13 +46,14 @@ def probe_all(
     """
     threads = min(threads, prober(plan).work(changed) // SHARE)
     if threads < 2:
-        return prober(plan).run(pages, old, new, changed)
+        delta, operations, netted = prober(plan).run(pages, old, new, changed)
+        return delta if netted else settled(*delta), operations
 
     def run(number: int) -> Found:
         return prober(plan, number).run(pages, old, new, [_share(branches, number, threads) for branches in changed])
 
     found = together([partial(run, number) for number in range(threads)])
-    return settled(*one_batch([delta for delta, _ in found])), sum(operations for _, operations in found)
+    return settled(*one_batch([part.delta for part in found])), sum(part.operations for part in found)
 
 
 def _share(branches: Delta, number: int, of: int) -> Delta:
@@ -129,10 +137,10 @@ class Prober:
                 )
             )  # fmt: skip
             if progress[kernel.NETTED]:
-                found = self._net_signs[:n].copy(), self._net_found[:, :n].copy()
-                return Delta(*found), int(progress[kernel.OPERATIONS])
+                delta = Delta(self._net_signs[:n].copy(), self._net_found[:, :n].copy())
+                return Found(delta, int(progress[kernel.OPERATIONS]), True)
             parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
-        return settled(*one_batch(parts)), int(progress[kernel.OPERATIONS])
+        return Found(Delta(*one_batch(parts)), int(progress[kernel.OPERATIONS]), False)
 
 
 def shape_of(tree: Tree) -> tuple[int, int, int]:
