@@ -20,7 +20,7 @@ from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
 from ivm.flat import pays
 from ivm.join import joined
-from ivm.maintain import Change, difference, maintain
+from ivm.maintain import difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, index_columns, indices_of, tree_name
 from ivm.surgery import Delta
@@ -28,7 +28,7 @@ from pagestore.apply import ALONE, net, one_batch
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
-from pagestore.tree import INSERT, Pages, Spec, Tree, bulk, count_prefixes, scan
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, bulk, count_prefixes, scan
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
 PROBED = 1.2  # the part that this is where flat tries are evaluated: of each relation, times the square of the tries
@@ -160,14 +160,11 @@ class Engine:
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
             new = {index: self.tree(index) for index in indices}
             old = {index: self.before.get(index, tree) for index, tree in new.items()}
-            change: Change | None
             if self._is_huge(plan, old):
-                change = self._reevaluate(views, p, plan, old, new)
-            else:
-                senses = [self.txn.tree(n) for n in names]
-                change = maintain(
-                    self.txn.pages, plan, old, new, self.deltas, senses, views.granularity, self.threads
-                )
+                yield from self._reevaluate(views, p, plan, old, new)
+                continue
+            senses = [self.txn.tree(n) for n in names]
+            change = maintain(self.txn.pages, plan, old, new, self.deltas, senses, views.granularity, self.threads)
             if change is None:
                 continue
             if change.renewals:
@@ -197,11 +194,24 @@ class Engine:
 
     def _reevaluate(
         self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
-    ) -> Change:
-        """Both versions from scratch, and the sensitivity indices built anew."""
-        before = self._in_full(plan, old)
-        after = self._record(views, p, plan, new)
-        return Change(difference(before.bindings, after.bindings), [], before.operations + after.operations, 0)
+    ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+        """The head edits that lead from one version to the other, both from scratch; sensitivity is built anew.
+
+        What is only counted goes and comes in numbers, which add up; listed, it might not fit memory.
+        """
+        head = self.installed.heads[plan]
+        before = self._in_full(plan, old, head.asked)
+        after = self._record(views, p, plan, new, head.asked)
+        for name in views.writes:
+            self.accounts.setdefault(name, Account()).operations += before.operations + after.operations
+        if head.asked is None:
+            if delta := difference(before.bindings, after.bindings):
+                yield from head.edits(delta, self.encode).items()
+            return
+        for action, evaluation in ((ERASE, before), (INSERT, after)):
+            for part in evaluation.parts:
+                if delta := turned(part, action):
+                    yield from head.edits(delta, self.encode, part.times).items()
 
     def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
         """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
@@ -283,7 +293,7 @@ class Engine:
         for name in views.writes:
             self.accounts.setdefault(name, Account()).operations += evaluation.operations
         for part in evaluation.parts:
-            yield from head.edits(inserted(part), self.encode, part.times).items()
+            yield from head.edits(turned(part, INSERT), self.encode, part.times).items()
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         layout = self.installed.layouts[name]
@@ -323,7 +333,7 @@ def recompute(
         found = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
         if len(plans) == 1 and head.copies_all:
             return [part.rows for part in found.parts]
-        parts += [head.edits(inserted(part), encode, part.times)[name] for part in found.parts]
+        parts += [head.edits(turned(part, INSERT), encode, part.times)[name] for part in found.parts]
     width = len(parts[0][1])
     if is_apart(layout):
         return [results(name, layout, joined(composed(parts, apart_spec(layout, width))))]
@@ -338,9 +348,9 @@ def most_followed(plan: Plan) -> float:
     return (MATCHED if plan.sensors else PROBED) / len(plan.tries) ** 2
 
 
-def inserted(part: Bindings) -> Delta:
-    """Bindings that all come anew."""
-    return Delta(np.broadcast_to(INSERT, part.rows.shape[1]), part.rows)
+def turned(part: Bindings, action: int) -> Delta:
+    """Bindings that all come, or all go."""
+    return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)
 
 
 def composed(parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm import engine
 from ivm.engine import Engine
 
 C = 4
@@ -146,3 +147,27 @@ def test_the_more_tries_the_smaller_the_delta_that_is_followed(
             txn.delete("e", list(e[:, gone]))
         assert evaluated.call_count == (not followed)
         ws.verify("c")
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path, monkeypatch):
+    """Both versions come as pairs and how often each is found; pairs that are found as before are no change."""
+    rng = np.random.default_rng(11)
+    edges = np.unique(rng.integers(0, 60, (2, 1500)), axis=1)
+    with ivm.open(tmp_path / "c.pages", sync="off") as ws:
+        ws.install(BASE + RULES["projection"] + "d(x) <- c(x, y), c(y, x).", maintenance=maintenance)
+        with ws.transaction() as txn:
+            txn.insert("e", list(edges))
+        before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
+        turned = Mock(wraps=engine.turned)
+        monkeypatch.setattr(engine, "turned", turned)
+        with ws.transaction() as txn:
+            txn.delete("e", list(edges[:, : edges.shape[1] // 2]))
+        rows = sum(call.args[0].rows.shape[1] for call in turned.call_args_list)
+        after = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
+        assert 100 < ws.stats("c")["erased"] == len(before - after)
+        assert ws.stats("c")["inserted"] == len(after - before) == 0
+        if maintenance == "probe":
+            assert rows <= len(before) + len(after) + 2 * 60  # those of d are no more than 60 each
+        ws.verify("c")
+        ws.verify("d")
