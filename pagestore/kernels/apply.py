@@ -24,6 +24,7 @@ from pagestore.kernels.build import (
     words_needed,
 )
 from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.machine import LINE, prefetch
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
@@ -36,7 +37,8 @@ OK, CORRUPT, NEGATIVE, OVERFLOW = range(4)
 
 # rows of `walk`, one column per level
 # RUNS: runs of entries copied so far from this one page to its one successor; -1 when there are others
-PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, ROWS = range(9)
+# AHEAD: the entry that the edit number AHEAD_EDIT goes below, which was looked up before its turn; -1 for none was
+PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, AHEAD, AHEAD_EDIT, ROWS = range(11)
 
 # words of `tally`
 STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
@@ -178,6 +180,7 @@ def take_in(words, seen, page_words, page_id, level, walk, tally):
     walk[SLOT, level] = 0
     walk[CHANGED, level] = walk[SIZE, level] > 0
     walk[RUNS, level] = -1 if walk[SIZE, level] > 0 else 0
+    walk[AHEAD_EDIT, level] = -1
     return True
 
 
@@ -258,10 +261,7 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
     end = walk[END, level]
     target = entries
     if e < end:
-        key = node[-1, KEY]
-        for c in range(keys):
-            key[c] = edits[c, e]
-        target = child_slot(words, page, key, keys, keys, slot)
+        target = child_of(words, page, keys, edits, e, slot, level, node, walk)
     copy_run(words, columns, slot, target, node[level], walk, level)
     walk[SLOT, level] = target
     if target == entries:
@@ -270,7 +270,24 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
         end = edits_below(words, page, target + 1, keys, edits, e, end)
     walk[SLOT, level] = target + 1
     walk[END, level - 1] = end
+    if level == 1 and end < walk[END, level]:
+        walk[AHEAD, level] = child_of(words, page, keys, edits, end, target + 1, level, node, walk)
+        walk[AHEAD_EDIT, level] = end
+        ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
+        for i in range(ahead, ahead + page_words, LINE):
+            prefetch(words, i)
     return take_in(words, seen, page_words, field(words, page, keys, target), level - 1, walk, tally)
+
+
+@kernel
+def child_of(words, page, keys, edits, e, slot, level, node, walk):
+    """The entry, from `slot` on, that edit e goes below."""
+    if walk[AHEAD_EDIT, level] == e:
+        return walk[AHEAD, level]
+    key = node[-1, KEY]
+    for c in range(keys):
+        key[c] = edits[c, e]
+    return child_slot(words, page, key, keys, keys, slot)
 
 
 @kernel

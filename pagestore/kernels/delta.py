@@ -11,9 +11,8 @@ load ahead (0: nowhere), and for each level (page, slot, entries).
 
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.machine import prefetch, word_at
+from pagestore.kernels.machine import LINE, prefetch, word_at
 from pagestore.kernels.page import bits, column, enter, field
-from pagestore.kernels.read import LINE
 from pagestore.layout import COUNT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)

@@ -8,6 +8,8 @@ from numba import carray, config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+LINE = 8  # words of a cache line
+
 if config.DISABLE_JIT:
 
     def word_at(words: np.ndarray, byte: int) -> np.int64:

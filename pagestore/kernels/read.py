@@ -14,7 +14,7 @@ from pagestore.kernels.cursor import (
     seek,
 )
 from pagestore.kernels.kernel import allocating, kernel
-from pagestore.kernels.machine import as_array, bytes_at, either, prefetch, words_at
+from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, words_at
 from pagestore.kernels.page import (
     WORD_MAX,
     bits,
@@ -33,7 +33,6 @@ from pagestore.layout import COUNT, HEADER
 GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
 ALIKE = 8  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 32  # equal entries that are looked through in step
-LINE = 8  # words of a cache line
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
 NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
 

@@ -11,7 +11,8 @@ from pagestore.apply import apply
 from pagestore.kernels import delta as k_delta
 from pagestore.kernels import page as k_page
 from pagestore.kernels import read as k_read
-from pagestore.kernels.read import LIKE, LINE, NEAR
+from pagestore.kernels.machine import LINE
+from pagestore.kernels.read import LIKE, NEAR
 from pagestore.layout import LEAF, TYPE
 from pagestore.tree import INSERT, Spec, bulk, pages_of
 from tests.pagestore.memory import MemoryPager
