@@ -1,19 +1,24 @@
 """What a look-up and a delta ask of memory, counted: probes, and lines that nobody asked for in time."""
 
 from bisect import bisect_left
+from itertools import chain
 from math import ceil, log2
 from types import FunctionType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
-from pagestore.apply import apply
+from pagestore.apply import ALL, apply
+from pagestore.kernels import apply as k_apply
+from pagestore.kernels import build as k_build
 from pagestore.kernels import delta as k_delta
 from pagestore.kernels import page as k_page
 from pagestore.kernels import read as k_read
+from pagestore.kernels import shift as k_shift
 from pagestore.kernels.machine import LINE
 from pagestore.kernels.read import LIKE, NEAR
 from pagestore.layout import LEAF, TYPE
+from pagestore.scratch import Scratch
 from pagestore.tree import INSERT, Spec, bulk, pages_of
 from tests.pagestore.memory import MemoryPager
 
@@ -25,8 +30,9 @@ class Memory:
         self.words = words
         self.asked: list[tuple[int, bool]] = []  # line, and whether somebody waits for it
 
-    def __getitem__(self, i: int) -> np.int64:
-        self.asked.append((i // LINE, True))
+    def __getitem__(self, i: int | slice) -> np.int64 | np.ndarray:
+        first, end = (i.start, i.stop) if isinstance(i, slice) else (i, i + 1)
+        self.asked += [(line, True) for line in range(first // LINE, -(-end // LINE))]
         return self.words[i]
 
     def word_at(self, byte: int) -> np.int64:
@@ -43,14 +49,18 @@ class Memory:
         return len({line for line, _ in asked} - {line for line, _ in asked[: first + 1]})
 
 
-def plain(module: ModuleType, **others) -> SimpleNamespace:
-    """The kernels of a module as plain Python over `Memory`, and over whatever stands where addresses would."""
-    names = {**vars(k_page), **vars(module)}
+def word_at(words: Memory | np.ndarray, byte: int) -> np.int64:
+    return (words if isinstance(words, Memory) else Memory(words)).word_at(byte)
+
+
+def plain(*modules: ModuleType, **others) -> SimpleNamespace:
+    """The kernels of modules as plain Python over `Memory`, and over whatever stands where addresses would."""
+    names = dict(chain.from_iterable(vars(module).items() for module in (k_page, *modules)))
     for name, value in names.items():
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType):
             names[name] = FunctionType(function.__code__, names)
-    names |= {"word_at": Memory.word_at, "prefetch": Memory.prefetch, "as_array": np.array}
+    names |= {"word_at": word_at, "prefetch": Memory.prefetch, "as_array": np.array}
     names |= {"either": lambda condition, a, b: a if condition else b, "words_at": lambda there, n: there}
     names |= {"bytes_at": names["words_at"], **others}
     return SimpleNamespace(**names)
@@ -150,3 +160,25 @@ def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compare
     above = sum(waits and line // lines not in leaves for line, waits in memory.asked)
     assert len(late) == 12 and np.count_nonzero(late) == 2  # of the first pair
     assert above <= 2000  # words of index pages; 3,600 when 145 pairs of children were compared one by one
+
+
+def test_edits_ask_for_the_next_leaf_before_they_write_one():
+    random = np.random.default_rng(2)
+    pager, spec = MemoryPager(), Spec(1, 2, 0)
+    tree = bulk(pager, spec, [sixteen_to_a_first_column(100_000, random)])
+    edits = np.stack([np.arange(100, 6000, 600), random.integers(0, 1 << 40, 10)])
+    words, _, page_words = pager.pages
+    room = Scratch()
+    room.fit(page_words, 64, 2, 0, 10)
+    memory, ids, none = Memory(words), np.arange(1000, 1064), np.empty((0, 3), np.int64)
+    actions = np.full(10, INSERT)
+    plain(k_build, k_shift, k_apply).apply_edits(
+        memory, np.ones(1 << 14, np.uint8), page_words, tree.root, tree.height, 2, 0, none, actions, edits, 2,
+        k_apply.WHOLE, 0, ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
+        np.empty((2, 20), np.int64), room.walk, room.tallies[0], room.work,
+    )  # fmt: skip
+    used, gone = room.tallies[0, [k_apply.USED, k_apply.DEAD]].tolist()
+    leaves = [page for page in room.dead[:gone, 0].tolist() if words[page * page_words + TYPE] & 255 == LEAF]
+    lines = page_words // LINE
+    late = [memory.late(range(lines * page, lines * (page + 1))) for page in leaves]
+    assert (used, len(leaves), np.count_nonzero(late)) == (gone, 10, 1)  # nobody could ask for the first
