@@ -24,7 +24,8 @@ from .tree import Pages
 
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
-POOL_PAGES = 64  # free pages looked up at once
+POOL_PAGES = 64  # free pages looked up at once: few, so that what was freed last, and lies in front, is used again
+REUSE_PAGES = 64  # so many given back by the transaction itself are worth to be looked for
 AHEAD_PAGES = 8  # lent beyond what is asked, so that not every small transaction looks
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 
@@ -228,7 +229,7 @@ class Pager:
     def _refill(self, n: int) -> None:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
-        if not self._marks and sum(map(len, self._released)) >= POOL_PAGES // 8:
+        if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             released = _join(self._released)
             self._consumed = [np.setdiff1d(_join(self._consumed), released, assume_unique=True)]
             self._released = []
