@@ -1,6 +1,5 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
-import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +58,6 @@ class Mapping:
 
     def __init__(self, file: File, page_size: int, whole: bool = True):
         self.file = file
-        self._growing = threading.Lock()  # parts of a large batch are written side by side
         self._whole = whole  # whether a file that is too short is refused
         self.page_size = page_size
         self._seen = np.zeros(0, np.uint8)
@@ -83,14 +81,11 @@ class Mapping:
         """Make the file and the map hold all pages below `top`, and some more to spare."""
         if top <= len(self.pages.seen):
             return
-        with self._growing:
-            if top <= len(self.pages.seen):
-                return
-            size = self.file.size()
-            more = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
-            wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
-            self.file.fallocate(size, wanted - size)
-            self.cover(top)
+        size = self.file.size()
+        more = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
+        wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
+        self.file.fallocate(size, wanted - size)
+        self.cover(top)
 
     def shrink(self) -> None:
         """The file was cut: map what is left. Old arrays must not be read behind its end."""

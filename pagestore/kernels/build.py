@@ -188,9 +188,17 @@ def cuts(node, columns, n, page_words, scans, level, spare):
     if n == 0:
         return 0
     room = body_words(page_words, columns, scans, level)
-    if n <= records_max(page_words) and words_needed(node, columns, scans, level, 0, n) <= room:
+    most = records_max(page_words)
+    if n <= most and words_needed(node, columns, scans, level, 0, n) <= room:
         ends[0] = n
         return 1
+    half = n // 2
+    if half < most and max(
+        words_needed(node, columns, scans, level, 0, half), words_needed(node, columns, scans, level, half, n)
+    ) <= room:  # as most pages that have become too full are cut
+        ends[0] = half
+        ends[1] = n
+        return 2
     pieces = 0
     lo = 0
     while lo < n:

@@ -75,8 +75,7 @@ def test_nothing_to_do_touches_nothing():
     assert apply_beside(pager, [tree], ALONE, *empty)[0] == [tree] and not pager.live
 
 
-def test_parts_of_a_large_batch_are_written_side_by_side(tmp_path):
-    """Each thread writes its pages, and the file grows under both."""
+def test_parts_of_a_large_batch_make_one_tree_of_a_growing_file(tmp_path):
     rng = np.random.default_rng(5)
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=2) as store:
         model = set(range(0, 3_000_000, 10))
