@@ -118,17 +118,20 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
         top_base, top_start, top_width = 0, start, 0
         if op == SUM and level > 0:
             top_base, top_start, top_width = column(words, page, keys + 2 + first)
+        narrowly = width <= (ADDING if op == SUM else NARROW)
+        if level > 0:  # sums of children: their high words all alike, and no low one beyond the sign
+            narrowly = narrowly and (op > SUM or (op == SUM and top_width == 0 <= base))
         for side in range(2):
             at, stop = (lo, a) if side == 0 else (b, hi)
             n += stop - at
-            if level == 0 and at < stop and width <= (ADDING if op == SUM else NARROW):
+            if narrowly and at < stop:
                 if op == SUM:
                     total = 0
                     for k in range(at, stop):
                         total += narrow(words, start, width, k)
                     low += (stop - at) * (base & HALF) + (total & HALF)
                     middle += (stop - at) * (base >> 32 & HALF) + (total >> 32)
-                    high += (stop - at) * (base >> 63)
+                    high += (stop - at) * (top_base if level > 0 else base >> 63)
                 else:
                     most = -1 << 63
                     for k in range(at, stop):

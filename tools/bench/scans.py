@@ -20,7 +20,7 @@ from .run import arguments, bench
 SCHEMA = "id: int64, price: int64"
 CALLS = 2_000
 BATCH = 20_000
-SUMS = 200
+SUMS = 500  # in a row: the first ones after another system's turn wait for memory, on either side
 STEP = 3  # between ids
 EDITS = 20_000
 
