@@ -119,8 +119,8 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
         if op == SUM and level > 0:
             top_base, top_start, top_width = column(words, page, keys + 2 + first)
         narrowly = width <= (ADDING if op == SUM else NARROW)
-        if level > 0:  # sums of children: their high words all alike, and no low one beyond the sign
-            narrowly = narrowly and (op > SUM or (op == SUM and top_width == 0 <= base))
+        if level > 0:  # children's sums: where their high words are alike, no low one is beyond a carry
+            narrowly = narrowly and (op > SUM or (op == SUM and top_width == 0))
         for side in range(2):
             at, stop = (lo, a) if side == 0 else (b, hi)
             n += stop - at

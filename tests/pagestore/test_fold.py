@@ -162,6 +162,23 @@ def test_sums_beyond_a_word_are_exact():
     assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == truth
 
 
+@pytest.mark.parametrize("apart", [0, 2**54])
+@pytest.mark.parametrize("middle", [5, 0, -(2**53), 2**53, 2**53 - 4, 2**54, 2**54 - 4, -(2**54) - 4])
+def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
+    """Leaves of 1,024 records whose sums lie narrowly about 0, the sign or the carry of their low words.
+
+    Where they are `apart`, those of every other leaf have the same low word, and another high one.
+    """
+    rng = np.random.default_rng(7)
+    pager, n = MemoryPager(4096, 1 << 10), 200_000
+    values = middle + rng.integers(-4, 5, n) + apart * (np.arange(n) // 1024 % 2)
+    tree = bulk(pager, spec_of(SCANS[1]), [np.stack([np.arange(n), values])])
+    sums = np.concatenate([[0], np.cumsum(values.astype(object))])
+    lo, hi = np.sort(rng.integers(0, n, (2, 300)), axis=0)
+    low, high = scan_many(pager.pages, tree, Rows(0, 2), lo[None], hi[None]).words.tolist()
+    assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == (sums[hi] - sums[lo]).tolist()
+
+
 # --- counted -----------------------------------------------------------------------------------
 
 
