@@ -6,6 +6,7 @@ that view's delta, and its permuted indices' deltas.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -64,7 +65,7 @@ class Engine:
     threads: int = 1
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)
+    accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
     built: dict[str, tuple[int, int]] = field(
         default_factory=dict
     )  # sensitivity and body rows at the last building
@@ -83,7 +84,7 @@ class Engine:
             started = time.perf_counter()
             for name, edit in self._maintain(views):
                 waiting.setdefault(name, []).append(edit)
-                self.accounts.setdefault(name, Account()).maintain_seconds += time.perf_counter() - started
+                self.accounts[name].maintain_seconds += time.perf_counter() - started
                 started = time.perf_counter()
         for name, parts in waiting.items():
             self._settle(name, parts)
@@ -117,7 +118,7 @@ class Engine:
         for index, other in zip(beside, others, strict=True):
             self.deltas[index] = Delta(*other)
         inserted = int(np.count_nonzero(actions == INSERT))
-        account = self.accounts.setdefault(name, Account())
+        account = self.accounts[name]
         account.inserted, account.erased = inserted, len(actions) - inserted
         account.maintain_seconds += time.perf_counter() - started
 
@@ -172,7 +173,7 @@ class Engine:
                     self.txn.apply(name, actions, rows)
                 self._sweep(views, p, plan, new)
             for name in views.writes:
-                account = self.accounts.setdefault(name, Account())
+                account = self.accounts[name]
                 account.operations += change.operations
                 account.matched += change.matched
             if change.delta:
@@ -203,7 +204,7 @@ class Engine:
         before = self._in_full(plan, old, head.asked)
         after = self._record(views, p, plan, new, head.asked)
         for name in views.writes:
-            self.accounts.setdefault(name, Account()).operations += before.operations + after.operations
+            self.accounts[name].operations += before.operations + after.operations
         if head.asked is None:
             if delta := difference(before.bindings, after.bindings):
                 yield from head.edits(delta, self.encode).items()
@@ -291,7 +292,7 @@ class Engine:
         head = self.installed.heads[plan]
         evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
-            self.accounts.setdefault(name, Account()).operations += evaluation.operations
+            self.accounts[name].operations += evaluation.operations
         for part in evaluation.parts:
             yield from head.edits(turned(part, INSERT), self.encode, part.times).items()
 

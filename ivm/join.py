@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
-from ivm.shape import Regions, Sensors, Shape, plan_array, state_array
+from ivm.shape import Regions, Sensors, Shape, plan_array, state_array, tree_words
 from pagestore.compiled import raise_for
 from pagestore.tree import Pages, Tree
 
@@ -127,7 +127,7 @@ class Join(Run):
         super().__init__(shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8)
         self._pages = pages
         at = int(self._fresh[kernel.TREES])
-        self._fresh[at : at + 3 * len(trees)] = [x for t in trees for x in (t.root, t.height, t.spec.keys)]
+        self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
         self._state = self._fresh.copy()
         self._regions = regions or shape.everything
         self._runs = np.empty(4 * pages.page_words, np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from ivm.kernels import leapfrog as names
 from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
-from ivm.shape import plan_array, state_array
+from ivm.shape import plan_array, state_array, tree_words
 from ivm.surgery import Delta, settled
 from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
@@ -124,8 +124,8 @@ class Prober:
         spans, branches, most = _laid_out(changed)
         if len(self._regions) < (self._levels + 1) * most:
             self._regions = np.empty((self._levels + 1) * most, np.int64)
-        flat = [word for trees in (old, new) for index in self._indices for word in shape_of(trees[index])]
-        trees = np.array(flat, np.int64).reshape(2, -1, 3)
+        both = tree_words(trees[index] for trees in (old, new) for index in self._indices)
+        trees = np.array(both, np.int64).reshape(2, -1, 3)
         progress = np.zeros(kernel.PROGRESS, np.int64)
         parts = []
         while progress[kernel.STEP] < 2 * len(self._probes):
@@ -141,11 +141,6 @@ class Prober:
                 return Found(delta, int(progress[kernel.OPERATIONS]), True)
             parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
         return Found(Delta(*one_batch(parts)), int(progress[kernel.OPERATIONS]), False)
-
-
-def shape_of(tree: Tree) -> tuple[int, int, int]:
-    """What the join knows of a tree."""
-    return tree.root, tree.height, tree.spec.keys
 
 
 def _laid_out(changed: Sequence[Delta]) -> tuple[np.ndarray, np.ndarray, int]:

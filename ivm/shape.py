@@ -1,5 +1,6 @@
 """A plan as arrays, and the state of a run: what the join's kernels take (*Leapfrog Triejoin*)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
+from pagestore.tree import Tree
 
 INT_MIN, INT_MAX = kernel.INT_MIN, kernel.INT_MAX
 ALL = (INT_MIN, INT_MAX)
@@ -104,6 +106,11 @@ def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
         kernel.GRANULARITY: granularity,
     }
     return laid_out(kernel.PLAN_HEADER, numbers, sections)
+
+
+def tree_words(trees: Iterable[Tree]) -> list[int]:
+    """What a join knows of each tree, as its state has it: root, height and keys."""
+    return [word for tree in trees for word in (tree.root, tree.height, tree.spec.keys)]
 
 
 @lru_cache(256)

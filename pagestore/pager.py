@@ -199,11 +199,7 @@ class Pager:
         Without `retract` the end of the file stays where it is, and the difference of the free space small.
         """
         self._close_segment()
-        kept = [page for ids in self._consumed for page in ids.tolist()]
-        if self._released:
-            released = {page for ids in self._released for page in ids.tolist()}
-            kept = [page for page in kept if page not in released]
-            self.space.take_back(released)
+        kept = self._kept()
         self.space.use(kept)
         self._forget()
         if retract:
@@ -230,15 +226,22 @@ class Pager:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
-            released = _join(self._released)
-            self._consumed = [np.setdiff1d(_join(self._consumed), released, assume_unique=True)]
-            self._released = []
-            self.space.take_back(released.tolist())
+            self._consumed = [np.array(self._kept(), np.int64)]
         left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
         more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(POOL_PAGES, ready)))
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
+
+    def _kept(self) -> list[int]:
+        """The pages handed out; what was released of them is free again."""
+        kept = [page for ids in self._consumed for page in ids.tolist()]
+        if self._released:
+            released = {page for ids in self._released for page in ids.tolist()}
+            kept = [page for page in kept if page not in released]
+            self.space.take_back(released)
+            self._released = []
+        return kept
 
     def _close_segment(self) -> None:
         if self._position > self._start:
@@ -247,7 +250,3 @@ class Pager:
 
     def _forget(self) -> None:
         self._consumed, self._released, self._marks = [], [], 0
-
-
-def _join(parts: list[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.zeros(0, np.int64)])

@@ -11,8 +11,8 @@ load ahead (0: nowhere), and for each level (page, slot, entries).
 
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.machine import LINE, prefetch, word_at
-from pagestore.kernels.page import bits, column, enter, field
+from pagestore.kernels.machine import LINE, prefetch
+from pagestore.kernels.page import bits, column, enter, field, word_from
 from pagestore.layout import COUNT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
@@ -148,12 +148,6 @@ def equal_bits(words, a, b, n):
         x += 1
         y += 1
     return min(i, n)
-
-
-@kernel
-def word_from(words, i, bit):
-    """The 64 bits that begin at a bit of words[i]."""
-    return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (63 - bit)
 
 
 @kernel

@@ -134,6 +134,12 @@ def width_of(low, high):
 
 
 @kernel
+def word_from(words, i, bit):
+    """The 64 bits that begin at a bit of words[i]."""
+    return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (63 - bit)
+
+
+@kernel
 def pack(words, start, base, width, values, lo, hi):
     """Encode ``values[lo:hi]`` as offsets from base, `width` bits each, from word `start` on.
 

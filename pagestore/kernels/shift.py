@@ -12,7 +12,7 @@ word AGE counts the edits since that was done, and a quarter of the entries is t
 
 from pagestore.kernels.build import measured, records_max
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.page import column, pack, unpack
+from pagestore.kernels.page import column, pack, unpack, word_from
 from pagestore.layout import AGE, BIRTH, COUNT, HEADER, ID, TYPE
 
 PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
@@ -120,13 +120,6 @@ def put_bits(target, to, width, value):
 
 
 @kernel
-def bits_from(source, at):
-    """The 64 bits from bit `at` on; reads one word more."""
-    k, shift = at >> 6, at & 63
-    return source[k] >> shift & ~(-2 << (63 - shift)) | (source[k + 1] << 1) << (63 - shift)
-
-
-@kernel
 def move_bits(source, at, target, to, count):
     """Copy `count` bits from bit `at` of the source to bit `to` of the target; what stood behind is lost.
 
@@ -135,7 +128,7 @@ def move_bits(source, at, target, to, count):
     shift = to & 63
     if shift:
         k = to >> 6
-        target[k] = target[k] & ~(-1 << shift) | bits_from(source, at) << shift
+        target[k] = target[k] & ~(-1 << shift) | word_from(source, at >> 6, at & 63) << shift
         at += 64 - shift
         to += 64 - shift
         count -= 64 - shift
@@ -156,4 +149,4 @@ def move_bits(source, at, target, to, count):
         for i in range(whole):
             out[i] = here[i] >> shift & mask | next_[i] << left
     if count & 63:
-        target[(to >> 6) + whole] = bits_from(source, at + (whole << 6))
+        target[(to >> 6) + whole] = word_from(source, (at >> 6) + whole, at & 63)
