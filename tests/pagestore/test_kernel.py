@@ -12,6 +12,12 @@ from pagestore.kernels.kernel import Kernel, allocating, compiled, kernel, late
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
 
 
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch, tmp_path):
+    """What is compiled is counted: nothing may come from the cache of an earlier run."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+
+
 @kernel
 def item(values, i):
     return values[i]
