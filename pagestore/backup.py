@@ -25,7 +25,7 @@ from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError, FormatError, VersionError
 from .file import File
 from .layout import BIRTH, FIRST_PAGE, WORD
-from .mapping import Mapping, Run, run_arena, stamp
+from .mapping import Mapping, Run, pages_of_run
 from .meta import SLOT_SIZE, Meta
 from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
@@ -155,8 +155,8 @@ def _finish(file: File, head: Head) -> None:
     )  # fmt: skip
     run = Run(head.top, record.length())
     record.top = head.top + len(run.ids(head.page_size // WORD))
-    arena = run_arena(run, record.encode(), version.version, COMMIT, head.page_size // WORD)
-    file.pwrite(stamp(arena, record.top - head.top, head.page_size), head.top * head.page_size)
+    pages = pages_of_run(run, record.encode(), version.version, COMMIT, head.page_size)
+    file.pwrite(pages, head.top * head.page_size)
     slot = Meta(head.page_size, head.uuid, record.sequence, version.version, *run, record.top, True).pack()
     for at in range(2):
         file.pwrite(slot, SLOT_SIZE * at)

@@ -48,7 +48,7 @@ class Catalog:
         """Whether both say the same, wherever they stand."""
         return self.relations == other.relations and self.properties == other.properties
 
-    def encode(self) -> np.ndarray:
+    def encode(self) -> bytes:
         out = Writer(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():

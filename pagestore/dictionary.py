@@ -174,7 +174,7 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self._pager.write_run(self._read_run(run), TEXT).page
+                moved[page] = self._pager.write_run(self._read_run(run).tobytes(), TEXT).page
                 with self._pager.of(STORE_LINEAGE):
                     self._pager.retire_run(run)
             edits.append((id_, 1, moved[page]))

@@ -192,7 +192,7 @@ def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
     out.put(len(tags))
     for tag in tags:
         out.put_text(tag)
-    return np.concatenate([out.content(), catalog.encode()]).tobytes()
+    return out.content() + catalog.encode()
 
 
 def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
@@ -210,7 +210,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     head = Writer(CATALOG)
     head.put_text(name)
     head.put(int(old is not None))
-    write_block(out, b"TREE", head.content().tobytes())
+    write_block(out, b"TREE", head.content())
     rows = 0
     for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=ROWS):
         rows += batch.shape[1]

@@ -40,9 +40,8 @@ class Entry(NamedTuple):
 class History:
     """The retained versions of a store, ascending."""
 
-    def __init__(self, recent: list[int], tree: Tree):
-        self.recent = [Entry(*recent[i : i + 5]) for i in range(0, len(recent), 5)]
-        self.tree = tree
+    def __init__(self, recent: list[Entry], tree: Tree):
+        self.recent, self.tree = recent, tree
         self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
 
     def flat(self) -> list[int]:
@@ -88,22 +87,15 @@ class History:
             self._old += moved
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
-    def drop(self, pager: Pager, versions: set[int]) -> None:
-        """Forget versions; those in the tree take one batch of edits."""
-        if not versions:
-            return
-        kept = [entry for entry in self.recent if entry.version not in versions]
-        if len(self.recent) - len(kept) < len(versions):
+    def without(self, pager: Pager, versions: set[int]) -> "History":
+        """A copy that has forgotten some versions; those in the tree take one batch of edits."""
+        left = History([entry for entry in self.recent if entry.version not in versions], self.tree)
+        left._old = self._old and list(self._old)
+        if len(self.recent) - len(left.recent) < len(versions):
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
-            self._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
-            self._edit(pager, ERASE, np.array(gone, np.int64).T)
-        self.recent = kept
-
-    def copy(self) -> "History":
-        other = History([], self.tree)
-        other.recent = list(self.recent)
-        other._old = None if self._old is None else list(self._old)
-        return other
+            left._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
+            left._edit(pager, ERASE, np.array(gone, np.int64).T)
+        return left
 
     def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:
         actions, edits = net(np.full(rows.shape[1], action), rows, HISTORY)

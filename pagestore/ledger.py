@@ -89,13 +89,12 @@ class Ledger:
         head = state.heads[branch]
         version = state.last_version + 1
         catalog = self._write_catalog(draft)
-        history = state.history.copy()
-        system = {**state.system, **{i: draft.trees[i] for i in (1, 2)}}
+        system = {**state.system, 1: draft.trees[1], 2: draft.trees[2]}
         timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
         record = Commit(
             state.sequence + 1, version, 0, head.version, branch, timestamp, version,
             draft.next_tree, state.next_branch, draft.next_text, catalog=catalog.run,
-            roots=roots_of(t for i, t in draft.trees.items() if i > DEAD.tree_id), message=draft.message,
+            roots=roots_of([t for i, t in draft.trees.items() if i > DEAD.tree_id]), message=draft.message,
         )  # fmt: skip
         heads = {**state.heads, branch: Head(version, NO_RUN, head.origin)}
         locked = doomed = self.locks.lock(excess(state, self.mapping.pages, branch), head.version)
@@ -105,7 +104,7 @@ class Ledger:
             except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
-            run = self._publish(record, history, system, heads, state.settings, doomed, reclaim)
+            run = self._publish(record, system, heads, state.settings, doomed, reclaim)
         finally:
             self.locks.unlock(locked)
         return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
@@ -137,7 +136,6 @@ class Ledger:
         )  # fmt: skip
         self._publish(
             record,
-            state.history.copy(),
             dict(state.system),
             heads or state.heads,
             settings_,
@@ -170,7 +168,6 @@ class Ledger:
     def _publish(
         self,
         record: Commit,
-        history: History,
         system: dict[int, Tree],
         heads: dict[int, Head],
         settings: Settings,
@@ -185,7 +182,7 @@ class Ledger:
         self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
         try:
             system[DEAD.tree_id] = reclaim.finish()
-            history.drop(pager, {entry.version for entry in doomed})
+            history = state.history.without(pager, {entry.version for entry in doomed})
             freed = [*freed, *reclaim.freed]
             if state.commit.administrative:
                 freed += state.run.ids(self.mapping.pages.page_words)
@@ -197,12 +194,9 @@ class Ledger:
             dead, unneeded = self._dead_rows(history)
             freed += unneeded
             record.dead = list(chain.from_iterable(dead))
-            kept = pager.settle()
             space.free(freed)
-            if shrink:
-                pager.give_back()
-                space.trim()
-            self._checkpoint(record, shrink)
+            record.checkpoint = state.commit.checkpoint
+            kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
             run = self._write_record(record, history, heads, kept)
             self._write_meta(record, run)
         except BaseException as error:
@@ -265,30 +259,41 @@ class Ledger:
             return before, []
         return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
 
-    def _checkpoint(self, record: Commit, shrink: bool) -> None:
-        """Write all free pages anew if the difference has grown too long."""
-        pager, space = self.pager, self.pager.space
-        before = self.state.commit.checkpoint
-        record.checkpoint = before
-        if not (space.checkpoint_due() or (shrink and before.page)):
-            return
+    def _checkpoint(self, record: Commit, shrink: bool) -> list[int]:
+        """Write all free pages anew, since the difference has grown long, or pages of the end may go.
+
+        Returns the pages that the transaction keeps.
+        """
+        pager, space, before = self.pager, self.pager.space, record.checkpoint
+        kept = pager.settle()
+        if shrink:
+            pager.give_back()
+            space.trim()
+            if not (before.page or space.checkpoint_due()):
+                return kept
         space.free(before.ids(self.mapping.pages.page_words))
         extents = len(extents_of(space.all_free(pager.lent()))) // 2
         run = pager.reserve_run(2 * extents + 512)
-        pager.settle()
+        kept += pager.settle()  # before the difference is counted anew
         out = Writer(FREE)
         out.put_list(extents_of(space.checkpoint(pager.lent())), 2)
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
+        return kept
 
     def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[int]) -> Run:
-        """Write the commit's record, which holds the place of its own run and the free space without it."""
+        """Write the commit's record, which holds the place of its own run and the free space without it.
+
+        `kept` are pages that the transaction is known to keep.
+        """
         pager, space = self.pager, self.pager.space
+        taken = pager.taken()
         words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
-        words += 2 * len(kept) * (self.sync == "commit") + 2 * AHEAD_PAGES  # as many may become free with its own place
+        words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
+        words += 2 * (len(kept) + taken) * (self.sync == "commit")
         words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
-        pager.settle(retract=False)  # what is measured stays so
+        kept += pager.settle()
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
@@ -300,8 +305,9 @@ class Ledger:
         ]
         record.added, record.removed = list(space.added), list(space.removed)
         if self.sync == "commit":
-            record.written = extents_of(sorted(kept))
-            record.checksum = checksum_of(self.mapping, np.array(kept, np.int64))
+            written = sorted(set(kept).difference(run.ids(self.mapping.pages.page_words)))
+            record.written = extents_of(written)
+            record.checksum = checksum_of(self.mapping, np.array(written, np.int64))
         pager.fill_run(run, record.encode(), COMMIT)
         return run
 

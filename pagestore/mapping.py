@@ -1,5 +1,6 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type, p
 from .tree import Pages
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
+
+_WORD, _HEADER = struct.Struct("<q"), struct.Struct(f"<{HEADER - 1}q")  # the checksum, and what it covers of a header
 
 
 class Run(NamedTuple):
@@ -31,18 +34,15 @@ def run_pages(words: int, page_words: int) -> int:
     return max(1, -(-words // (page_words - HEADER)))
 
 
-def run_arena(run: Run, content: np.ndarray, birth: int, purpose: int, page_words: int) -> np.ndarray:
-    """The pages of a run, side by side, not yet stamped; shorter content is filled up with zeros."""
-    ids = run.ids(page_words)
-    room = page_words - HEADER
-    arena = np.zeros(len(ids) * page_words, np.int64)
-    for i, page in enumerate(ids):
-        part = content[i * room : (i + 1) * room]
-        at = i * page_words
-        size = WORD * min(room, run.words - i * room)
-        arena[at : at + HEADER] = 0, page, birth, page_type(RUN, 0, 0, 0, purpose), size, 0, 0, 0
-        arena[at + HEADER : at + HEADER + len(part)] = part
-    return arena
+def pages_of_run(run: Run, content: bytes, birth: int, purpose: int, page_size: int) -> bytes:
+    """The pages of a run, side by side, checksums included; shorter content is filled up with zeros."""
+    room, kind, pages = page_size - WORD * HEADER, page_type(RUN, 0, 0, 0, purpose), []
+    for i, page in enumerate(run.ids(page_size // WORD)):
+        at = i * room
+        body = _HEADER.pack(page, birth, kind, min(room, WORD * run.words - at), 0, 0, 0) + content[at : at + room]
+        body = body.ljust(page_size - WORD, b"\0")
+        pages.append(_WORD.pack(crc32c(body)) + body)
+    return b"".join(pages)
 
 
 def stamp(arena: np.ndarray, n: int, page_size: int) -> memoryview:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layout import BIRTH
-from .mapping import Mapping, Run, run_arena, run_pages, stamp
+from .layout import BIRTH, WORD
+from .mapping import Mapping, Run, pages_of_run, run_pages, stamp
 from .space import Space
 from .tree import Pages
 
@@ -114,12 +114,12 @@ class Pager:
 
     def retire(self, replaced: Iterable[Sequence[int]]) -> None:
         """Pages that this transaction replaced, each with the version that made it. O(n)."""
-        own = self.version if self._owns else None
+        own, lineage, origin = self.version if self._owns else None, self.lineage, self.origin
         for page, birth in replaced:
             if birth == own:
                 self._released.append(np.array([page]))
-            elif birth > self.origin:
-                self.retired.append((self.lineage, page, birth))
+            elif birth > origin:
+                self.retired.append((lineage, page, birth))
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
@@ -136,9 +136,9 @@ class Pager:
         finally:
             self.lineage, self.origin = before
 
-    def write_run(self, content: np.ndarray, purpose: int) -> Run:
+    def write_run(self, content: bytes, purpose: int) -> Run:
         """Write a record of int64 words to consecutive fresh pages; `purpose` stands for a tree id."""
-        run = self.reserve_run(len(content))
+        run = self.reserve_run(len(content) // WORD)
         self.fill_run(run, content, purpose)
         return run
 
@@ -153,11 +153,17 @@ class Pager:
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
-    def fill_run(self, run: Run, content: np.ndarray, purpose: int) -> None:
+    def fill_run(self, run: Run, content: bytes, purpose: int) -> None:
         """Write the words of a run to the pages reserved for it; zeros fill what they leave."""
-        assert len(content) <= run.words, f"a record of {len(content)} words in a run of {run.words}"
-        page_words = self.pages.page_words
-        self._write(run_arena(run, content, self.version, purpose, page_words), list(run.ids(page_words)))
+        assert len(content) <= WORD * run.words, f"a record of {len(content)} bytes in a run of {run.words} words"
+        size, ids = self.mapping.page_size, run.ids(self.pages.page_words)
+        self.mapping.grow(ids.stop)
+        try:
+            self.mapping.file.pwrite(pages_of_run(run, content, self.version, purpose, size), run.page * size)
+        except OSError as error:
+            self.poison = error
+            raise
+        self.pages.seen[run.page : ids.stop] = 1
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
@@ -193,17 +199,16 @@ class Pager:
         self._forget()
         del self.retired[self._begun_retired :]
 
-    def settle(self, retract: bool = True) -> list[int]:
-        """Tell the free space what the transaction took; returns the pages it keeps.
+    def taken(self) -> int:
+        """How many pages were handed out, at least as many as the transaction keeps."""
+        return sum(map(len, self._consumed)) + self._position - self._start
 
-        Without `retract` the end of the file stays where it is, and the difference of the free space small.
-        """
+    def settle(self) -> list[int]:
+        """Tell the free space what the transaction took; returns the pages it keeps."""
         self._close_segment()
         kept = self._kept()
         self.space.use(kept)
         self._forget()
-        if retract:
-            self.retract()
         return kept
 
     def retract(self) -> None:

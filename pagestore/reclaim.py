@@ -60,7 +60,8 @@ class Reclaim:
             if span.q is not None:
                 self._free_between(span.lineage, span.p, span.k, span.q)
             lineage, p, k, _ = span
-            self._moved |= {(line, k, page): birth for line, page, birth in own if line == lineage and birth <= p}
+            if p >= 0:  # what was born at all
+                self._moved |= {(line, k, page): birth for line, page, birth in own if line == lineage and birth <= p}
         self.freed += entry.run.ids(self._pager.pages.page_words)
 
     def finish(self) -> Tree:

@@ -37,8 +37,8 @@ class Writer:
     def put_text(self, text: str) -> None:
         self.put_bytes(text.encode())
 
-    def content(self) -> np.ndarray:
-        return np.array(self.words, np.int64)
+    def content(self) -> bytes:
+        return struct.pack(f"<{len(self.words)}q", *self.words)
 
 
 class Reader:
@@ -105,7 +105,7 @@ class Commit:
     removed: list[int] = field(default_factory=list)  # pages of the checkpoint that are in use
     message: str = ""
 
-    def encode(self) -> np.ndarray:
+    def encode(self) -> bytes:
         out = Writer(COMMIT)
         words = out.words
         words += _words_of(self)

@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     tags: Mapping[str, int] = MappingProxyType({})
     branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
-    def encode(self) -> np.ndarray:
+    def encode(self) -> bytes:
         out = Writer(SETTINGS)
         out.put(self.retain)
         for names in (self.tags, self.branches):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from .catalog import Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
-from .history import HISTORY, History
+from .history import HISTORY, Entry, History
 from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
@@ -69,9 +69,10 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
         for branch, version, page, words, origin in rows(commit.branches, 5)
     }
     settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+    recent = [Entry(*row) for row in rows(commit.recent, 5)]
     return State(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
-        heads, History(commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
+        heads, History(recent, system[HISTORY.tree_id]), system, settings, commit, run,
     )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:
 
 def roots_of(trees: Iterable[Tree]) -> list[int]:
     """The rows of the trees that are not empty."""
-    return [word for t in trees if t.root for word in (t.spec.tree_id, t.root, t.height, t.count)]
+    return [word for root, height, count, spec in trees if root for word in (spec.tree_id, root, height, count)]
 
 
 def rows(flat: list[int], width: int) -> Iterable[tuple[int, ...]]:

@@ -40,10 +40,10 @@ from .errors import (
 )
 from .file import EXCLUSIVE, WRITER_LOCK, File
 from .history import Entry
-from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
+from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN
 from .ledger import SYNCS, Ledger
 from .locks import VersionLocks
-from .mapping import Run, run_arena, stamp
+from .mapping import Run, pages_of_run
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
@@ -119,10 +119,8 @@ def empty_store(page_size: int) -> bytes:
         recent=[0, *run, now, MAIN_ID],
         branches=[MAIN_ID, 0, *run, NO_ORIGIN],
     )
-    arena = run_arena(run, record.encode(), 0, COMMIT, page_size // WORD)
-    stamp(arena, 1, page_size)
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
-    out = bytearray(2 * page_size) + arena.tobytes()
+    out = bytearray(2 * page_size) + pages_of_run(run, record.encode(), 0, COMMIT, page_size)
     for slot in range(2):
         out[slots.SLOT_SIZE * slot : slots.SLOT_SIZE * slot + slots.SIZE] = meta.pack()
     return bytes(out)
