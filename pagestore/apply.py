@@ -108,7 +108,7 @@ def _apply_few(
         gone += g
     pager.write(room.arena, ids[:used])
     pager.release(ids[used:])
-    pager.retire(room.dead[:gone].tolist())
+    pager.retire(*room.dead[:gone].T)
     return news, changes
 
 
@@ -162,7 +162,7 @@ def _descend(
     for part in parts:
         _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
         pager.release(part.ids[used:])
-        pager.retire(part.room.dead[:gone].tolist())
+        pager.retire(*part.room.dead[:gone].T)
         deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
         count += gain
         if took < len(part.actions):

@@ -30,10 +30,10 @@ from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_ty
 from .mapping import Mapping, Run, page_fault
 from .meta import Meta
 from .reclaim import DEAD
-from .record import Commit
+from .record import Commit, rows
 from .recovery import read_slots
 from .scantree import fold_of, scan_tree_faults
-from .state import Version, load_version, rows
+from .state import Version, load_version
 from .tree import Spec, Tree
 
 if TYPE_CHECKING:

@@ -89,7 +89,9 @@ class History:
 
     def without(self, pager: Pager, versions: set[int]) -> "History":
         """A copy that has forgotten some versions; those in the tree take one batch of edits."""
-        left = History([entry for entry in self.recent if entry.version not in versions], self.tree)
+        left = History(self.recent[len(versions) :], self.tree)
+        if versions != {entry.version for entry in self.recent[: len(versions)]}:  # mostly the oldest go
+            left.recent = [entry for entry in self.recent if entry.version not in versions]
         left._old = self._old and list(self._old)
         if len(self.recent) - len(left.recent) < len(versions):
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]

@@ -30,12 +30,12 @@ from .mapping import NO_RUN, Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
 from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
-from .record import CATALOG, COMMIT, FREE, Commit, Writer
+from .record import CATALOG, COMMIT, FREE, Commit, Writer, rows
 from .record import SETTINGS as SETTINGS_RUN
 from .retention import excess
 from .settings import Settings
 from .space import Space
-from .state import Head, State, Version, roots_of, rows
+from .state import Head, State, Version, roots_of
 from .tree import Tree
 
 DEAD_LISTS_CACHED = 256
@@ -68,7 +68,7 @@ class Ledger:
         free = [page for first, count in extents for page in range(first, first + count)]
         self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
         if commit.administrative:  # its dead list is for the version to come
-            self.pager.retired = dead_rows(commit)
+            self.pager.retired = list(commit.dead)
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
 
@@ -193,7 +193,7 @@ class Ledger:
             record.system = roots_of(system.values())
             dead, unneeded = self._dead_rows(history)
             freed += unneeded
-            record.dead = list(chain.from_iterable(dead))
+            record.dead = dead
             space.free(freed)
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
@@ -217,7 +217,7 @@ class Ledger:
     def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
         """Pages that a commit may need at most for its own records, and lends in advance on the way."""
         lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space.heap)
-        words = lists + 3 * len(self.pager.retired) + len(record.message) + 4096
+        words = lists + len(self.pager.retired) + len(record.message) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + AHEAD_PAGES
 
     def dead_of(self, version: int) -> DeadList:
@@ -227,21 +227,20 @@ class Ledger:
                 self._dead.clear()
             entry = self.state.history.find(self.mapping.pages, version)
             assert entry is not None
-            self._dead[version] = dead_rows(Commit.decode(self.mapping.read_run(entry.run)))
+            self._dead[version] = Commit.decode(self.mapping.read_run(entry.run)).dead
         return self._dead[version]
 
     def _dead_rows(self, history: History) -> tuple[DeadList, list[int]]:
-        """What this commit replaced, as rows (lineage, page, birth), and what of it no version needs any
-        more.
+        """What this commit replaced, and what of it no version needs any more.
 
         The latter happens only after the newest version was dropped with its branch.
         """
-        newest = history.recent[-1].version
-        rows = self.pager.retired
-        unneeded = [page for lineage, page, birth in rows if birth > newest and lineage == STORE_LINEAGE]
-        if unneeded:
-            rows = [row for row in rows if row[2] <= newest or row[0] != STORE_LINEAGE]
-        return rows, unneeded
+        newest, dead = history.recent[-1].version, self.pager.retired
+        if not dead or max(dead[2::3]) <= newest:
+            return dead, []
+        unneeded = [page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE]
+        needed = [row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE]
+        return [*chain(*needed)], unneeded
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""
@@ -334,10 +333,6 @@ class Ledger:
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
             file.pwrite(slot, SLOT_SIZE * at)
             file.fdatasync()
-
-
-def dead_rows(commit: Commit) -> DeadList:
-    return [(lineage, page, birth) for lineage, page, birth in rows(commit.dead, 3)]
 
 
 def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:

@@ -11,8 +11,9 @@ A *lineage* is a sequence of versions that share pages: 0 is all versions of the
 dictionary), any other is a branch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class Pager:
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
-        self.retired: list[tuple[int, int, int]] = []  # (lineage, page, birth)
+        self.retired: list[int] = []  # flat rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
         self._begun_retired = 0
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
@@ -112,19 +113,20 @@ class Pager:
         else:
             self._released.append(ids)
 
-    def retire(self, replaced: Iterable[Sequence[int]]) -> None:
-        """Pages that this transaction replaced, each with the version that made it. O(n)."""
-        own, lineage, origin = self.version if self._owns else None, self.lineage, self.origin
-        for page, birth in replaced:
-            if birth == own:
-                self._released.append(np.array([page]))
-            elif birth > origin:
-                self.retired.append((lineage, page, birth))
+    def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
+        """Pages that this transaction replaced, and the versions that made them, each int64[n]. O(n)."""
+        born = births.tolist()
+        if born and (max(born) == self.version or min(born) <= self.origin):
+            own = self._owns & (births == self.version)
+            self._released.append(ids[own])
+            others = ~own & (births > self.origin)
+            ids, born = ids[others], births[others].tolist()
+        self.retired += chain(*zip(repeat(self.lineage), ids.tolist(), born, strict=False))
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
         births = self.pages.words[ids * self.pages.page_words + BIRTH]
-        self.retire(zip(ids.tolist(), births.tolist(), strict=True))
+        self.retire(ids, births)
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:

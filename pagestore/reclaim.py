@@ -25,11 +25,12 @@ import numpy as np
 from .apply import apply, net
 from .history import Entry
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
+from .record import rows
 from .tree import ERASE, INSERT, Spec, Tree, scan
 
 DEAD = Spec(4, 3, 1)
 
-DeadList = list[tuple[int, int, int]]  # lineage, page, birth
+DeadList = list[int]  # flat rows: lineage, page, birth
 
 
 class Span(NamedTuple):
@@ -61,26 +62,29 @@ class Reclaim:
                 self._free_between(span.lineage, span.p, span.k, span.q)
             lineage, p, k, _ = span
             if p >= 0:  # what was born at all
-                self._moved |= {(line, k, page): birth for line, page, birth in own if line == lineage and birth <= p}
+                mine = [(page, birth) for line, page, birth in rows(own, 3) if line == lineage and birth <= p]
+                self._moved |= {(lineage, k, page): birth for page, birth in mine}
         self.freed += entry.run.ids(self._pager.pages.page_words)
 
     def finish(self) -> Tree:
         """The dead tree after all drops."""
         added = [(*key, birth) for key, birth in self._moved.items()]
-        rows = added + [(*key, 0) for key in self._gone]
-        if rows:
-            actions = np.array([INSERT] * len(added) + [ERASE] * len(self._gone))
-            actions, edits = net(actions, np.array(rows, np.int64).T, DEAD)
+        gone = [(*key, 0) for key in self._gone]
+        if added or gone:
+            actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
+            actions, edits = net(actions, np.array(added + gone, np.int64).T, DEAD)
             before = len(self._pager.retired)
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
             replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
             del self._pager.retired[before:]
-            self.freed += [page for _, page, _ in replaced]
+            self.freed += replaced[1::3]
         return self._tree
 
     def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
-        self.freed += [page for line, page, birth in self._dead_of(q) if line == lineage and p < birth <= k]
+        dead = self._dead_of(q)
+        if lineage in dead[0::3]:
+            self.freed += [page for line, page, birth in rows(dead, 3) if line == lineage and p < birth <= k]
         for key in self._rows_between(lineage, p, k, q):
             self.freed.append(key[2])
             if self._moved.pop(key, None) is None:
@@ -92,11 +96,11 @@ class Reclaim:
         """
         if not (self._moved or self._tree.count):
             return []
-        rows = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
+        found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
         if self._tree.count:
             for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
-                rows += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
-        return [row[:3] for row in rows if p < row[3] <= k]
+                found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
+        return [row[:3] for row in found if p < row[3] <= k]
 
 
 def spans_of(entry: Entry, retained: list[Entry], origins: dict[int, int]) -> list[Span]:

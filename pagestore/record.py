@@ -5,8 +5,10 @@ its number of rows, then the rows. Every record begins with a word that says wha
 """
 
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, floordiv
 
 import numpy as np
 
@@ -20,25 +22,28 @@ class Writer:
     """Builds a record: words and texts, in order."""
 
     def __init__(self, purpose: int):
-        self.words = [purpose]
+        self._parts = [_packed((purpose,))]
 
     def put(self, *words: int) -> None:
-        self.words += words
+        self._parts.append(_packed(words))
 
     def put_list(self, rows: list[int], width: int) -> None:
         """Rows of `width` words, flat."""
-        self.words.append(len(rows) // width)
-        self.words += rows
+        self.put(len(rows) // width, *rows)
 
     def put_bytes(self, data: bytes) -> None:
-        self.words.append(len(data))
-        self.words += struct.unpack(f"<{-(-len(data) // 8)}q", data + bytes(-len(data) % 8))
+        self.put(len(data))
+        self._parts += data, bytes(-len(data) % 8)
 
     def put_text(self, text: str) -> None:
         self.put_bytes(text.encode())
 
     def content(self) -> bytes:
-        return struct.pack(f"<{len(self.words)}q", *self.words)
+        return b"".join(self._parts)
+
+
+def _packed(words: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(words)}q", *words)
 
 
 class Reader:
@@ -106,14 +111,9 @@ class Commit:
     message: str = ""
 
     def encode(self) -> bytes:
-        out = Writer(COMMIT)
-        words = out.words
-        words += _words_of(self)
-        for run in _runs_of(self):
-            words += run
-        for flat, width in zip(_lists_of(self), _WIDTHS.values(), strict=True):
-            words.append(len(flat) // width)
-            words += flat
+        out, lists = Writer(COMMIT), _lists_of(self)
+        counts = map(floordiv, map(len, lists), _WIDTHS.values())
+        out.put(*_words_of(self), *chain(*_runs_of(self)), *chain(*chain(*zip(zip(counts), lists, strict=True))))
         out.put_text(self.message)
         return out.content()
 
@@ -129,6 +129,11 @@ class Commit:
         fields |= {name: Run(*source.take_many(2)) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in _WIDTHS.items()}
         return cls(message=source.take_text(), **fields)
+
+
+def rows(flat: list[int], width: int) -> Iterable[tuple[int, ...]]:
+    """The rows of a list of a record."""
+    return zip(*(iter(flat),) * width, strict=True)
 
 
 _WORDS = (

@@ -26,8 +26,8 @@ from .layout import (
 from .ledger import checksum_of
 from .mapping import Mapping, Run, page_fault
 from .meta import SIZE, SLOT_SIZE, Meta, unpack
-from .record import COMMIT, Commit
-from .state import State, load_state, rows
+from .record import COMMIT, Commit, rows
+from .state import State, load_state
 
 
 class Recovery(NamedTuple):

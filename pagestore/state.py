@@ -11,7 +11,7 @@ from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .reclaim import DEAD
-from .record import Commit
+from .record import Commit, rows
 from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 
@@ -105,10 +105,6 @@ def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:
 def roots_of(trees: Iterable[Tree]) -> list[int]:
     """The rows of the trees that are not empty."""
     return [word for root, height, count, spec in trees if root for word in (spec.tree_id, root, height, count)]
-
-
-def rows(flat: list[int], width: int) -> Iterable[tuple[int, ...]]:
-    return zip(*(iter(flat),) * width, strict=True)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

@@ -4,7 +4,7 @@
 two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -77,7 +77,7 @@ class Pager(Protocol):
     def reserve(self, n: int) -> np.ndarray: ...
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None: ...
     def release(self, ids: np.ndarray) -> None: ...
-    def retire(self, replaced: Iterable[Sequence[int]]) -> None: ...
+    def retire(self, ids: np.ndarray, births: np.ndarray) -> None: ...
 
 
 @cache
