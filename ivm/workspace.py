@@ -378,8 +378,10 @@ class Transaction:
         relation = self._relation(name)
         words = relation.encode(rows, keys_allowed=True)
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
-        padding = np.zeros((columns - len(words), words.shape[1]), np.int64)
-        self._add(name, TAKE if len(words) == columns > keys else ERASE, np.concatenate([words, padding]))
+        if len(words) < columns:
+            self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
+        else:
+            self._add(name, TAKE if columns > keys else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""

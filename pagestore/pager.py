@@ -242,7 +242,7 @@ class Pager:
 
     def _kept(self) -> list[int]:
         """The pages handed out; what was released of them is free again."""
-        kept = [page for ids in self._consumed for page in ids.tolist()]
+        kept = [*chain(*map(np.ndarray.tolist, self._consumed))]
         if self._released:
             released = {page for ids in self._released for page in ids.tolist()}
             kept = [page for page in kept if page not in released]

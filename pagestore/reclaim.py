@@ -83,7 +83,10 @@ class Reclaim:
 
     def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        if lineage in dead[0::3]:
+        lineages, births = dead[0::3], dead[2::3]
+        if lineages.count(lineage) == len(dead) // 3 and p < min(births, default=k) and max(births, default=k) <= k:
+            self.freed += dead[1::3]  # mostly all of it
+        elif lineage in lineages:
             self.freed += [page for line, page, birth in rows(dead, 3) if line == lineage and p < birth <= k]
         for key in self._rows_between(lineage, p, k, q):
             self.freed.append(key[2])

@@ -526,17 +526,18 @@ class WritableRelation(Relation):
 
     def encode(self, rows: Any, keys_allowed: bool = False, interner: Interner | None = None) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
-        if self.info.spec.columns != len(self.schema.columns):
+        schema = self.schema
+        if self.info.spec.columns != len(schema.columns):
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
-        if self.schema.plain and (words := plain_rows(rows, self.schema)) is not None:
+        if schema.plain and (words := plain_rows(rows, schema)) is not None:
             return words
-        columns = self.schema.columns
-        values = rows_as_columns(rows, self.schema, keys_allowed)
+        columns = schema.columns
+        values = rows_as_columns(rows, schema, keys_allowed)
         if len(values) != len(columns):
-            columns = self.schema.stored[: len(self.schema.key)]
+            columns = schema.stored[: len(schema.key)]
             places = list(range(len(columns)))
         else:
-            places = self.schema.places
+            places = schema.places
         out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
         for column, place, column_values in zip(columns, places, values, strict=True):
             out[place] = encode(column, column_values, interner or self._source.dictionary)

@@ -9,6 +9,8 @@ import pyarrow as pa
 from .errors import SchemaError
 from .words import Schema, arrow_columns
 
+WORDS = np.dtype(np.int64)
+
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
     """Keys in any form as a list of columns."""
@@ -18,19 +20,31 @@ def key_columns(keys: Any, schema: Schema) -> list[Any]:
 
 
 def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """The usual small transaction without a detour: tuples of nothing but int, whole records."""
-    if not isinstance(rows, list) or not rows or type(rows[0]) is not tuple:
+    """The usual small transaction without a detour: whole records, tuples of nothing but int or columns of words."""
+    if not isinstance(rows, list) or not rows:
+        return None
+    width = len(schema.columns)
+    words = _of_columns(rows, width) if type(rows[0]) is np.ndarray else _of_tuples(rows, width)
+    return words if words is None or schema.in_order else words[np.argsort(schema.places)]
+
+
+def _of_tuples(rows: list, width: int) -> np.ndarray | None:
+    if set(map(type, rows)) != {tuple} or set(map(len, rows)) != {width}:
         return None
     flat = list(chain.from_iterable(rows))
-    width = len(schema.columns)
-    if set(map(type, flat)) != {int} or set(map(len, rows)) != {width}:
+    if set(map(type, flat)) != {int}:
         return None
     try:
-        words = np.array(flat, np.int64).reshape(-1, width).T
+        return np.array(flat, np.int64).reshape(-1, width).T
     except OverflowError:
         return None
-    ascending = list(range(width))
-    return words if schema.places == ascending else words[np.argsort(schema.places)]
+
+
+def _of_columns(columns: list, width: int) -> np.ndarray | None:
+    if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
+        return None
+    kinds = {(column.dtype, column.ndim, len(column)) for column in columns}
+    return np.array(columns) if kinds == {(WORDS, 1, len(columns[0]))} else None
 
 
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:

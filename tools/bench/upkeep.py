@@ -154,8 +154,10 @@ class Ours:
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
         with self.workspace.transaction() as txn:
-            txn.delete("edge", list(gone))
-            txn.insert("edge", list(new))
+            if gone.size:
+                txn.delete("edge", list(gone))
+            if new.size:
+                txn.insert("edge", list(new))
 
     def rows(self) -> int:
         return len(self.workspace["q"])
