@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Protocol
 
 import numpy as np
@@ -65,6 +66,7 @@ class Engine:
     threads: int = 1
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
+    large: bool = False  # whether a delta has more rows than HUGE_FROM
     accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
     built: dict[str, tuple[int, int]] = field(
         default_factory=dict
@@ -91,17 +93,14 @@ class Engine:
 
     def change_of(self, name: str) -> Delta | None:
         """The delta of a predicate in this transaction, if there was one."""
-        return self.deltas.get(self.installed.kept[name].own[0])
+        return self.deltas.get(self.installed.kept[name].indices[0])
 
     def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply the edits of a predicate to its tree, then its delta to the permuted indices."""
         started = time.perf_counter()
-        layout, own, beside, names, places, checked = self.installed.kept[name]
-        before = self.txn.tree(name)
-        for index in own:
-            self.before[index] = before
-        for index in beside:
-            self.before[index] = self.tree(index)
+        layout, indices, served, names, places, checked = self.installed.kept[name]
+        trees = [*map(self.txn.tree, names)]
+        self.before.update(zip(indices, map(trees.__getitem__, served), strict=True))
         actions, rows = one_batch(parts)
         if is_apart(layout):
             ((actions, rows),) = self._apply((apart_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
@@ -113,13 +112,11 @@ class Engine:
         delta = Delta(actions, rows[: layout.visible])
         if checked:
             self._check_function(name, delta)
-        for index in own:
-            self.deltas[index] = delta
-        for index, other in zip(beside, others, strict=True):
-            self.deltas[index] = Delta(*other)
-        inserted = int(np.count_nonzero(actions == INSERT))
-        account = self.accounts[name]
-        account.inserted, account.erased = inserted, len(actions) - inserted
+        deltas = [delta, *starmap(Delta, others)]
+        self.deltas.update(zip(indices, map(deltas.__getitem__, served), strict=True))
+        self.large |= len(actions) > HUGE_FROM
+        account, erased = self.accounts[name], int(np.count_nonzero(actions))  # INSERT is 0, ERASE is 1
+        account.inserted, account.erased = len(actions) - erased, erased
         account.maintain_seconds += time.perf_counter() - started
 
     def _apply(
@@ -159,9 +156,9 @@ class Engine:
             if self.deltas.keys().isdisjoint(indices):
                 continue
             names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
-            new = {index: self.tree(index) for index in indices}
-            old = {index: self.before.get(index, tree) for index, tree in new.items()}
-            if self._is_huge(plan, old):
+            new = dict(zip(indices, map(self.tree, indices), strict=True))
+            old = {**new, **self.before}
+            if self.large and self._is_huge(plan, old):
                 yield from self._reevaluate(views, p, plan, old, new)
                 continue
             senses = [self.txn.tree(n) for n in names]

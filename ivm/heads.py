@@ -112,7 +112,7 @@ class Head:
         names = {v.name for v in variables(*terms)}
         return frozenset(level for level, name in enumerate(plan.variables) if name in names)
 
-    @property
+    @cached_property
     def copies_all(self) -> bool:
         """Are the rows of its only head the bindings as they come, in order and each once?"""
         plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
@@ -126,6 +126,8 @@ class Head:
         Applies the plan's filters and computed variables first.  `times` says how many bindings each stands for,
         where only the levels `asked` were evaluated.  Raises RangeError.
         """
+        if self.copies_all:
+            return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
         if all(self._copies):
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, delta, times) for head, columns in copies]

@@ -44,7 +44,8 @@ def probe_all(
     `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
     CorruptionError.
     """
-    threads = min(threads, prober(plan).work(changed) // SHARE)
+    if threads > 1:
+        threads = min(threads, prober(plan).work(changed) // SHARE)
     if threads < 2:
         delta, operations, netted = prober(plan).run(pages, old, new, changed)
         return delta if netted else settled(*delta), operations
@@ -124,7 +125,7 @@ class Prober:
         spans, branches, most = _laid_out(changed)
         if len(self._regions) < (self._levels + 1) * most:
             self._regions = np.empty((self._levels + 1) * most, np.int64)
-        both = tree_words(trees[index] for trees in (old, new) for index in self._indices)
+        both = tree_words([*map(old.__getitem__, self._indices), *map(new.__getitem__, self._indices)])
         trees = np.array(both, np.int64).reshape(2, -1, 3)
         progress = np.zeros(kernel.PROGRESS, np.int64)
         parts = []

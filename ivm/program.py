@@ -47,15 +47,16 @@ class Views:
 
 
 class Kept(NamedTuple):
-    """How a predicate is stored: its layout, the indices that its own tree serves, and its permuted indices.
+    """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
 
-    `own` begins with the index over the keys alone.  `names` are those of its tree and of the trees `beside`, and row t
-    of places[T, C] says which columns tree t has.  `checked` says that a key of a function might come to two values.
+    `names` are those of its tree and of the trees beside it, and row t of places[T, C] says which columns tree t has.
+    Index i is read from tree served[i]; the first is that over the keys alone.  `checked` says that a key of a function
+    might come to two values.
     """
 
     layout: Layout
-    own: tuple[Index, ...]
-    beside: tuple[Index, ...]
+    indices: tuple[Index, ...]
+    served: tuple[int, ...]
     names: tuple[str, ...]
     places: np.ndarray
     checked: bool
@@ -109,7 +110,8 @@ class Installed:
         names = (name, *map(tree_name, beside))
         places = np.array([range(layout.visible), *(index_columns(index, layout) for index in beside)], np.int64)
         checked = predicate.value is not None and layout.keys != len(predicate.keys)
-        return Kept(layout, own, beside, names, places, checked)
+        served = (*[0] * len(own), *range(1, len(names)))
+        return Kept(layout, own + beside, served, names, places, checked)
 
     @cached_property
     def heads(self) -> dict[Plan, Head]:

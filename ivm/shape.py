@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -110,7 +112,10 @@ def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
 
 def tree_words(trees: Iterable[Tree]) -> list[int]:
     """What a join knows of each tree, as its state has it: root, height and keys."""
-    return [word for tree in trees for word in (tree.root, tree.height, tree.spec.keys)]
+    return [*chain(*map(_WORDS, trees))]
+
+
+_WORDS = attrgetter("root", "height", "spec.keys")
 
 
 @lru_cache(256)

@@ -10,6 +10,7 @@ up, into an arena of its own; then the root is written over all parts.
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from operator import add, attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -82,39 +83,39 @@ def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
     """As `apply_beside`, in one run; None, and nothing has happened, where there was too little room for it."""
-    n, columns, spec = len(actions), len(edits), trees[0].spec
-    page_words, room = pager.pages.page_words, scratch()
-    reserve = 3 * (max(tree.height for tree in trees) + 2) + 2 * n * (columns + 1) // page_words
+    pages, room, n, columns = pager.pages, scratch(), len(actions), len(edits)
+    _, heights, counts, specs = zip(*trees, strict=True)
+    reserve = 3 * (max(heights) + 2) + 2 * n * (columns + 1) // pages.page_words
     wanted = len(trees) * (2 * n + reserve)
-    room.fit(page_words, wanted, columns, len(spec.scans), 2 * n)
+    room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     done = k_beside.apply_beside(
-        *pager.pages, _rows_of(trees), places, scan_array(spec), actions, edits, visible, k_apply.WHOLE, 0, ALL,
+        *pages, _rows_of(trees), places, scan_array(specs[0]), actions, edits, visible, k_apply.WHOLE, 0, ALL,
         room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
         room.moving, room.order, room.fresh,
     )  # fmt: skip
-    tallies = room.tallies[: done + 1].tolist()
     if done < len(trees):
         pager.release(ids)
-        status, evidence, *_ = tallies[done]
+        status, evidence, *_ = room.tallies[done].tolist()
         if status != k_apply.OK:
-            raise _failure(status, evidence, trees[done].spec, edits)
+            raise _failure(status, evidence, specs[done], edits)
         return None
-    news, changes, used, gone = [], [], 0, 0
-    for tree, changed, (_, _, u, g, m, _, gain, root, height) in zip(trees, deltas, tallies, strict=False):
-        news.append(Tree(root, height, tree.count + gain, tree.spec))
-        changes.append((changed[0, :m], changed[1 : 1 + tree.spec.columns, :m]))
-        used += u
-        gone += g
-    pager.write(room.arena, ids[:used])
-    pager.release(ids[used:])
-    pager.retire(*room.dead[:gone].T)
-    return news, changes
+    _, _, used, gone, changed, _, gains, roots, heights = zip(*room.tallies[:done].tolist(), strict=True)
+    made, replaced = sum(used), sum(gone)
+    pager.write(room.arena, ids[:made])
+    pager.release(ids[made:])
+    pager.retire(*room.dead[:replaced].T)
+    widths = [1 + spec.columns for spec in specs]
+    changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
+    return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
 
 
 def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
     """Trees as kernels take them, see kernels/beside.py."""
-    return np.array([(spec.tree_id, root, height, spec.keys, spec.values) for root, height, _, spec in trees], np.int64)
+    return np.array([*map(_ROW, trees)], np.int64)
+
+
+_ROW = attrgetter("spec.tree_id", "root", "height", "spec.keys", "spec.values")
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:

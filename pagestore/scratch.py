@@ -29,6 +29,7 @@ class Scratch:
         self.work = np.zeros(AREA, np.int64)
         self._place = np.empty(0, np.int64), 0
         self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
+        self._fitted: set[tuple[int, ...]] = set()  # what there is room for, as far as it was asked
 
     def place(self, words: int) -> tuple[np.ndarray, int]:
         """An array of at least so many words, and its address."""
@@ -39,6 +40,9 @@ class Scratch:
 
     def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
         """Make room for so many fresh pages, columns of a record, folds and edits."""
+        if (asked := (page_words, pages, columns, folds, edits)) in self._fitted:
+            return
+        self._fitted.add(asked)
         if len(self.arena) < pages * page_words:
             self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape

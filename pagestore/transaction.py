@@ -192,10 +192,9 @@ class Transaction:
 
     def tree(self, name: str) -> Tree:
         """The tree behind a relation now, its buffered edits applied."""
-        info = self._info(name)
         if name in self._buffers:
             self._flush(name)
-        return self._trees[info.spec.tree_id]
+        return self._trees[self._info(name).spec.tree_id]
 
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
@@ -222,10 +221,9 @@ class Transaction:
         The others have the first one's columns places[t] each, see apply.py.
         """
         self._alive()
-        for name in names:
-            if name in self._buffers:
-                self._flush(name)
-        infos = [self._info(name) for name in names]
+        for name in self._buffers.keys() & names:
+            self._flush(name)
+        infos = [*map(self._info, names)]
         return self._apply(infos, places, *net(actions, rows, infos[0].spec), visible)
 
     def replace(self, name: str, tree: Tree) -> None:
