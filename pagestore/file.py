@@ -16,16 +16,21 @@ import mmap
 import os
 import struct
 import weakref
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from crc32c import crc32c
+from numba import config
 
 from .errors import LockedError
+from .kernels.write import PIECE, write_pages
+from .layout import CRC, WORD
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
-PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
@@ -83,6 +88,17 @@ class File:
         if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
             _write_all(self._fd, view.cast("B"), offset)
 
+    def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        """Stamp the first pages of an arena and write them to pages ids[n] of the file, neighbours in one go.
+
+        One call of a kernel. What it did not get written, this writes again, as `pwrite` does; where that raises
+        OSError, any of the pages may be written.
+        """
+        done = 0 if config.DISABLE_JIT else write_pages(self._fd, arena, ids, page_words)
+        if done < len(ids):
+            for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
+                _write_all(self._fd, data, offset)
+
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
 
@@ -134,6 +150,24 @@ class File:
                 self.lock(UNLOCKED, WRITER_LOCK, 0)
             os.close(self._fd)
             self._fd = -1
+
+
+def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
+    """The first pages of an arena, checksums included: the bytes of each run of neighbours, and where they go."""
+    size, data = page_words * WORD, arena.data.cast("B")
+    for i in range(len(ids)):
+        arena[i * page_words + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
+    for begin, end in neighbours(ids):
+        yield data[begin * size : end * size], int(ids[begin]) * size
+
+
+def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
+    """Where among the pages ids[n], n > 0, runs of pages that lie side by side begin and end.
+
+    >>> neighbours(np.array([5, 6, 9, 3, 4]))
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    return [*pairwise([0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)])]
 
 
 def mapped(*files: tuple[int, int]) -> np.ndarray:

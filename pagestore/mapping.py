@@ -45,14 +45,6 @@ def pages_of_run(run: Run, content: bytes, birth: int, purpose: int, page_size: 
     return b"".join(pages)
 
 
-def stamp(arena: np.ndarray, n: int, page_size: int) -> memoryview:
-    """Put the checksums into the first n pages of an arena; returns its bytes."""
-    data = arena.data.cast("B")
-    for at in range(0, n * page_size, page_size):
-        arena[at // WORD + CRC] = crc32c(data[at + WORD : at + page_size])
-    return data
-
-
 class Mapping:
     """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
 

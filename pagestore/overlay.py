@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .file import RESERVE_MIN, Buffer, File, mapped
+from .layout import WORD
 
 
 class Overlay(File):
@@ -35,6 +36,11 @@ class Overlay(File):
     def pwrite(self, data: Buffer, offset: int) -> None:
         assert offset >= self.end, "a page of the store itself would be written"
         super().pwrite(data, offset - self.end)
+
+    def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        own = ids - self.end // (page_words * WORD)
+        assert own.min() >= 0, "a page of the store itself would be written"
+        super().write_pages(arena, own, page_words)
 
     def fallocate(self, offset: int, count: int) -> None:
         """Make the file longer; a full disk shows when it is written to."""

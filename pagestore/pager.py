@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .layout import BIRTH, WORD
-from .mapping import Mapping, Run, pages_of_run, run_pages, stamp
+from .mapping import Mapping, Run, pages_of_run, run_pages
 from .space import Space
 from .tree import Pages
 
@@ -82,25 +82,15 @@ class Pager:
         Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
         handle.
         """
-        self._write(arena, ids.tolist())
-
-    def _write(self, arena: np.ndarray, ids: list[int]) -> None:
-        if not ids:
+        if not len(ids):
             return
-        size, file = self.mapping.page_size, self.mapping.file
-        self.mapping.grow(max(ids) + 1)
-        data, seen = stamp(arena, len(ids), size), self.pages.seen
-        ids.append(0)  # neighbour of none
-        begin, first = 0, ids[0]
+        self.mapping.grow(max(ids.tolist()) + 1)
         try:
-            for page, after, end in zip(ids, ids[1:], range(size, len(ids) * size, size), strict=False):
-                if after != page + 1:
-                    file.pwrite(data[begin:end], first * size)
-                    seen[first : page + 1] = 1
-                    begin, first = end, after
+            self.mapping.file.write_pages(arena, ids, self.pages.page_words)
         except OSError as error:
             self.poison = error
             raise
+        self.pages.seen[ids] = 1
 
     def release(self, ids: np.ndarray) -> None:
         """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""

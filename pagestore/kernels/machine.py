@@ -1,4 +1,6 @@
-"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, arrays by address."""
+"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, a step of a checksum,
+arrays by address.
+"""
 
 import ctypes
 
@@ -6,9 +8,24 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, config, types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 LINE = 8  # words of a cache line
+
+
+def crc_instruction() -> tuple[str, int]:
+    """LLVM's name of the instruction that adds a word to a crc32c, and the bits of its crc; ("", 0) if there is none.
+
+    Where it is not among the features that numba compiles for, LLVM would end the process. numba's cache tells kernels
+    for different features apart.
+    """
+    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
+    known = {"+crc32": ("llvm.x86.sse42.crc32.64.64", 64), "+crc": ("llvm.aarch64.crc32cx", 32)}
+    return next((known[feature] for feature in features.split(",") if feature in known), ("", 0))
+
+
+CRC_INSTRUCTION, CRC_BITS = ("", 0) if config.DISABLE_JIT else crc_instruction()
 
 if config.DISABLE_JIT:
 
@@ -22,6 +39,10 @@ if config.DISABLE_JIT:
 
     def prefetch(words: np.ndarray, i: int) -> None:
         """Begin to load words[i]."""
+
+    def crc_of_word(crc: int, word: int) -> int:
+        """The crc32c of what `crc` is that of, and a word behind it; only where there is a CRC_INSTRUCTION."""
+        raise NotImplementedError
 
     def words_at(address: int, n: int) -> np.ndarray:
         """The n words from an address on."""
@@ -77,6 +98,19 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, types.int64), build
+
+    @intrinsic
+    def crc_of_word(typing, crc, word):
+        """The crc32c of what `crc` is that of, and a word behind it; only where there is a CRC_INSTRUCTION."""
+
+        def build(context, builder, signature, arguments):
+            word, number = ir.IntType(64), ir.IntType(CRC_BITS)
+            step = builder.module.declare_intrinsic(CRC_INSTRUCTION, (), ir.FunctionType(number, [number, word]))
+            before = arguments[0] if CRC_BITS == 64 else builder.trunc(arguments[0], number)
+            after = builder.call(step, [before, arguments[1]])
+            return after if CRC_BITS == 64 else builder.zext(after, word)
+
+        return types.int64(types.int64, types.int64), build
 
     def array_at(item):
         """An intrinsic that takes an address and a length for an array that owns nothing."""

@@ -1,53 +1,17 @@
-"""One page as arrays: checksum, narrow columns in and out, and search on the keys of a page.
+"""One page as arrays: verified, narrow columns in and out, and search on the keys of a page.
 
 A kernel gets the whole map as ``words`` and addresses a page by the index of its first word.
 Columns are read through two descriptor words (see layout.py), so a lookup hoists them once and
 then touches only the words that hold the bits it needs.
 """
 
-import numpy as np
-
+from pagestore.kernels.checksum import checksum
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
 from pagestore.layout import COUNT, CRC, HEADER, ID
 
 NARROW = 57  # bits of a value that is one load away
 WORD_MAX = (1 << 63) - 1
-
-
-def _crc_tables() -> np.ndarray:
-    """Eight tables of the reflected Castagnoli polynomial: eight bytes a step ("slicing by eight")."""
-    table = np.zeros((8, 256), np.int64)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        table[0, byte] = crc
-    for k in range(1, 8):
-        table[k] = table[k - 1] >> 8 ^ table[0][table[k - 1] & 255]
-    return table
-
-
-CRC_TABLES = _crc_tables()
-
-
-@kernel
-def checksum(words, page, page_words):
-    """crc32c of the bytes of a page behind its first word."""
-    crc = 0xFFFFFFFF
-    for i in range(page + 1, page + page_words):
-        x = words[i] ^ crc
-        crc = (
-            CRC_TABLES[7, x & 255]
-            ^ CRC_TABLES[6, x >> 8 & 255]
-            ^ CRC_TABLES[5, x >> 16 & 255]
-            ^ CRC_TABLES[4, x >> 24 & 255]
-            ^ CRC_TABLES[3, x >> 32 & 255]
-            ^ CRC_TABLES[2, x >> 40 & 255]
-            ^ CRC_TABLES[1, x >> 48 & 255]
-            ^ CRC_TABLES[0, x >> 56 & 255]
-        )
-    return crc ^ 0xFFFFFFFF
 
 
 @kernel

@@ -66,7 +66,7 @@ def test_a_hundred_edges_a_transaction(workspace):
     counts = changed(workspace, 100, 6)
     assert counts["operations"].sum() == 36_962
     assert set(counts["syncs"]) == {2}
-    assert counts["kernel calls"].max() <= 16
+    assert counts["kernel calls"].max() <= 19
     pages = sum(workspace.store.stat().relations.values())
     assert counts["pages written"].max() <= pages + 6
     assert counts["bytes"].max() <= (pages + 7) * workspace.store.page_size

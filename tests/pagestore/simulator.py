@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.file import EXCLUSIVE, UNLOCKED
+from pagestore.file import EXCLUSIVE, UNLOCKED, stamped
 
 SECTOR = 512
 
@@ -59,6 +59,10 @@ class SimulatedFile:
             self.operations.append(Operation("write", offset, data))
         if how:
             raise OSError(errno.ENOSPC if how == "full" else errno.EIO, "simulated")
+
+    def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        for data, offset in stamped(arena, ids, page_words):
+            self.pwrite(data, offset)
 
     def fdatasync(self) -> None:
         if self._failure():

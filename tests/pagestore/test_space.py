@@ -82,23 +82,27 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
                 with store.transaction() as txn:
                     txn["r"].set([(77, 1)])
             file = store._file
-            pwrite, fdatasync = file.pwrite, file.fdatasync
+            pwrite, write_pages, fdatasync = file.pwrite, file.write_pages, file.fdatasync
 
             def counted(data, offset, pwrite=pwrite, store=store):
                 counts["pwrite"] += max(1, memoryview(data).nbytes // store.page_size)
                 pwrite(data, offset)
 
+            def counted_pages(arena, ids, page_words, write_pages=write_pages):
+                counts["pwrite"] += len(ids)
+                write_pages(arena, ids, page_words)
+
             def counted_sync(fdatasync=fdatasync):
                 counts["fdatasync"] += 1
                 fdatasync()
 
-            file.pwrite, file.fdatasync = counted, counted_sync
+            file.pwrite, file.write_pages, file.fdatasync = counted, counted_pages, counted_sync
             counts.update(pwrite=0, fdatasync=0)
             with store.transaction() as txn:
                 txn["r"].set([(77, 2)])
                 height = txn["r"].tree.height
             assert counts == {"pwrite": height + 2, "fdatasync": syncs}  # the path, the record, the meta slot
-            file.pwrite, file.fdatasync = pwrite, fdatasync
+            file.pwrite, file.write_pages, file.fdatasync = pwrite, write_pages, fdatasync
 
 
 def test_a_diff_reads_what_differs(store):

@@ -1,6 +1,9 @@
 """What a store asks of its file in a commit: pages, bytes, writes, syncs."""
 
+import numpy as np
+
 from pagestore import Store
+from pagestore.file import neighbours
 
 
 class Traffic:
@@ -10,7 +13,7 @@ class Traffic:
         self.commits = self.bytes = self.writes = self.syncs = 0
         self.pages: set[int] = set()  # written
         self._file = file = store._file
-        page_size, write, sync = store.page_size, file.pwrite, file.fdatasync
+        page_size, write, write_all, sync = store.page_size, file.pwrite, file.write_pages, file.fdatasync
 
         def pwrite(data: memoryview, offset: int) -> None:
             count = memoryview(data).nbytes
@@ -19,15 +22,21 @@ class Traffic:
             self.pages.update(range(offset // page_size, (offset + count) // page_size))  # none for a meta slot
             write(data, offset)
 
+        def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+            self.writes += len(neighbours(ids))
+            self.bytes += len(ids) * page_size
+            self.pages.update(ids.tolist())
+            write_all(arena, ids, page_words)
+
         def fdatasync() -> None:
             self.syncs += 1
             sync()
 
-        file.pwrite, file.fdatasync = pwrite, fdatasync  # type: ignore[method-assign]
+        file.pwrite, file.write_pages, file.fdatasync = pwrite, write_pages, fdatasync  # type: ignore[method-assign]
 
     def stop(self) -> None:
         """Leave the file as it was."""
-        del self._file.pwrite, self._file.fdatasync
+        del self._file.pwrite, self._file.write_pages, self._file.fdatasync
 
     def per_commit(self) -> dict[str, float]:
         """Rounded, since now and then a commit does more than the others."""

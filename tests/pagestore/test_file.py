@@ -1,0 +1,168 @@
+"""Checksums of pages against the crc32c package, and pages written by a kernel against the same pages in memory."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+from numba import config
+
+import pagestore
+from pagestore.errors import PoisonedError
+from pagestore.file import File
+from pagestore.kernels.checksum import ONES, checksum, look_up, stamp
+from pagestore.kernels.kernel import kernel
+from pagestore.kernels.write import write_pages
+from pagestore.layout import CRC, WORD
+
+SIZES = [4096, 8192, 65536]
+
+
+@kernel
+def checksum_by_tables(words):
+    crc = ONES
+    for i in range(1, words.shape[0]):
+        crc = look_up(crc, words[i])
+    return crc ^ ONES
+
+
+def random_pages(n, page_words, seed=0):
+    return np.random.default_rng(seed).integers(-(1 << 63), (1 << 63) - 1, n * page_words)
+
+
+def sums(arena, page_words):
+    return [crc32c(page[1:].tobytes()) for page in arena.reshape(-1, page_words)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_checksums_by_the_instruction_and_by_tables(size):
+    page_words = size // WORD
+    words = random_pages(2, page_words, size)
+    wanted = sums(words, page_words)
+    assert [checksum(words, page, page_words) for page in (0, page_words)] == wanted
+    assert [checksum_by_tables(page) for page in words.reshape(2, -1)] == wanted
+
+
+@pytest.mark.parametrize("size", SIZES[:2])
+@pytest.mark.parametrize("n", range(1, 8))
+def test_pages_are_stamped_side_by_side(size, n):
+    page_words = size // WORD
+    arena = random_pages(n + 2, page_words, n)
+    wanted = arena.copy().reshape(-1, page_words)
+    wanted[1:-1, CRC] = sums(arena, page_words)[1:-1]
+    stamp(arena, 1, n + 1, page_words)
+    assert (arena == wanted.ravel()).all()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="tables all the same")
+@pytest.mark.parametrize("features", ["", "+sse4.2"])
+def test_a_processor_without_the_instruction(features):
+    """LLVM would end the process if it were asked for one that is not among the features."""
+    work = "import numpy as np\nfrom pagestore.kernels.checksum import BY_TABLES, checksum\n"
+    work += "print(BY_TABLES, checksum(np.arange(512), 0, 512))"
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", str(crc32c(np.arange(1, 512).tobytes()))], done.stderr
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "some.pages"
+    path.write_bytes(bytes(64 * 4096))
+    file = File(path, writable=True)
+    file.write_pages(np.zeros(0, np.int64), np.zeros(0, np.int64), 512)  # compiled and cached, unlimited
+    yield file
+    file.close()
+
+
+@contextmanager
+def largest_file(size):
+    """Writes behind so many bytes fail with EFBIG, and one across them is short: Python ignores the signal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def contents(file, page_words):
+    return np.fromfile(file.path, np.int64).reshape(-1, page_words)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(6))
+def test_pages_land_where_they_belong(file, size, seed):
+    """Alone, among neighbours, and in runs longer than one write may be."""
+    random = np.random.default_rng(seed)
+    page_words, n = size // WORD, int(random.integers(1, 40))
+    ids = random.choice(64, n, replace=False) if seed % 2 else np.sort(random.choice(44, n, replace=False) + 20)
+    arena = random_pages(n + 1, page_words, seed)
+    wanted = np.zeros((64, page_words), np.int64)
+    wanted[ids] = arena.reshape(-1, page_words)[:-1]
+    wanted[ids, CRC] = sums(arena, page_words)[:-1]
+    os.truncate(file.path, 64 * size)
+    file.write_pages(arena, ids, page_words)
+    assert (contents(file, page_words) == wanted).all()
+
+
+IDS = np.array([9, 2, 3, 4, 5, 6, 11])
+
+
+@pytest.mark.parametrize("limit", [4096 * 5 + 1000, 4096 * 5, 4096 * 4])
+def test_an_error_in_the_middle(file, limit):
+    """What was written before stands, a page may be written in half, and nothing behind it is."""
+    arena = random_pages(len(IDS), 512)
+    ids = IDS[1:]
+    with largest_file(limit), pytest.raises(OSError) as raised:
+        file.write_pages(arena, ids, 512)
+    assert raised.value.errno == errno.EFBIG
+    wanted = np.zeros(64 * 512, np.int64)
+    whole = wanted.reshape(-1, 512)
+    whole[ids] = arena.reshape(-1, 512)[:-1]
+    whole[ids, CRC] = sums(arena, 512)[:-1]
+    wanted[limit // WORD :] = 0
+    assert (contents(file, 512).ravel() == wanted).all()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel is not called")
+def test_the_kernel_counts_pages_that_are_whole(file):
+    arena = random_pages(len(IDS), 512)
+    with largest_file(4096 * 5 + 1000):
+        assert write_pages(file._fd, arena, IDS, 512) == 0
+        assert write_pages(file._fd, arena, IDS[1:], 512) == 3
+        assert write_pages(file._fd, arena, IDS[1:4], 512) == 3
+
+
+def test_a_file_that_was_opened_to_be_read(file):
+    reading = File(file.path, writable=False)
+    with pytest.raises(OSError) as raised:
+        reading.write_pages(random_pages(2, 512), np.array([3, 4]), 512)
+    assert raised.value.errno == errno.EBADF
+    reading.close()
+
+
+def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
+    store = pagestore.open(tmp_path / "s.pages", sync="off")
+    with store.transaction() as txn:
+        txn.create("r", "k: int64, v: int64", key="k").insert([(k, k * k) for k in range(5000)])
+    with store.transaction() as txn:  # its kernels are compiled, too
+        txn["r"].set([(k, k * k) for k in (0, 2000, 4000)])
+        len(txn["r"])
+    seen = store._ledger.pager.pages.seen.copy()
+    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError), store.transaction() as txn:
+        txn["r"].set([(k, 7) for k in (0, 2000, 4000)])
+        len(txn["r"])
+    assert (store._ledger.pager.pages.seen == seen).all()
+    with pytest.raises(PoisonedError):
+        store.transaction()
+    store.reopen()
+    with store.snapshot() as snapshot:
+        assert list(snapshot["r"]) == [(k, k * k) for k in range(5000)]
+    assert store.check() == []
+    store.close()
