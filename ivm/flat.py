@@ -162,7 +162,7 @@ class Layout:
         self.sensors = sensors = sensors or shape.no_sensors
         self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
         self.steps[:, kernel.COLLECTS] = range(shape.levels)
-        self.steps[:, kernel.COLLECTOR] = -1
+        self.steps[:, [kernel.COLLECTOR, kernel.RANKS]] = -1
         self.grounds = np.zeros((shape.levels, overlay.GROUND), np.int64)
         self.owners: dict[int, int] = {}
         self.size = self.marks = self.counts = self.room = self.numbers = self.bits = 0
@@ -181,17 +181,22 @@ class Layout:
             step[kernel.ROOM] = longest.max() + 2
             step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
             self.room = max(self.room, int(step[kernel.ROOM]))
-            return
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
         steady = np.flatnonzero(moves < level - 1)
         if len(steady) == 0 or len(moves) < 2:
             return
         step[kernel.STEADY] = (1 << steady).sum()
         step[kernel.MOVES] = moves[steady].max()
-        step[kernel.KEPT_BASE] = step[kernel.KEPT_STOP] = self._take(longest[steady].min())
         low, span = _range(flat, shape, level)
+        step[kernel.MARK_LOW] = low
+        if step[kernel.RECORDS]:
+            if len(moves) == 2 and len(steady) == 1 and span <= MARKS_MAX:
+                step[kernel.RANKS] = self.bits
+                self.bits += 2 * (span >> 6) + 2
+            return
+        step[kernel.KEPT_BASE] = step[kernel.KEPT_STOP] = self._take(longest[steady].min())
         if span <= MARKS_MAX:
-            step[kernel.MARKS], step[kernel.MARK_LOW] = 1, low
+            step[kernel.MARKS] = 1
             self.marks = max(self.marks, span)
             self._ground(flat, shape, level, moves, self.grounds[level])
 

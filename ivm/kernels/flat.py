@@ -21,6 +21,8 @@ candidates under all their values are brought together first, each with how many
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
 
+from numpy import uintp
+
 from ivm.kernels.leapfrog import (
     ATOM_DEPTH,
     BINDING,
@@ -69,6 +71,7 @@ from ivm.kernels.overlay import (
     row_of,
     row_words,
 )
+from ivm.kernels.ranks import lay_ranks, ranked
 from pagestore.compiled import allocating, kernel
 
 # columns of `place` and of `cursors`, a row for each atom and depth
@@ -101,10 +104,13 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     TIMES,  # how many bindings the value that is bound stands for
     NOTES,  # where in `scratch` the operations of a level that records are noted
     ROOM,  # and for how many of a part there is room
+    RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
+    PASSED,  # keys of both slices that were merged under the stamp of level MOVES
     STEP,
-) = range(23)
+) = range(25)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
+RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
 SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
 
 
@@ -271,7 +277,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(data, place, plan, state, steps[level], cursors, scratch, rows, level)
+        n = leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, level)
     else:
         n = -1
         if grounds[level, STAYING]:
@@ -293,12 +299,15 @@ def rewind(plan, cursors, level):
 
 
 @kernel
-def leapfrog(data, place, plan, state, step, cursors, scratch, rows, level):
+def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, level):
     """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
+    step = steps[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     n = 0
     if open_parts(data, plan, state, step, cursors, scratch, level):
-        if stop - start == 2:
+        if step[RANKS] >= 0 and rank(data, plan, steps, cursors, bits, level):
+            n = follow(data, plan, state, step, cursors, scratch, bits, level)
+        elif stop - start == 2:
             n = alternate(data, plan, state, step, cursors, scratch, level)
         n = search(data, place, plan, state, step, cursors, scratch, level, n)
     for p in range(start, stop):
@@ -335,22 +344,20 @@ def leave(plan, state, rows, s, scratch, at, room, n):
     if s < 0 or n == 0:
         return
     shared = plan[GRANULARITY]
-    row = state[state[ROW_COUNT] + s]
-    sources = plan[SOURCES] + s * plan[WIDTH]
-    begin = 0
-    while begin < n:
-        end = min(begin + shared, n)
-        for c in range(plan[WIDTH]):
-            source = plan[sources + c]
-            if source >= 0:
-                rows[s, c, row] = state[state[BINDING] + source]
-            elif source == -1:
-                rows[s, c, row] = scratch[at + begin]
-            elif source == -2:
-                rows[s, c, row] = scratch[at + room + end - 1]
-        begin = end
-        row += 1
-    state[state[ROW_COUNT] + s] = row
+    row, count = state[state[ROW_COUNT] + s], (n + shared - 1) // shared
+    for c in range(plan[WIDTH]):
+        source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
+        if source >= 0:
+            x = state[state[BINDING] + source]
+            for r in range(count):
+                rows[s, c, uintp(row + r)] = x
+        elif source == -1:
+            for r in range(count):
+                rows[s, c, uintp(row + r)] = scratch[uintp(at + r * shared)]
+        elif source == -2:
+            for r in range(count):
+                rows[s, c, uintp(row + r)] = scratch[uintp(at + room + min(r * shared + shared, n) - 1)]
+    state[state[ROW_COUNT] + s] = row + count
 
 
 @kernel
@@ -411,6 +418,75 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
             return n
         x = data[i]
     return n
+
+
+@kernel
+def rank(data, plan, steps, cursors, bits, level):
+    """Are the ranks of the steady slice of a level laid?  They are once merging has passed as much as that takes."""
+    step = steps[level]
+    stamp = steps[step[MOVES], STAMP] if step[MOVES] >= 0 else 1
+    if step[KEPT] == stamp:
+        return True
+    if step[TRIED] != stamp:
+        step[TRIED] = stamp
+        step[PASSED] = 0
+    p, steady = plan[plan[PART_START] + level], step[STEADY] >> 1
+    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    start, end = cursors[a, START], cursors[a, END]
+    step[PASSED] += end - start + cursors[b, END] - cursors[b, START]
+    if step[PASSED] < (data[end - 1] - data[start]) >> RANKED:
+        return False
+    lay_ranks(data, start, end, step[MARK_LOW], bits, step[RANKS])
+    step[KEPT] = stamp
+    return True
+
+
+@kernel
+def follow(data, plan, state, step, cursors, scratch, bits, level):
+    """Leapfrog two slices, one with ranks, up to where the other nears the end of one.  Returns how many matches.
+
+    A step takes the key y where the other stands: the steady iterator seeks it unless it is there or ahead, and if it
+    is the first one and they match, goes on to its next key; then the other moves by one, which ends an operation where
+    it comes to stand at the steady one's key x or beyond.
+    """
+    p = plan[plan[PART_START] + level]
+    high = state[state[HIGH] + level]
+    steady = step[STEADY] >> 1
+    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    i, j = cursors[a, AT], cursors[b, AT]
+    i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
+    if data[i_last] > high or data[j_last] > high or j == j_last or j_last - j >= SKEWED * (i_last - i):
+        return 0
+    x, last = data[i], data[i_last]
+    if data[j] < x:
+        j = leap(data, j, j_last, x, scratch, step, cursors, 1 - steady, b)
+    at, room, base, low, ranks = notes(step, steady), step[ROOM], step[BASE], step[MARK_LOW], step[RANKS]
+    other = notes(step, 1 - steady)
+    m, k, n = at + cursors[a, NOTED], other + cursors[b, NOTED], base
+    y = data[j]
+    while y < last and j < j_last:  # an index that numba takes for negative costs three instructions: uintp
+        i = ranked(bits, ranks, low, y)
+        z = data[uintp(i)]
+        scratch[uintp(m)] = y
+        scratch[uintp(m + room)] = z
+        m += x < y
+        x = z
+        scratch[uintp(n)] = y
+        n += y == z
+        if steady == 0:
+            i += y == z
+            x = data[uintp(i)]
+            scratch[uintp(m)] = y
+            scratch[uintp(m + room)] = x
+            m += y == z
+        j += 1
+        y = data[uintp(j)]
+        scratch[uintp(k)] = x
+        scratch[uintp(k + room)] = y
+        k += x <= y
+    cursors[a, AT], cursors[b, AT] = i, j
+    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - other
+    return n - base
 
 
 @kernel

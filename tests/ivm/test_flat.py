@@ -16,6 +16,7 @@ from ivm.errors import RangeError
 from ivm.evaluate import evaluate
 from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join, joined
+from ivm.kernels import ranks
 from ivm.plan import Orders, make_plans, sensors_of
 from ivm.shape import INT_MAX, INT_MIN
 from pagestore.tree import Spec, Tree, bulk
@@ -59,16 +60,16 @@ def tries_of(pager, plan, relations):
     return [tree or Tree.empty(Spec(9, len(t.index.order), 0)) for tree, t in zip(trees, plan.tries, strict=True)]
 
 
-def both(pager, plan, trees, sensors=None, batch=1 << 10):
-    paged, flat = both_joins(pager, plan, trees, sensors, batch)
+def both(pager, plan, trees, sensors=None, batch=1 << 10, granularity=1):
+    paged, flat = both_joins(pager, plan, trees, sensors, batch, granularity)
     return (paged, *paged.all()), (flat, *flat.all())
 
 
-def both_joins(pager, plan, trees, sensors=None, batch=1 << 10):
+def both_joins(pager, plan, trees, sensors=None, batch=1 << 10, granularity=1):
     flattened = flatten(pager.pages, plan.shape, trees)
     return (
-        Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch),
-        FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch),
+        Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch, granularity=granularity),
+        FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch, granularity=granularity),
     )
 
 
@@ -199,6 +200,35 @@ def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
             counts = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=frozenset()))
             assert counts.bindings().shape[1] == 1
             assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
+
+
+@pytest.mark.parametrize("granularity", [1, 2, 16])
+@pytest.mark.parametrize("marks", [0, 1 << 20])
+@pytest.mark.parametrize("order", ["x y z", "y x z", "x z y", "z y x"])
+def test_the_trace_of_dense_slices(granularity, marks, order, monkeypatch):
+    """By ranks where one slice stays, be it the first or the second, whichever is longer; and without ranks."""
+    monkeypatch.setattr(flat_module, "MARKS_MAX", marks)
+    rng = np.random.default_rng(3)
+    edges = np.unique(np.stack([rng.zipf(1.5, 6000) % 300, rng.integers(-100, 200, 6000)]), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    for body in (BODIES["triangle"][1], "r(x, z), s(y, z), r(x, y)", "r(x, z), r(y, z), s(x, y), z <= 90, z >= -20"):
+        plan = plan_of(body, order.split())
+        trees = tries_of(pager, plan, {"r": edges, "s": edges[:, ::3]})
+        sensors = sensors_of(plan, plan.trace_sensors)
+        (paged, rows, trace), (flat, flat_rows, flat_trace) = both(pager, plan, trees, sensors, 1 << 18, granularity)
+        assert np.array_equal(flat_rows, rows)
+        assert all(in_order(a) == in_order(b) for a, b in zip(flat_trace, trace, strict=True))
+        assert flat.operations == paged.operations
+
+
+@settings(max_examples=50, deadline=None)
+@given(keys=st.lists(st.integers(-300, 300), min_size=1, unique=True), low=st.integers(-500, -300))
+def test_ranks(keys, low):
+    """Of every key between the first and the last, whatever was laid there before."""
+    data, bits = np.array([9, 9, *sorted(keys), 9]), np.full(32, -1)
+    asked = np.arange(data[2], data[-2] + 1)
+    ranks.lay_ranks(data, 2, len(data) - 1, low, bits, 2)
+    assert [ranks.ranked(bits, 2, low, x) for x in asked] == (2 + np.searchsorted(data[2:-1], asked)).tolist()
 
 
 def test_trace_rows_that_outgrow_their_buffer():
