@@ -28,7 +28,7 @@ from .layout import BIRTH, FIRST_PAGE, WORD
 from .mapping import Mapping, Run, pages_of_run
 from .meta import SLOT_SIZE, Meta
 from .pager import NO_ORIGIN
-from .record import COMMIT, Commit
+from .record import COMMIT, Commit, flat
 from .settings import MAIN_ID
 from .snapshot import Snapshot
 from .state import load_version, roots_of
@@ -149,9 +149,9 @@ def _finish(file: File, head: Head) -> None:
         made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
         next_tree=made.next_tree, next_branch=made.next_branch, next_text=made.next_text,
         system=roots_of(version.trees[spec.tree_id] for spec in (TEXTS, PLACES)),
-        branches=[MAIN_ID, version.version, *version.run, NO_ORIGIN],
-        recent=[version.version, *version.run, version.timestamp, MAIN_ID],
-        added=[page for page in range(FIRST_PAGE, head.top) if page not in walk.owner],
+        branches=flat([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
+        recent=flat([version.version, *version.run, version.timestamp, MAIN_ID]),
+        added=flat([page for page in range(FIRST_PAGE, head.top) if page not in walk.owner]),
     )  # fmt: skip
     run = Run(head.top, record.length())
     record.top = head.top + len(run.ids(head.page_size // WORD))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .mapping import NO_RUN, Run
-from .record import CATALOG, Reader, Writer
+from .record import CATALOG, Reader, Writer, flat, rows
 from .tree import Spec
 from .words import Column, Schema, Type
 
@@ -75,7 +75,7 @@ class Catalog:
 def _put_info(out: Writer, info: Info) -> None:
     out.put_text(info.name)
     out.put(info.spec.tree_id, info.spec.keys, info.spec.values)
-    out.put_list([word for scan in info.spec.scans for word in scan], 2)
+    out.put_list(flat(*info.spec.scans), 2)
     columns = info.schema.columns if info.schema else ()
     out.put(len(columns))
     for column in columns:
@@ -90,10 +90,10 @@ def _put_info(out: Writer, info: Info) -> None:
 
 def _take_info(source: Reader) -> Info:
     name = source.take_text()
-    tree_id, keys, values = source.take_many(3)
-    scans = source.take_list(2)
+    tree_id, keys, values = source.take_many(3).tolist()
+    scans = tuple((code, place) for code, place in rows(source.take_list(2), 2))
     columns = tuple(Column(source.take_text(), Type.parse(source.take_text())) for _ in range(source.take()))
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
-    spec = Spec(tree_id, keys, values, tuple(zip(scans[::2], scans[1::2], strict=True)))
+    spec = Spec(tree_id, keys, values, scans)
     ends = (intervals[0], intervals[1]) if intervals else None
     return Info(name, spec, Schema(columns, key) if columns else None, ends)

@@ -396,7 +396,7 @@ def free_pages(store: "Store") -> set[int]:
         content = store._mapping.read_run(commit.checkpoint)
         for first, count in rows(content[2 : 2 + 2 * int(content[1])].tolist(), 2):
             free.update(range(first, first + count))
-    return (free | set(commit.added)) - set(commit.removed)
+    return free.union(commit.added).difference(commit.removed)
 
 
 def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ time, branch).
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from .apply import apply, net
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
+from .record import Flat, flat
 from .tree import ERASE, INSERT, Pages, Spec, Tree, get, scan
 
 HISTORY = Spec(3, 1, 4)
@@ -40,12 +40,9 @@ class Entry(NamedTuple):
 class History:
     """The retained versions of a store, ascending."""
 
-    def __init__(self, recent: list[Entry], tree: Tree):
-        self.recent, self.tree = recent, tree
+    def __init__(self, recent: list[Entry], words: Flat, tree: Tree):
+        self.recent, self.words, self.tree = recent, words, tree  # `words` of the recent entries, for a record
         self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
-
-    def flat(self) -> list[int]:
-        return list(chain.from_iterable(self.recent))
 
     def find(self, pages: Pages, version: int) -> Entry | None:
         """The entry of a version. O(log versions)."""
@@ -77,23 +74,28 @@ class History:
 
     def add(self, entry: Entry) -> None:
         self.recent.append(entry)
+        self.words.extend(entry)
 
     def spill(self, pager: Pager) -> None:
         """Move the older half of the recent entries to the tree once there are too many."""
         if len(self.recent) <= RECENT_MAX:
             return
-        moved, self.recent = self.recent[: RECENT_MAX // 2], self.recent[RECENT_MAX // 2 :]
+        n = RECENT_MAX // 2
+        moved, self.recent, self.words = self.recent[:n], self.recent[n:], self.words[n * len(Entry._fields) :]
         if self._old is not None:
             self._old += moved
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
     def without(self, pager: Pager, versions: set[int]) -> "History":
         """A copy that has forgotten some versions; those in the tree take one batch of edits."""
-        left = History(self.recent[len(versions) :], self.tree)
-        if versions != {entry.version for entry in self.recent[: len(versions)]}:  # mostly the oldest go
-            left.recent = [entry for entry in self.recent if entry.version not in versions]
+        n = len(versions)
+        if versions == {entry.version for entry in self.recent[:n]}:  # mostly the oldest go
+            left = History(self.recent[n:], self.words[n * len(Entry._fields) :], self.tree)
+        else:
+            kept = [entry for entry in self.recent if entry.version not in versions]
+            left = History(kept, flat(*kept), self.tree)
         left._old = self._old and list(self._old)
-        if len(self.recent) - len(left.recent) < len(versions):
+        if len(self.recent) - len(left.recent) < n:
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
             left._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
             left._edit(pager, ERASE, np.array(gone, np.int64).T)

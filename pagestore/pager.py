@@ -20,7 +20,8 @@ import numpy as np
 
 from .layout import BIRTH, WORD
 from .mapping import Mapping, Run, pages_of_run, run_pages
-from .space import Space
+from .record import Flat, flat
+from .space import NONE, Space
 from .tree import Pages
 
 STORE_LINEAGE = 0
@@ -55,7 +56,7 @@ class Pager:
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
-        self.retired: list[int] = []  # flat rows: lineage, page, birth
+        self.retired: Flat = flat()  # rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
         self._begun_retired = 0
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
@@ -111,7 +112,7 @@ class Pager:
             self._released.append(ids[own])
             others = ~own & (births > self.origin)
             ids, born = ids[others], births[others].tolist()
-        self.retired += chain(*zip(repeat(self.lineage), ids.tolist(), born, strict=False))
+        self.retired.extend(chain(*zip(repeat(self.lineage), ids.tolist(), born, strict=False)))
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
@@ -195,7 +196,7 @@ class Pager:
         """How many pages were handed out, at least as many as the transaction keeps."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
-    def settle(self) -> list[int]:
+    def settle(self) -> np.ndarray:
         """Tell the free space what the transaction took; returns the pages it keeps."""
         self._close_segment()
         kept = self._kept()
@@ -223,19 +224,19 @@ class Pager:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
-            self._consumed = [np.array(self._kept(), np.int64)]
+            self._consumed = [self._kept()]
         left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
         more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(POOL_PAGES, ready)))
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
 
-    def _kept(self) -> list[int]:
+    def _kept(self) -> np.ndarray:
         """The pages handed out; what was released of them is free again."""
-        kept = [*chain(*map(np.ndarray.tolist, self._consumed))]
+        kept = np.concatenate((NONE, *self._consumed))
         if self._released:
-            released = {page for ids in self._released for page in ids.tolist()}
-            kept = [page for page in kept if page not in released]
+            released = {*np.concatenate(self._released).tolist()}
+            kept = np.array([page for page in kept.tolist() if page not in released], np.int64)
             self.space.take_back(released)
             self._released = []
         return kept

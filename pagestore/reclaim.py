@@ -25,12 +25,12 @@ import numpy as np
 from .apply import apply, net
 from .history import Entry
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
-from .record import rows
+from .record import Flat, rows
 from .tree import ERASE, INSERT, Spec, Tree, scan
 
 DEAD = Spec(4, 3, 1)
 
-DeadList = list[int]  # flat rows: lineage, page, birth
+DeadList = Flat  # rows: lineage, page, birth
 
 
 class Span(NamedTuple):
@@ -77,14 +77,14 @@ class Reclaim:
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
             replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
-            del self._pager.retired[before:]
             self.freed += replaced[1::3]
+            del self._pager.retired[before:]
         return self._tree
 
     def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
         lineages, births = dead[0::3], dead[2::3]
-        if lineages.count(lineage) == len(dead) // 3 and p < min(births, default=k) and max(births, default=k) <= k:
+        if lineages.count(lineage) == len(lineages) and p < min(births, default=k) and max(births, default=k) <= k:
             self.freed += dead[1::3]  # mostly all of it
         elif lineage in lineages:
             self.freed += [page for line, page, birth in rows(dead, 3) if line == lineage and p < birth <= k]

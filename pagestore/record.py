@@ -5,10 +5,12 @@ its number of rows, then the rows. Every record begins with a word that says wha
 """
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from operator import attrgetter, floordiv
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,20 +18,32 @@ from .errors import CorruptionError
 from .mapping import NO_RUN, Run
 
 COMMIT, CATALOG, SETTINGS, FREE, TEXT = range(1, 6)  # purposes of runs
+Flat = array  # of words, row by row
+_none, _word = partial(array, "q"), struct.Struct("<q").pack
+
+
+def flat(*rows: Iterable[int]) -> Flat:
+    """Rows as a list of a record: packed, since so many ints would lie all over memory, and numpy is slow to begin."""
+    return array("q", chain(*rows))
+
+
+def flat_words(words: np.ndarray) -> Flat:
+    """As `flat`, of int64[n]."""
+    return array("q", words.tobytes())
 
 
 class Writer:
     """Builds a record: words and texts, in order."""
 
     def __init__(self, purpose: int):
-        self._parts = [_packed((purpose,))]
+        self._parts: list[bytes | Flat] = [_word(purpose)]
 
     def put(self, *words: int) -> None:
         self._parts.append(_packed(words))
 
-    def put_list(self, rows: list[int], width: int) -> None:
-        """Rows of `width` words, flat."""
-        self.put(len(rows) // width, *rows)
+    def put_list(self, rows: Flat, width: int) -> None:
+        """Rows of `width` words."""
+        self._parts += _word(len(rows) // width), rows
 
     def put_bytes(self, data: bytes) -> None:
         self.put(len(data))
@@ -61,18 +75,18 @@ class Reader:
         self.at += 1
         return int(self.words[self.at - 1])
 
-    def take_many(self, n: int) -> list[int]:
+    def take_many(self, n: int) -> np.ndarray:
         if n < 0 or self.at + n > len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += n
-        return self.words[self.at - n : self.at].tolist()
+        return self.words[self.at - n : self.at]
 
-    def take_list(self, width: int) -> list[int]:
-        return self.take_many(self.take() * width)
+    def take_list(self, width: int) -> Flat:
+        return flat_words(self.take_many(self.take() * width))
 
     def take_bytes(self) -> bytes:
         n = self.take()
-        return struct.pack(f"<{-(-n // 8)}q", *self.take_many(-(-n // 8)))[:n]
+        return self.take_many(-(-n // 8)).tobytes()[:n]
 
     def take_text(self) -> str:
         return self.take_bytes().decode()
@@ -100,20 +114,21 @@ class Commit:
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
     checksum: int = 0  # sum of the crc32c of all pages in `written`
-    roots: list[int] = field(default_factory=list)  # tree, root, height, count
-    system: list[int] = field(default_factory=list)  # the same, for the store's own trees
-    branches: list[int] = field(default_factory=list)  # branch, head version, its page, its words, origin
-    recent: list[int] = field(default_factory=list)  # version, page, words, timestamp, branch
-    dead: list[int] = field(default_factory=list)  # lineage, page, birth
-    written: list[int] = field(default_factory=list)  # first page, count
-    added: list[int] = field(default_factory=list)  # pages free since the checkpoint
-    removed: list[int] = field(default_factory=list)  # pages of the checkpoint that are in use
+    roots: Flat = field(default_factory=_none)  # tree, root, height, count
+    system: Flat = field(default_factory=_none)  # the same, for the store's own trees
+    branches: Flat = field(default_factory=_none)  # branch, head version, its page, its words, origin
+    recent: Flat = field(default_factory=_none)  # version, page, words, timestamp, branch
+    dead: Flat = field(default_factory=_none)  # lineage, page, birth
+    written: Flat = field(default_factory=_none)  # first page, count
+    added: Flat = field(default_factory=_none)  # pages free since the checkpoint
+    removed: Flat = field(default_factory=_none)  # pages of the checkpoint that are in use
     message: str = ""
 
     def encode(self) -> bytes:
-        out, lists = Writer(COMMIT), _lists_of(self)
-        counts = map(floordiv, map(len, lists), _WIDTHS.values())
-        out.put(*_words_of(self), *chain(*_runs_of(self)), *chain(*chain(*zip(zip(counts), lists, strict=True))))
+        out = Writer(COMMIT)
+        out.put(*_words_of(self), *chain(*_runs_of(self)))
+        for rows, width in zip(_lists_of(self), _WIDTHS.values(), strict=True):
+            out.put_list(rows, width)
         out.put_text(self.message)
         return out.content()
 
@@ -125,15 +140,15 @@ class Commit:
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
         source = Reader(content, COMMIT)
-        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)), strict=True))
-        fields |= {name: Run(*source.take_many(2)) for name in _RUNS}
+        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
+        fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in _WIDTHS.items()}
         return cls(message=source.take_text(), **fields)
 
 
-def rows(flat: list[int], width: int) -> Iterable[tuple[int, ...]]:
+def rows(words: Iterable[int], width: int) -> Iterable[tuple[int, ...]]:
     """The rows of a list of a record."""
-    return zip(*(iter(flat),) * width, strict=True)
+    return zip(*(iter(words),) * width, strict=True)
 
 
 _WORDS = (

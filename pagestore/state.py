@@ -1,6 +1,7 @@
 """A store in memory: what the newest commit says, and the versions that were looked at."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from .catalog import Catalog
@@ -11,7 +12,7 @@ from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .reclaim import DEAD
-from .record import Commit, rows
+from .record import Commit, Flat, flat, rows
 from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 
@@ -72,7 +73,7 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
     recent = [Entry(*row) for row in rows(commit.recent, 5)]
     return State(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
-        heads, History(recent, system[HISTORY.tree_id]), system, settings, commit, run,
+        heads, History(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
     )  # fmt: skip
 
 
@@ -94,17 +95,20 @@ def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Ca
     return catalogs[key]
 
 
-def trees_of(flat: list[int], specs: dict[int, Spec]) -> dict[int, Tree]:
+def trees_of(words: Flat, specs: dict[int, Spec]) -> dict[int, Tree]:
     """Trees by id from rows (tree, root, height, count); a tree without a row is empty."""
     trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
-    for tree_id, root, height, count in rows(flat, 4):
+    for tree_id, root, height, count in rows(words, 4):
         trees[tree_id] = Tree(root, height, count, specs[tree_id])
     return trees
 
 
-def roots_of(trees: Iterable[Tree]) -> list[int]:
+def roots_of(trees: Iterable[Tree]) -> Flat:
     """The rows of the trees that are not empty."""
-    return [word for root, height, count, spec in trees if root for word in (spec.tree_id, root, height, count)]
+    return flat(*map(_ROW, filter(_ROOT, trees)))
+
+
+_ROOT, _ROW = attrgetter("root"), attrgetter("spec.tree_id", "root", "height", "count")
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

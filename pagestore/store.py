@@ -46,7 +46,7 @@ from .locks import VersionLocks
 from .mapping import Run, pages_of_run
 from .meta import Meta
 from .pager import NO_ORIGIN
-from .record import COMMIT, Commit
+from .record import COMMIT, Commit, flat
 from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
 from .sketch import Sketch
@@ -116,8 +116,8 @@ def empty_store(page_size: int) -> bytes:
         FIRST_COMMIT,
         timestamp=now,
         top=3,
-        recent=[0, *run, now, MAIN_ID],
-        branches=[MAIN_ID, 0, *run, NO_ORIGIN],
+        recent=flat([0, *run, now, MAIN_ID]),
+        branches=flat([MAIN_ID, 0, *run, NO_ORIGIN]),
     )
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     out = bytearray(2 * page_size) + pages_of_run(run, record.encode(), 0, COMMIT, page_size)
