@@ -86,7 +86,7 @@ def _apply_few(
     pages, room, n, columns = pager.pages, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
     reserve = 3 * (max(heights) + 2) + 2 * n * (columns + 1) // pages.page_words
-    wanted = len(trees) * (n + reserve)
+    wanted = len(trees) * (2 * n + reserve)
     room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     done = k_beside.apply_beside(
@@ -104,7 +104,7 @@ def _apply_few(
     made, replaced = sum(used), sum(gone)
     pager.write(room.arena, ids[:made])
     pager.release(ids[made:])
-    pager.retire(room.dead[:replaced])
+    pager.retire(*room.dead[:replaced].T)
     widths = [1 + spec.columns for spec in specs]
     changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
     return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
@@ -163,7 +163,7 @@ def _descend(
     for part in parts:
         _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
         pager.release(part.ids[used:])
-        pager.retire(part.room.dead[:gone])
+        pager.retire(*part.room.dead[:gone].T)
         deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
         count += gain
         if took < len(part.actions):

@@ -104,20 +104,20 @@ class Pager:
         else:
             self._released.append(ids)
 
-    def retire(self, replaced: np.ndarray) -> None:
-        """Pages that this transaction replaced, each with the version that made it: int64[n, 2]. O(n)."""
-        rows = replaced.tolist()
-        births = [birth for _, birth in rows]
-        if births and (max(births) == self.version or min(births) <= self.origin):
-            own = self._owns & (replaced[:, 1] == self.version)
-            self._released.append(replaced[own, 0])
-            rows = replaced[~own & (replaced[:, 1] > self.origin)].tolist()
-        self.retired.extend(chain(*chain(*zip(repeat((self.lineage,)), rows, strict=False))))
+    def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
+        """Pages that this transaction replaced, and the versions that made them, each int64[n]. O(n)."""
+        born = births.tolist()
+        if born and (max(born) == self.version or min(born) <= self.origin):
+            own = self._owns & (births == self.version)
+            self._released.append(ids[own])
+            others = ~own & (births > self.origin)
+            ids, born = ids[others], births[others].tolist()
+        self.retired.extend(chain(*zip(repeat(self.lineage), ids.tolist(), born, strict=False)))
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
         births = self.pages.words[ids * self.pages.page_words + BIRTH]
-        self.retire(np.stack([ids, births], axis=1))
+        self.retire(ids, births)
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:

@@ -42,10 +42,10 @@ class MemoryPager:
     def release(self, ids: np.ndarray) -> None:
         self.live.difference_update(ids.tolist())
 
-    def retire(self, replaced: np.ndarray) -> None:
-        ids, births = replaced.T.tolist()
+    def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
+        ids = ids.tolist()
         assert self.live.issuperset(ids), "a page was retired that was not live"
-        assert births == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
+        assert births.tolist() == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
         self.live.difference_update(ids)
         self.retired += ids
 
