@@ -24,11 +24,12 @@ from .check import Walk
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError, FormatError, VersionError
 from .file import File
+from .flat import flat
 from .layout import BIRTH, FIRST_PAGE, WORD
 from .mapping import Mapping, Run, pages_of_run
 from .meta import SLOT_SIZE, Meta
 from .pager import NO_ORIGIN
-from .record import COMMIT, Commit, flat
+from .record import COMMIT, Commit
 from .settings import MAIN_ID
 from .snapshot import Snapshot
 from .state import load_version, roots_of

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .flat import flat, rows
 from .mapping import NO_RUN, Run
-from .record import CATALOG, Reader, Writer, flat, rows
+from .record import CATALOG, Reader, Writer
 from .tree import Spec
 from .words import Column, Schema, Type
 

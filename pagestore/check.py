@@ -24,13 +24,14 @@ import numpy as np
 
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
+from .flat import rows
 from .history import HISTORY, Entry
 from .kernels.page import unpack
 from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
 from .mapping import Mapping, Run, page_fault
 from .meta import Meta
 from .reclaim import DEAD
-from .record import Commit, rows
+from .record import Commit
 from .recovery import read_slots
 from .scantree import fold_of, scan_tree_faults
 from .state import Version, load_version

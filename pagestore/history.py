@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .apply import apply, net
+from .flat import Flat, flat
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
-from .record import Flat, flat
 from .tree import ERASE, INSERT, Pages, Spec, Tree, get, scan
 
 HISTORY = Spec(3, 1, 4)

@@ -22,6 +22,7 @@ import numpy as np
 
 from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
+from .flat import flat, rows
 from .history import HISTORY, Entry, History
 from .layout import CRC
 from .locks import VersionLocks
@@ -29,11 +30,11 @@ from .mapping import NO_RUN, Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
 from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim, spans_of
-from .record import CATALOG, COMMIT, FREE, Commit, Writer, flat, flat_words, rows
+from .record import CATALOG, COMMIT, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
 from .retention import excess
 from .settings import Settings
-from .space import NONE, Space
+from .space import Space
 from .state import Head, State, Version, roots_of
 from .tree import Tree
 
@@ -63,7 +64,7 @@ class Ledger:
         self.mapping, self.state, self.sync, self.locks = mapping, state, sync, locks
         self.page_size, self.uuid = meta.page_size, meta.uuid
         commit = state.commit
-        extents = rows(_free_extents(mapping, commit.checkpoint).tolist(), 2)
+        extents = rows(_free_extents(mapping, commit.checkpoint), 2)
         free = [page for first, count in extents for page in range(first, first + count)]
         self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
         if commit.administrative:  # its dead list is for the version to come
@@ -195,7 +196,7 @@ class Ledger:
             record.dead = dead
             space.free(freed)
             record.checkpoint = state.commit.checkpoint
-            kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else NONE
+            kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
             run = self._write_record(record, history, heads, kept)
             self._write_meta(record, run)
         except BaseException as error:
@@ -257,7 +258,7 @@ class Ledger:
             return before, []
         return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
 
-    def _checkpoint(self, record: Commit, shrink: bool) -> np.ndarray:
+    def _checkpoint(self, record: Commit, shrink: bool) -> list[int]:
         """Write all free pages anew, since the difference has grown long, or pages of the end may go.
 
         Returns the pages that the transaction keeps.
@@ -272,14 +273,14 @@ class Ledger:
         space.free(before.ids(self.mapping.pages.page_words))
         extents = len(extents_of(space.all_free(pager.lent()))) // 2
         run = pager.reserve_run(2 * extents + 512)
-        kept = np.append(kept, pager.settle())  # before the difference is counted anew
+        kept += pager.settle()  # before the difference is counted anew
         out = Writer(FREE)
-        out.put_list(flat_words(extents_of(space.checkpoint(pager.lent()))), 2)
+        out.put_list(flat(extents_of(space.checkpoint(pager.lent()))), 2)
         pager.fill_run(run, out.content(), FREE)
         record.checkpoint = run
         return kept
 
-    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: np.ndarray) -> Run:
+    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[int]) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
         `kept` are pages that the transaction is known to keep.
@@ -291,19 +292,19 @@ class Ledger:
         words += 2 * (len(kept) + taken) * (self.sync == "commit")
         words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
-        last = pager.settle()
+        kept += pager.settle()
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top = space.top
         self.mapping.grow(record.top)  # lent pages may lie behind all that was written
-        record.added, record.removed = flat_words(space.added), flat_words(space.removed)
+        record.added, record.removed = flat(space.added), flat(space.removed)
         record.recent = history.words
         record.branches = flat(*((branch, head.version, *head.run, head.origin) for branch, head in heads.items()))
         if self.sync == "commit":
-            written = np.setdiff1d(np.append(kept, last), run.ids(self.mapping.pages.page_words))
-            record.written = flat_words(extents_of(written))
-            record.checksum = checksum_of(self.mapping, written)
+            written = sorted(set(kept).difference(run.ids(self.mapping.pages.page_words)))
+            record.written = flat(extents_of(written))
+            record.checksum = checksum_of(self.mapping, np.array(written, np.int64))
         pager.fill_run(run, record.encode(), COMMIT)
         return run
 
@@ -337,19 +338,22 @@ def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
     return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
 
 
-def _free_extents(mapping: Mapping, checkpoint: Run) -> np.ndarray:
+def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
     if not checkpoint.page:
-        return NONE
+        return []
     content = mapping.read_run(checkpoint)
-    return content[2 : 2 + 2 * int(content[1])]
+    return content[2 : 2 + 2 * int(content[1])].tolist()
 
 
-def extents_of(pages: np.ndarray) -> np.ndarray:
-    """Ascending pages as rows (first, count), flat.
+def extents_of(pages: list[int]) -> list[int]:
+    """Ascending pages as rows (first, count).
 
-    >>> extents_of(np.array([3, 4, 5, 9]))
-    array([3, 3, 9, 1])
+    >>> extents_of([3, 4, 5, 9])
+    [3, 3, 9, 1]
     """
-    starts = np.flatnonzero(np.diff(pages, prepend=-1) != 1)
-    counts = np.diff(starts, append=len(pages))
-    return np.stack([pages[starts], counts], axis=1).ravel()
+    if not pages:
+        return []
+    array = np.array(pages, np.int64)
+    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
+    counts = np.diff(starts, append=len(array))
+    return np.stack([array[starts], counts], axis=1).ravel().tolist()

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .flat import Flat, flat
 from .layout import BIRTH, WORD
 from .mapping import Mapping, Run, pages_of_run, run_pages
-from .record import Flat, flat
-from .space import NONE, Space
+from .space import Space
 from .tree import Pages
 
 STORE_LINEAGE = 0
@@ -196,7 +196,7 @@ class Pager:
         """How many pages were handed out, at least as many as the transaction keeps."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
-    def settle(self) -> np.ndarray:
+    def settle(self) -> list[int]:
         """Tell the free space what the transaction took; returns the pages it keeps."""
         self._close_segment()
         kept = self._kept()
@@ -224,19 +224,19 @@ class Pager:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
-            self._consumed = [self._kept()]
+            self._consumed = [np.array(self._kept(), np.int64)]
         left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
         more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(POOL_PAGES, ready)))
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
 
-    def _kept(self) -> np.ndarray:
+    def _kept(self) -> list[int]:
         """The pages handed out; what was released of them is free again."""
-        kept = np.concatenate((NONE, *self._consumed))
+        kept = [*chain(*map(np.ndarray.tolist, self._consumed))]
         if self._released:
-            released = {*np.concatenate(self._released).tolist()}
-            kept = np.array([page for page in kept.tolist() if page not in released], np.int64)
+            released = {*chain(*map(np.ndarray.tolist, self._released))}
+            kept = [page for page in kept if page not in released]
             self.space.take_back(released)
             self._released = []
         return kept

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .apply import apply, net
+from .flat import Flat, rows
 from .history import Entry
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
-from .record import Flat, rows
 from .tree import ERASE, INSERT, Spec, Tree, scan
 
 DEAD = Spec(4, 3, 1)

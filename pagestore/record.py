@@ -5,31 +5,19 @@ its number of rows, then the rows. Every record begins with a word that says wha
 """
 
 import struct
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 
 import numpy as np
 
 from .errors import CorruptionError
+from .flat import Flat, flat, flat_words
 from .mapping import NO_RUN, Run
 
 COMMIT, CATALOG, SETTINGS, FREE, TEXT = range(1, 6)  # purposes of runs
-Flat = array  # of words, row by row
-_none, _word = partial(array, "q"), struct.Struct("<q").pack
-
-
-def flat(*rows: Iterable[int]) -> Flat:
-    """Rows as a list of a record: packed, since so many ints would lie all over memory, and numpy is slow to begin."""
-    return array("q", chain(*rows))
-
-
-def flat_words(words: np.ndarray) -> Flat:
-    """As `flat`, of int64[n]."""
-    return array("q", words.tobytes())
+_word = struct.Struct("<q").pack
 
 
 class Writer:
@@ -114,14 +102,14 @@ class Commit:
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
     checksum: int = 0  # sum of the crc32c of all pages in `written`
-    roots: Flat = field(default_factory=_none)  # tree, root, height, count
-    system: Flat = field(default_factory=_none)  # the same, for the store's own trees
-    branches: Flat = field(default_factory=_none)  # branch, head version, its page, its words, origin
-    recent: Flat = field(default_factory=_none)  # version, page, words, timestamp, branch
-    dead: Flat = field(default_factory=_none)  # lineage, page, birth
-    written: Flat = field(default_factory=_none)  # first page, count
-    added: Flat = field(default_factory=_none)  # pages free since the checkpoint
-    removed: Flat = field(default_factory=_none)  # pages of the checkpoint that are in use
+    roots: Flat = field(default_factory=flat)  # tree, root, height, count
+    system: Flat = field(default_factory=flat)  # the same, for the store's own trees
+    branches: Flat = field(default_factory=flat)  # branch, head version, its page, its words, origin
+    recent: Flat = field(default_factory=flat)  # version, page, words, timestamp, branch
+    dead: Flat = field(default_factory=flat)  # lineage, page, birth
+    written: Flat = field(default_factory=flat)  # first page, count
+    added: Flat = field(default_factory=flat)  # pages free since the checkpoint
+    removed: Flat = field(default_factory=flat)  # pages of the checkpoint that are in use
     message: str = ""
 
     def encode(self) -> bytes:
@@ -144,11 +132,6 @@ class Commit:
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in _WIDTHS.items()}
         return cls(message=source.take_text(), **fields)
-
-
-def rows(words: Iterable[int], width: int) -> Iterable[tuple[int, ...]]:
-    """The rows of a list of a record."""
-    return zip(*(iter(words),) * width, strict=True)
 
 
 _WORDS = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from .errors import CorruptionError, FormatError
 from .file import File
+from .flat import rows
 from .layout import (
     COUNT,
     FIRST_PAGE,
@@ -26,7 +27,7 @@ from .layout import (
 from .ledger import checksum_of
 from .mapping import Mapping, Run, page_fault
 from .meta import SIZE, SLOT_SIZE, Meta, unpack
-from .record import COMMIT, Commit, rows
+from .record import COMMIT, Commit
 from .state import State, load_state
 
 

@@ -6,17 +6,12 @@ that difference. docs/decisions/0003-free-space.md says why, and where its bound
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import repeat
 from math import isqrt
 
 import numpy as np
-
-from .kernels.free import move
-from .order import FEW
-
-NONE = np.zeros(0, np.int64)
 
 
 class Space:
@@ -24,8 +19,8 @@ class Space:
 
     def __init__(self, top: int, free: Iterable[int] = (), added: Iterable[int] = (), removed: Iterable[int] = ()):
         self.top = top
-        self.added, self.removed = (np.array(sorted(pages), np.int64) for pages in (added, removed))
-        self.heap = sorted(set(free).union(added).difference(removed))
+        self.added, self.removed = set(added), set(removed)
+        self.heap = sorted((set(free) | self.added) - self.removed)
         self.appending = False  # whether to lend from `top` on only, so that the front empties
         self.pending: list[int] = []  # free as soon as the commit under way is durable
 
@@ -34,9 +29,10 @@ class Space:
         heap = self.heap
         pages = [] if self.appending else [*map(heappop, repeat(heap, min(n, len(heap))))]
         if len(pages) < n:
-            first, self.top = self.top, self.top + n - len(pages)
-            self._count_free(np.arange(first, self.top))
-            pages += range(first, self.top)
+            fresh = range(self.top, self.top + n - len(pages))
+            self.top = fresh.stop
+            self._count_free(fresh)
+            pages += fresh
         return pages
 
     def lend_run(self, n: int) -> int:
@@ -47,9 +43,10 @@ class Space:
         pages = np.array(self.heap, np.int64)
         fits = np.flatnonzero(pages[n - 1 :] - pages[: max(len(pages) - n + 1, 0)] == n - 1)
         if not len(fits) or self.appending:
-            first, self.top = self.top, self.top + n
-            self._count_free(np.arange(first, self.top))
-            return first
+            fresh = range(self.top, self.top + n)
+            self.top = fresh.stop
+            self._count_free(fresh)
+            return fresh.start
         at = int(fits[0])
         del self.heap[at : at + n]
         return int(pages[at])
@@ -64,21 +61,24 @@ class Space:
         unlike = np.flatnonzero(pages != below)
         n = len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
         self.top -= n
-        self.use(below[len(below) - n :])
+        self.use(range(self.top, self.top + n))
         return n
 
-    def use(self, pages: np.ndarray) -> None:
-        """Lent pages are part of the state that is being committed. O(n log n + difference)."""
-        self.added, self.removed = _moved(pages, self.added, self.removed)
+    def use(self, pages: Iterable[int]) -> None:
+        """Lent pages are part of the state that is being committed. O(1) each."""
+        _move(set(pages), self.added, self.removed)
 
-    def free(self, pages: Sequence[int]) -> None:
-        """Pages are free in the state that is being committed, but not reused before it is durable. As `use`."""
+    def free(self, pages: Iterable[int]) -> None:
+        """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
+        each.
+        """
+        pages = list(pages)
         self.pending += pages
-        self._count_free(np.array(pages, np.int64))
+        self._count_free(pages)
 
-    def _count_free(self, pages: np.ndarray) -> None:
+    def _count_free(self, pages: Iterable[int]) -> None:
         """A page that the checkpoint calls free may have been used, or cut off the end, since."""
-        self.removed, self.added = _moved(pages, self.removed, self.added)
+        _move(set(pages), self.removed, self.added)
 
     def settle(self) -> None:
         """The commit is durable: what it freed may be reused."""
@@ -91,27 +91,26 @@ class Space:
         before = self.top
         while self.heap and self.heap[-1] == self.top - 1:
             self.top = self.heap.pop()
-        self.use(np.arange(self.top, before))
+            self.use((self.top,))
         return before - self.top
 
     def checkpoint_due(self) -> bool:
         """Whether the difference has outgrown what is cheaper to write as a new checkpoint."""
         return len(self.added) + len(self.removed) > 256 + 4 * isqrt(len(self.heap))
 
-    def all_free(self, lent: Iterable[int]) -> np.ndarray:
+    def all_free(self, lent: Iterable[int]) -> list[int]:
         """All free pages in order, the lent ones among them. O(free log free)."""
-        return np.sort(np.array([*self.heap, *self.pending, *lent], np.int64))
+        return sorted([*self.heap, *self.pending, *lent])
 
-    def checkpoint(self, lent: Iterable[int]) -> np.ndarray:
+    def checkpoint(self, lent: Iterable[int]) -> list[int]:
         """As `all_free`; from now on the difference is counted from them."""
-        self.added = self.removed = NONE
+        self.added.clear()
+        self.removed.clear()
         return self.all_free(lent)
 
 
-def _moved(pages: np.ndarray, out: np.ndarray, into: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Take pages, which are sorted, out of one set; those that it has not go into the other."""
-    if len(pages) > FEW:
-        pages.sort()
-    left, merged = np.empty(len(out), np.int64), np.empty(len(into) + len(pages), np.int64)
-    n, m = move(pages, out, into, left, merged)
-    return left[:n], merged[:m]
+def _move(pages: set[int], out: set[int], into: set[int]) -> None:
+    """Take pages out of one set; those that it has not go into the other."""
+    known = pages & out
+    out -= known
+    into |= pages - known

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from .catalog import Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
+from .flat import Flat, flat, rows
 from .history import HISTORY, Entry, History
 from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .reclaim import DEAD
-from .record import Commit, Flat, flat, rows
+from .record import Commit
 from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 

@@ -39,6 +39,7 @@ from .errors import (
     VersionError,
 )
 from .file import EXCLUSIVE, WRITER_LOCK, File
+from .flat import flat
 from .history import Entry
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN
 from .ledger import SYNCS, Ledger
@@ -46,7 +47,7 @@ from .locks import VersionLocks
 from .mapping import Run, pages_of_run
 from .meta import Meta
 from .pager import NO_ORIGIN
-from .record import COMMIT, Commit, flat
+from .record import COMMIT, Commit
 from .recovery import Recovery, newest_meta, recover, search
 from .settings import MAIN, MAIN_ID, retain_number
 from .sketch import Sketch

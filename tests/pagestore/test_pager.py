@@ -1,7 +1,6 @@
 """Free space and pages of a transaction, one layer below stores: against plain sets."""
 
 import hypothesis.strategies as st
-import numpy as np
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -37,14 +36,14 @@ class SpaceMachine(RuleBasedStateMachine):
         """A commit keeps some of what was lent and gives the rest back."""
         kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
         self.space.take_back(self.lent - kept)
-        self.space.use(np.array(sorted(kept, reverse=True), np.int64))
+        self.space.use(kept)
         self.used |= kept
         self.lent = set()
 
     @rule(share=st.integers(0, 3))
     def free(self, share: int) -> None:
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
-        self.space.free(sorted(gone, reverse=True))
+        self.space.free(gone)
         assert not (gone & set(self.space.heap))  # not before the commit is durable
         self.space.settle()
         self.used -= gone
@@ -56,15 +55,13 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = set(self.space.checkpoint(self.lent).tolist())
+        self.checkpoint = set(self.space.checkpoint(self.lent))
 
     @invariant()
     def the_difference_is_right(self) -> None:
         space = self.space
-        added, removed = space.added.tolist(), space.removed.tolist()
-        assert added == sorted(set(added)) and removed == sorted(set(removed))
-        assert not set(added) & set(removed)
-        free = self.checkpoint.union(added).difference(removed)
+        free = (self.checkpoint | space.added) - space.removed
+        assert not (space.added & space.removed)
         assert free == set(space.heap) | self.lent
         assert free | self.used == set(range(2, space.top))
         assert not (free & self.used)
