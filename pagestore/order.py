@@ -7,9 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from .kernels.net import ascends, insertion_order
-from .kernels.order import count_leads, deal, decode_tuples, encode_tuples, value_bounds
+from .kernels.order import (
+    DIGIT,
+    count_leads,
+    deal,
+    decode_tuples,
+    drop_repeats,
+    encode_tuples,
+    sort_words,
+    value_bounds,
+)
 
 FEW = 48  # so many tuples are sorted one by one faster than numpy is called
+RADIX_FROM = 1 << 10  # so many words are sorted digit by digit: what numpy takes differs by 10 x between processors
+BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
 BATCH = 1 << 16
 
@@ -17,7 +28,7 @@ BATCH = 1 << 16
 class Coding(NamedTuple):
     """How tuples of K columns become words that sort alike: int64[K] each, and which leading bits are left out.
 
-    Words have 63 bits. Tuples `lead` bits wider are told apart by their bucket first, the leading bits of column 0.
+    Words have 63 bits. The `lead` leading bits of column 0 say a tuple's bucket: so many at least as it is wider.
     """
 
     low: np.ndarray
@@ -95,15 +106,34 @@ def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.nd
         columns = columns[:, np.lexsort(columns[::-1])]
         yield columns[:, begins(columns)]
         return
-    words, ends = _coded(parts, coding)
-    for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+    left = sum(part.shape[1] for part in parts)
+    crowd = min((left >> BUCKET).bit_length(), LEAD_MAX, int(coding.width[0]))
+    coding = coding._replace(lead=max(coding.lead, crowd))
+    rows, filled = np.empty((len(parts[0]), min(batch, left)), np.int64), 0
+    for bucket, words in enumerate(_sorted(*_coded(parts, coding), coding.bits - coding.lead)):
+        while len(words):
+            taken = words[: rows.shape[1] - filled]
+            decode_tuples(taken, *coding, bucket, rows, filled)
+            words, filled = words[len(taken) :], filled + len(taken)
+            if filled == rows.shape[1]:
+                yield rows
+                left -= filled
+                rows, filled = np.empty((len(rows), min(batch, left)), np.int64), 0
+    if filled:
+        yield np.ascontiguousarray(rows[:, :filled])
+
+
+def _sorted(words: np.ndarray, ends: np.ndarray, bits: int) -> Iterator[np.ndarray]:
+    """The words of each bucket sorted, each once; those of one differ in their last `bits` bits. Overwrites them."""
+    spare = np.empty(np.diff(ends, prepend=0).max(), np.int64)
+    counts = np.empty(1 << DIGIT, np.int64)
+    for start, end in pairwise([0, *ends.tolist()]):
         some = words[start:end]
-        some.sort()
-        some = some[begins(some[None])]
-        for at in range(0, len(some), batch):
-            rows = np.empty((len(parts[0]), min(batch, len(some) - at)), np.int64)
-            decode_tuples(some[at : at + batch], *coding[:3], bucket, rows)
-            yield rows
+        if len(some) < RADIX_FROM:
+            some.sort()
+        elif sort_words(some, spare[: len(some)], bits, counts):
+            some = spare[: len(some)]
+        yield some[: drop_repeats(some)]
 
 
 def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,11 @@ The least and the greatest word, which stand for no bound, get the codes below a
 do not make a column 64 bits wide.
 """
 
+from numpy import uintp
+
 from pagestore.kernels.kernel import kernel
 
+DIGIT = 10  # bits that a pass of a radix sort looks at: so many runs are written side by side
 LEAST, GREATEST = -9223372036854775808, 9223372036854775807
 
 
@@ -56,13 +59,13 @@ def deal(first, low, high, width, lead, codes, at, out):
 
 
 @kernel
-def decode_tuples(codes, low, high, width, bucket, columns):
-    """What `encode_tuples` was given, of one bucket."""
+def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
+    """What `encode_tuples` was given, of one bucket, to columns[:, at:]."""
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
         mask = (1 << width[c]) - 1
         greatest = high[c] - low[c] + 2
-        above = bucket << (63 - shift) if c == 0 else 0
+        above = bucket << (width[0] - lead) if c == 0 else 0
         for i in range(codes.shape[0]):
             code = codes[i] >> shift & mask | above
             x = low[c] + code - 1
@@ -70,5 +73,50 @@ def decode_tuples(codes, low, high, width, bucket, columns):
                 x = LEAST
             elif code == greatest:
                 x = GREATEST
-            columns[c, i] = x
+            columns[c, uintp(at + i)] = x
         shift += width[c]
+
+
+@kernel
+def sort_words(words, spare, bits, counts):
+    """Sort words that differ in their last `bits` bits only; counts[1 << DIGIT].  Are they in `spare` now?"""
+    moved = False
+    for shift in range(0, bits, DIGIT):
+        if moved:
+            moved = not pass_on(spare, words, shift, counts)
+        else:
+            moved = pass_on(words, spare, shift, counts)
+    return moved
+
+
+@kernel
+def pass_on(words, out, shift, counts):
+    """Sort words by the digit at `shift` to `out`, stably.  False, and nothing is done, where all have the same."""
+    mask = counts.shape[0] - 1
+    counts[:] = 0
+    for i in range(words.shape[0]):
+        counts[words[i] >> shift & mask] += 1
+    if counts[words[0] >> shift & mask] == words.shape[0]:
+        return False
+    at = 0
+    for d in range(counts.shape[0]):
+        at += counts[d]
+        counts[d] = at - counts[d]
+    for i in range(words.shape[0]):
+        d = words[i] >> shift & mask
+        out[uintp(counts[d])] = words[i]
+        counts[d] += 1
+    return True
+
+
+@kernel
+def drop_repeats(words):
+    """Keep each of some sorted words, which are not negative, once, in front.  Returns how many there are."""
+    n = 0
+    last = -1
+    for i in range(words.shape[0]):
+        word = words[i]
+        words[n] = word
+        n += word != last
+        last = word
+    return n

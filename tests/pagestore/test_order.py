@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagestore import order
+from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
 from pagestore.order import FEW, LEAD_MAX, ascending, coding_of, distinct, sort_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -40,8 +42,11 @@ def test_no_bounds_do_not_widen_a_column():
 
 
 @pytest.mark.parametrize("bits", [20, 22])
-def test_parts_in_batches(bits):
-    """Tuples of 60 bits, and of 66, which go into buckets first."""
+@pytest.mark.parametrize("bucket", [order.BUCKET, 7])
+def test_parts_in_batches(bits, bucket, monkeypatch):
+    """Tuples of 60 bits, and of 66, which go into buckets in any case; into few, and into many sorted in both ways."""
+    monkeypatch.setattr(order, "BUCKET", bucket)
+    monkeypatch.setattr(order, "RADIX_FROM", 1 << bucket)
     rng = np.random.default_rng(bits)
     parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
     parts.append(parts[0])
@@ -49,3 +54,15 @@ def test_parts_in_batches(bits):
     assert max(rows.shape[1] for rows in batches) == 100
     assert (np.concatenate(batches, axis=1) == np.unique(np.concatenate(parts, axis=1), axis=1)).all()
     assert list(ascending([])) == []
+
+
+@given(st.lists(st.integers(0, (1 << 63) - 1), min_size=1, max_size=200), st.integers(1, 63))
+def test_words_digit_by_digit(drawn, bits):
+    """In as many passes as have something to tell; then each once."""
+    shared = drawn[0] >> bits << bits
+    drawn = [shared | word & (1 << bits) - 1 for word in drawn]
+    words, spare = np.array(drawn), np.empty(len(drawn), np.int64)
+    if sort_words(words, spare, bits, np.empty(1 << DIGIT, np.int64)):
+        words = spare
+    assert words.tolist() == sorted(drawn)
+    assert words[: drop_repeats(words)].tolist() == sorted(set(drawn))
