@@ -30,7 +30,7 @@ from pagestore.apply import ALONE, net, one_batch
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
-from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, bulk, count_prefixes, scan
+from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, bulk, bulk_all, count_prefixes, scan
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
 PROBED = 1.2  # the part that this is where flat tries are evaluated: of each relation, times the square of the tries
@@ -233,15 +233,15 @@ class Engine:
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads,
         )  # fmt: skip
-        total = 0
-        for s, rows in enumerate(evaluation.recorded):
-            spec = sensitivity.index_spec(plan.sensors[s])
-            name = views.sense_name(p, s)
+        names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
+        for name, spec in zip(names, map(sensitivity.index_spec, plan.sensors), strict=True):
             if name not in self.txn:
                 self.txn.create_words(name, spec.keys, 0, spec.scans)
-            tree = bulk(self.txn.pager, self.txn.tree(name).spec, ascending(rows))
+        specs = [self.txn.tree(name).spec for name in names]
+        indices = bulk_all(self.txn.pager, list(zip(specs, evaluation.recorded, strict=True)))
+        for name, tree in zip(names, indices, strict=True):
             self.txn.replace(name, tree)
-            total += tree.count
+        total = sum(tree.count for tree in indices)
         self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
         return evaluation
 

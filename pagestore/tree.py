@@ -4,8 +4,11 @@
 two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from itertools import chain
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -20,13 +23,17 @@ from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.kernel import compiled
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
-from pagestore.order import FEW
+from pagestore.order import FEW, ascending
 from pagestore.scratch import scratch
+from pagestore.threads import together
 
 __all__ = [
     "ADD", "COUNT", "ERASE", "INSERT", "MAX", "MIN", "SET", "SUM", "Finder", "Pages", "Spec", "Tree",
-    "bulk", "count", "count_prefixes", "get", "pages_of", "read", "scan",
+    "bulk", "bulk_all", "count", "count_prefixes", "get", "pages_of", "read", "scan",
 ]  # fmt: skip
+
+PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
+ALONE = nullcontext()
 
 
 class Pages(NamedTuple):
@@ -86,9 +93,10 @@ def scan_array(spec: Spec) -> np.ndarray:
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 
-def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = ALONE) -> Tree:
     """Build a tree of full pages from batches[C, n] that ascend strictly by key over all; streams.
 
+    Pages are had and written within `turn`, for others may use the pager meanwhile.
     Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
     """
     pages, room = pager.pages, scratch()
@@ -103,11 +111,13 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
         batch = np.ascontiguousarray(batch, np.int64)
         progress = np.zeros(3, np.int64)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
-            ids = pager.reserve(256)
+            with turn:
+                ids = pager.reserve(256)
             k_bulk.load_records(
                 *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress, work
             )  # fmt: skip
-            _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+            with turn:
+                _flush(pager, arena, ids, int(progress[k_bulk.USED]))
             if progress[k_bulk.UNSORTED]:
                 row = int(progress[k_bulk.TAKEN])
                 raise OrderError(
@@ -115,7 +125,20 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray]) -> Tree:
                     "predecessor; sort the input by its key and drop duplicates"
                 )
         count += batch.shape[1]
-    return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
+    with turn:
+        return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
+
+
+def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray]]]) -> list[Tree]:
+    """A tree of each spec and parts[C, n], in any order, of its records; on as many threads as the pager has."""
+    turn, jobs = Lock(), iter(enumerate(loads))
+
+    def work() -> list[tuple[int, Tree]]:
+        return [(i, bulk(pager, spec, ascending(parts), turn)) for i, (spec, parts) in jobs]
+
+    many = sum(part.shape[1] for _, parts in loads for part in parts) >= PARALLEL_FROM
+    found = together([work] * min(pager.threads if many else 1, len(loads)))
+    return [tree for _, tree in sorted(chain(*found))]
 
 
 def _finish_bulk(

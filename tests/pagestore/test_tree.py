@@ -1,10 +1,13 @@
 """Trees against a dict: batches of every action, page accounting, bulk loads, ranges, deltas."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagestore import tree as tree_module
 from pagestore.apply import apply, net
 from pagestore.delta import Delta, delta
 from pagestore.errors import EditError, OrderError
@@ -20,6 +23,7 @@ from pagestore.tree import (
     Spec,
     Tree,
     bulk,
+    bulk_all,
     count,
     count_prefixes,
     get,
@@ -293,6 +297,49 @@ def test_stabs_against_a_filter(seed, alphas, n):
             here &= stored[c] == value
         hit |= here
     assert np.array_equal(stab_many(pager.pages, tree, points), stored[:, hit])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_trees_side_by_side(threads, monkeypatch):
+    """Each has its own records, in order and once, on its own pages, which one thread at a time gets and writes."""
+    monkeypatch.setattr(tree_module, "PARALLEL_FROM", 0)
+    pager = AlonePager(512, pages_max=1 << 14)
+    pager.threads = threads
+    rng = np.random.default_rng(threads)
+    loads = [
+        (Spec(t, 1 + t % 3, 0, ((MAX, t % 3),)), [rng.integers(0, 300, (1 + t % 3, n)) for n in (700, 0, 90 * t)])
+        for t in range(6)
+    ]
+    trees = bulk_all(pager, loads)
+    for tree, (spec, parts) in zip(trees, loads, strict=True):
+        assert tree.spec == spec
+        assert np.array_equal(read(pager.pages, tree), np.unique(np.concatenate(parts, axis=1), axis=1))
+    pages = np.concatenate([pages_of(pager.pages, tree) for tree in trees])
+    assert len(np.unique(pages)) == len(pages)
+
+
+class AlonePager(MemoryPager):
+    """Fails if two threads are in it at once."""
+
+    inside = 0
+
+    def reserve(self, n):
+        return self._alone(super().reserve, n)
+
+    def write(self, arena, ids):
+        self._alone(super().write, arena, ids)
+
+    def release(self, ids):
+        self._alone(super().release, ids)
+
+    def _alone(self, call, *args):
+        assert not self.inside, "two threads use the pager"
+        self.inside += 1
+        time.sleep(1e-5)
+        try:
+            return call(*args)
+        finally:
+            self.inside -= 1
 
 
 def test_a_load_whose_source_edits_other_trees():
