@@ -190,7 +190,7 @@ class Ledger:
             freed += stale
             history.spill(pager)
             system[HISTORY.tree_id] = history.tree
-            record.system = roots_of(system.values())
+            record.system = state.commit.system if system == state.system else roots_of(system.values())
             dead, unneeded = self._dead_rows(history)
             freed += unneeded
             record.dead = dead

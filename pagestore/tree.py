@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
-ALONE = nullcontext()
+UNSHARED = nullcontext()
 
 
 class Pages(NamedTuple):
@@ -93,7 +93,7 @@ def scan_array(spec: Spec) -> np.ndarray:
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 
-def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = ALONE) -> Tree:
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = UNSHARED) -> Tree:
     """Build a tree of full pages from batches[C, n] that ascend strictly by key over all; streams.
 
     Pages are had and written within `turn`, for others may use the pager meanwhile.
