@@ -177,7 +177,7 @@ class Layout:
         longest = flat.longest[places]
         step[kernel.BASE] = self._take(longest.min())
         if (sensors.sensor[atoms, depths] >= 0).any():
-            step[kernel.RECORDS] = 1
+            step[kernel.RECORDS] = kernel.leapfrog.address()
             step[kernel.ROOM] = longest.max() + 2
             step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
             self.room = max(self.room, int(step[kernel.ROOM]))

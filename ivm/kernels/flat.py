@@ -73,6 +73,7 @@ from ivm.kernels.overlay import (
 )
 from ivm.kernels.ranks import lay_ranks, ranked
 from pagestore.compiled import allocating, kernel
+from pagestore.kernels.kernel import late
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, TABLE, LEAST, PLACE = range(6)
@@ -82,7 +83,7 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
 
 # columns of `steps`, a row for each level
 (
-    RECORDS,  # does an operation of this level leave trace rows?
+    RECORDS,  # the address of `leapfrog` where operations of this level leave trace rows, 0 elsewhere
     STEADY,  # a bit for each of the level's parts whose slice is steady
     MOVES,  # the level whose binding changes one of them; -1 for none
     MARKS,  # is what they share marked in a table?
@@ -277,7 +278,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, level)
+        n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, rows, level)
     else:
         n = -1
         if grounds[level, STAYING]:
@@ -298,7 +299,10 @@ def rewind(plan, cursors, level):
         cursors[o, AT] = cursors[o, START]
 
 
-@kernel
+@late(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    "int64[:, :, ::1], int64)"
+)
 def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, level):
     """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
     step = steps[level]
