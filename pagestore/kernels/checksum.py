@@ -6,12 +6,12 @@ stamped are taken three at a time, each a chain of its own.
 
 import numpy as np
 
+from pagestore.kernels import machine
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.machine import CRC_INSTRUCTION, crc_of_word
 from pagestore.layout import CRC
 
 ONES = 0xFFFFFFFF  # what a crc begins from, and is inverted by in the end
-BY_TABLES = not CRC_INSTRUCTION
+BY_TABLES = not machine.CRC_INSTRUCTION
 
 
 def _tables() -> np.ndarray:
@@ -45,7 +45,7 @@ def look_up(crc, word):
     )
 
 
-add = look_up if BY_TABLES else crc_of_word
+add = look_up if BY_TABLES else machine.crc_of_word
 
 
 @kernel

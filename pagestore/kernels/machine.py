@@ -40,10 +40,6 @@ if config.DISABLE_JIT:
     def prefetch(words: np.ndarray, i: int) -> None:
         """Begin to load words[i]."""
 
-    def crc_of_word(crc: int, word: int) -> int:
-        """The crc32c of what `crc` is that of, and a word behind it; only where there is a CRC_INSTRUCTION."""
-        raise NotImplementedError
-
     def words_at(address: int, n: int) -> np.ndarray:
         """The n words from an address on."""
         return carray(ctypes.c_void_p(int(address)), (n,), np.int64)
