@@ -11,10 +11,10 @@ A *lineage* is a sequence of versions that share pages: 0 is all versions of the
 dictionary), any other is a branch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,15 +83,19 @@ class Pager:
         Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
         handle.
         """
-        if not len(ids):
-            return
-        self.mapping.grow(max(ids.tolist()) + 1)
+        if len(ids):
+            file, page_words = self.mapping.file, self.pages.page_words
+            self._put(ids, max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
+
+    def _put(self, pages: np.ndarray | slice, top: int, write: Callable[..., None], *what: Any) -> None:
+        """Have `what` written to pages below `top`; they need not be verified. Errors as `write` says."""
+        self.mapping.grow(top)
         try:
-            self.mapping.file.write_pages(arena, ids, self.pages.page_words)
+            write(*what)
         except OSError as error:
             self.poison = error
             raise
-        self.pages.seen[ids] = 1
+        self.pages.seen[pages] = 1
 
     def release(self, ids: np.ndarray) -> None:
         """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
@@ -150,13 +154,8 @@ class Pager:
         """Write the words of a run to the pages reserved for it; zeros fill what they leave."""
         assert len(content) <= WORD * run.words, f"a record of {len(content)} bytes in a run of {run.words} words"
         size, ids = self.mapping.page_size, run.ids(self.pages.page_words)
-        self.mapping.grow(ids.stop)
-        try:
-            self.mapping.file.pwrite(pages_of_run(run, content, self.version, purpose, size), run.page * size)
-        except OSError as error:
-            self.poison = error
-            raise
-        self.pages.seen[run.page : ids.stop] = 1
+        pages = pages_of_run(run, content, self.version, purpose, size)
+        self._put(slice(ids.start, ids.stop), ids.stop, self.mapping.file.pwrite, pages, run.page * size)
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
