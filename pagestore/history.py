@@ -94,7 +94,7 @@ class History:
         else:
             kept = [entry for entry in self.recent if entry.version not in versions]
             left = History(kept, flat(*kept), self.tree)
-        left._old = self._old and list(self._old)
+        left._old = None if self._old is None else list(self._old)
         if len(self.recent) - len(left.recent) < n:
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
             left._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]

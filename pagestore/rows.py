@@ -43,8 +43,8 @@ def _of_tuples(rows: list, width: int) -> np.ndarray | None:
 def _of_columns(columns: list, width: int) -> np.ndarray | None:
     if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
         return None
-    kinds = {(column.dtype, column.ndim, len(column)) for column in columns}
-    return np.array(columns) if kinds == {(WORDS, 1, len(columns[0]))} else None
+    kinds = {(column.dtype, column.shape) for column in columns}
+    return np.array(columns) if kinds == {(WORDS, (columns[0].size,))} else None
 
 
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
