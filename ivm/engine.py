@@ -7,7 +7,7 @@ that view's delta, and its permuted indices' deltas.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Protocol
@@ -17,6 +17,7 @@ import numpy as np
 from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
+from ivm.course import Course, Follow, Settle, course_of
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
@@ -39,6 +40,9 @@ HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
 STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
+
+
+Edit = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 
 @dataclass
@@ -64,6 +68,7 @@ class Engine:
     installed: Installed
     encode: Encode
     threads: int = 1
+    watched: Container[str] = ()  # predicates whose `change_of` will be asked
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     large: bool = False  # whether a delta has more rows than HUGE_FROM
@@ -74,25 +79,49 @@ class Engine:
 
     # -- a delta through all views
 
-    def carry(self, edits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    def carry(self, edits: Mapping[str, Edit]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
-        waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
-            name: [edit] for name, edit in edits.items()
-        }
-        for views in self.installed.rules:
-            for name in views.reads:
-                if name in waiting:
-                    self._settle(name, waiting.pop(name))
+        course = course_of(self.installed, frozenset(edits))
+        waiting = {name: [edit] for name, edit in edits.items()}
+        done = self._carry_few(course, edits)
+        if done:
+            waiting = course.waiting()
+        for step in course.steps[done:]:
+            if isinstance(step, Settle):
+                if step.name in waiting:
+                    self._settle(step.name, waiting.pop(step.name))
+                continue
             started = time.perf_counter()
-            for name, edit in self._maintain(views):
+            for name, edit in self._follow(*step):
                 waiting.setdefault(name, []).append(edit)
                 self.accounts[name].maintain_seconds += time.perf_counter() - started
                 started = time.perf_counter()
-        for name, parts in waiting.items():
-            self._settle(name, parts)
+
+    def _carry_few(self, course: Course, edits: Mapping[str, Edit]) -> int:
+        """Take the steps that one call of a kernel takes, and keep the books of it; returns how many."""
+        started = time.perf_counter()
+        done = course.run(self.txn, edits)
+        operations, touched = iter(course.operations(done)), set[str]()
+        for step in course.steps[:done]:
+            if isinstance(step, Follow):
+                count = next(operations)
+                for name in step.views.writes if count else ():
+                    self.accounts[name].operations += count
+                    touched.add(name)
+            elif done < len(course.steps) or step.name in self.watched:
+                trees, deltas = course.settled(step.name)
+                self.before |= trees
+                self._changed(step.name, deltas)
+            else:
+                inserted, erased = course.turnover(step.name)
+                if inserted or erased:
+                    self.accounts[step.name].inserted, self.accounts[step.name].erased = inserted, erased
+        for name in touched:
+            self.accounts[name].maintain_seconds += (time.perf_counter() - started) / len(touched)
+        return done
 
     def change_of(self, name: str) -> Delta | None:
-        """The delta of a predicate in this transaction, if there was one."""
+        """The delta of a watched predicate in this transaction, if there was one."""
         return self.deltas.get(self.installed.kept[name].indices[0])
 
     def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
@@ -113,11 +142,16 @@ class Engine:
         if checked:
             self._check_function(name, delta)
         deltas = [delta, *starmap(Delta, others)]
-        self.deltas.update(zip(indices, map(deltas.__getitem__, served), strict=True))
+        self._changed(name, dict(zip(indices, map(deltas.__getitem__, served), strict=True)))
+        self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _changed(self, name: str, deltas: Mapping[Index, Delta]) -> None:
+        """The trees of a predicate have changed."""
+        self.deltas |= deltas
+        actions = next(iter(deltas.values())).actions
         self.large |= len(actions) > HUGE_FROM
         account, erased = self.accounts[name], int(np.count_nonzero(actions))  # INSERT is 0, ERASE is 1
         account.inserted, account.erased = len(actions) - erased, erased
-        account.maintain_seconds += time.perf_counter() - started
 
     def _apply(
         self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
@@ -149,32 +183,32 @@ class Engine:
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
-    def _maintain(self, views: Views) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        """The head edits of one rule; its sensitivity indices are renewed on the way."""
-        for p, plan in enumerate(views.plans):
-            indices = indices_of(plan)
-            if self.deltas.keys().isdisjoint(indices):
-                continue
-            names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
-            new = dict(zip(indices, map(self.tree, indices), strict=True))
-            old = {**new, **self.before}
-            if self.large and self._is_huge(plan, old):
-                yield from self._reevaluate(views, p, plan, old, new)
-                continue
-            senses = [self.txn.tree(n) for n in names]
-            change = maintain(self.txn.pages, plan, old, new, self.deltas, senses, views.granularity, self.threads)
-            if change is None:
-                continue
-            if change.renewals:
-                for name, (actions, rows) in zip(names, change.renewals, strict=True):
-                    self.txn.apply(name, actions, rows)
-                self._sweep(views, p, plan, new)
-            for name in views.writes:
-                account = self.accounts[name]
-                account.operations += change.operations
-                account.matched += change.matched
-            if change.delta:
-                yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
+    def _follow(self, views: Views, p: int) -> Iterable[tuple[str, Edit]]:
+        """The head edits of one of a rule's plans; its sensitivity indices are renewed on the way."""
+        plan = views.plans[p]
+        indices = indices_of(plan)
+        if self.deltas.keys().isdisjoint(indices):
+            return
+        names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
+        new = dict(zip(indices, map(self.tree, indices), strict=True))
+        old = {**new, **self.before}
+        if self.large and self._is_huge(plan, old):
+            yield from self._reevaluate(views, p, plan, old, new)
+            return
+        senses = [self.txn.tree(n) for n in names]
+        change = maintain(self.txn.pages, plan, old, new, self.deltas, senses, views.granularity, self.threads)
+        if change is None:
+            return
+        if change.renewals:
+            for name, (actions, rows) in zip(names, change.renewals, strict=True):
+                self.txn.apply(name, actions, rows)
+            self._sweep(views, p, plan, new)
+        for name in views.writes:
+            account = self.accounts[name]
+            account.operations += change.operations
+            account.matched += change.matched
+        if change.delta:
+            yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
     def _is_huge(self, plan: Plan, old: Mapping[Index, Tree]) -> bool:
         """Are deltas so large that evaluating twice is cheaper than following them?"""

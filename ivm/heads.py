@@ -118,6 +118,17 @@ class Head:
         plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
         return plain and self._copies == [list(range(len(self._plan.columns)))]
 
+    @cached_property
+    def copies(self) -> list[tuple[str, bool, list[int]]]:
+        """Of each head its predicate, whether its rows are counted, which columns of a binding they are.
+
+        Nothing if a row of any of them is more than a copy.
+        """
+        if not all(self._copies):
+            return []
+        names = [head.predicate for head in self._rule.heads]
+        return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
+
     def edits(
         self, delta: Delta, encode: Encode, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:

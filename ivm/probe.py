@@ -77,33 +77,49 @@ def prober(plan: Plan, number: int = 0) -> "Prober":
     return Prober(plan)
 
 
+class Probes(NamedTuple):
+    """The probes of a plan as kernels take them (see kernels/probe.py), and what room they need."""
+
+    static: np.ndarray
+    rows: np.ndarray
+    indices: list[Index]  # of the trees that are read
+    columns: int  # of a binding
+    levels: int
+    width: int
+    state: int
+
+
+@lru_cache(256)
+def probes_of(plan: Plan) -> Probes:
+    """Lay the probes of a plan out."""
+    indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
+    pieces: list[np.ndarray] = []
+    rows = []
+    for t, probing in enumerate(plan.probes):
+        shape = probing.shape
+        back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
+        none = shape.no_sensors
+        which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
+        sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which
+        at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
+        trie = probing.tries[t]
+        branches = probed(plan).index((trie.index, len(trie.levels)))
+        rows.append([at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)])
+        pieces += sections
+    table = np.array(rows, np.int64)
+    return Probes(
+        np.concatenate(pieces), table, indices, len(plan.columns), max(p.shape.levels for p in plan.probes),
+        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
+    )  # fmt: skip
+
+
 class Prober:
-    """The probes of a plan as arrays, with buffers that are used again, so that a small delta allocates nothing."""
+    """The probes of a plan, with buffers that are used again, so that a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        self._indices = indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
-        self._columns = len(plan.columns)
-        pieces: list[np.ndarray] = []
-        rows = []
-        for t, probing in enumerate(plan.probes):
-            shape = probing.shape
-            back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
-            none = shape.no_sensors
-            which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
-            sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which
-            at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
-            trie = probing.tries[t]
-            branches = probed(plan).index((trie.index, len(trie.levels)))
-            rows.append(
-                [at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)]
-            )
-            pieces += sections
-        self._static = np.concatenate(pieces)
-        self._probes = np.array(rows, np.int64)
-        self._levels = max(probing.shape.levels for probing in plan.probes)
-        self._state = np.empty(int((self._probes[:, kernel.STATE_END] - self._probes[:, kernel.STATE]).max()), np.int64)
+        self._static, self._probes, self._indices, self._columns, self._levels, width, state = probes_of(plan)
+        self._state = np.empty(state, np.int64)
         self._start = np.empty(self._levels + 1, np.int64)
-        width = max(len(probing.columns) for probing in plan.probes)
         self._out = np.empty((width, SMALL), np.int64)
         self._rows = np.empty((0, 1, 1), np.int64)
         self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
@@ -145,14 +161,14 @@ class Prober:
 
 
 def _laid_out(changed: Sequence[Delta]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where each of some branches begin and how many they are, int64[B, 2], their words, and how many they are at most.
+    """Where some branches begin, how many and how far apart they are, int64[B, 3]; their words; the most of them.
 
     The words of n branches are their n actions, then the n words of each level.
     """
     pieces, spans, at, most = [], [], 0, 0
     for actions, rows in changed:
         n = len(actions)
-        spans.append((at, n))
+        spans.append((at, n, n))
         pieces += [actions, rows.ravel()]
         at += n + rows.size
         most = max(most, n)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,6 +117,11 @@ class Installed:
     def heads(self) -> dict[Plan, Head]:
         """What each plan's bindings do to the views."""
         return {plan: Head(v.rule, plan, self.layouts) for v in self.rules for plan in v.plans}
+
+    @cached_property
+    def courses(self) -> dict[frozenset[str], Any]:
+        """The courses of edits that were asked for (see course.py), by the predicates edited."""
+        return {}
 
     def block(self, name: str) -> Block | None:
         return next((b for b in self.blocks if b.name == name), None)

@@ -401,7 +401,8 @@ class Transaction:
         workspace = self._workspace
         try:
             engine = Engine(
-                self._txn, workspace._installed, _encoder(self._txn), workspace.threads, built=dict(workspace._built)
+                self._txn, workspace._installed, _encoder(self._txn), workspace.threads, workspace._subscribers,
+                built=dict(workspace._built),
             )  # fmt: skip
             engine.carry(self.composed())
             if engine.built != workspace._built:

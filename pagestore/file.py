@@ -99,6 +99,14 @@ class File:
             for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
                 _write_all(self._fd, data, offset)
 
+    @property
+    def descriptor(self) -> int:
+        """What a kernel may write pages by, -1 where it cannot; who lets it do so says what it `wrote`."""
+        return -1 if config.DISABLE_JIT else self._fd
+
+    def wrote(self, ids: np.ndarray, runs: int) -> None:
+        """A kernel has written these pages, in so many runs of neighbours: for those who watch a file."""
+
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
 

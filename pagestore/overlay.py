@@ -42,6 +42,10 @@ class Overlay(File):
         assert own.min() >= 0, "a page of the store itself would be written"
         super().write_pages(arena, own, page_words)
 
+    @property
+    def descriptor(self) -> int:
+        return -1
+
     def fallocate(self, offset: int, count: int) -> None:
         """Make the file longer; a full disk shows when it is written to."""
         os.truncate(self._fd, offset + count - self.end)

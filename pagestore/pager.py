@@ -97,6 +97,23 @@ class Pager:
             raise
         self.pages.seen[pages] = 1
 
+    def descriptor(self, ids: np.ndarray) -> int:
+        """What a kernel may write to reserved pages ids[n] by, which ascend; -1 where only `write` can."""
+        self.mapping.grow(int(ids[-1]) + 1)
+        return self.mapping.file.descriptor
+
+    def took(self, ids: np.ndarray, written: int, runs: int, dead: np.ndarray, oldest: int, newest: int) -> None:
+        """A kernel has written the first of pages reserved last, in so many runs of neighbours, and verified them.
+
+        They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
+        """
+        self.mapping.file.wrote(ids[:written], runs)
+        self.release(ids[written:])
+        if newest < self.version and oldest > self.origin:
+            self.retired.frombytes(dead.tobytes())
+        else:
+            self.retire(dead[:, 1], dead[:, 2])
+
     def release(self, ids: np.ndarray) -> None:
         """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
         n = len(ids)
@@ -226,7 +243,7 @@ class Pager:
             self._consumed = [np.array(self._kept(), np.int64)]
         left = self.lent()
         ready = 0 if self.space.appending else len(self.space.heap)
-        more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(POOL_PAGES, ready)))
+        more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
 

@@ -5,7 +5,7 @@ reading a relation applies its buffer first, so a transaction reads its own writ
 are made at once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
 from .fold import rows_of
+from .groups import Group, Groups
 from .ledger import Draft
 from .operators import address_of
 from .pager import Pager
@@ -186,6 +187,11 @@ class Transaction:
         return self.pager.pages
 
     @property
+    def catalog(self) -> Catalog:
+        """Which relations there are, of which shapes; another object where that has changed."""
+        return self._catalog
+
+    @property
     def version(self) -> int:
         """The version that the commit will make."""
         return self.pager.version
@@ -225,6 +231,20 @@ class Transaction:
             self._flush(name)
         infos = [*map(self._info, names)]
         return self._apply(infos, places, *net(actions, rows, infos[0].spec), visible)
+
+    def groups(self, groups: Sequence[Group]) -> Groups:
+        """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
+        return Groups(groups, [self._info(name).spec for group in groups for name in group.names])
+
+    def settle(self, groups: Groups, host: Callable[..., int]) -> int:
+        """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns."""
+        self._alive()
+        for name in list(self._buffers):
+            self._flush(name)
+        numbers = groups.numbers
+        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host)
+        self._trees.update(zip(numbers, trees, strict=True))
+        return returned
 
     def replace(self, name: str, tree: Tree) -> None:
         """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""

@@ -116,14 +116,14 @@ def test_a_meter_counts_what_happens_and_leaves_no_trace(tmp_path: Path) -> None
     with ivm.open(tmp_path / "m.pages", sync="full") as workspace:
         workspace.install("edge(x, y) -> int(x), int(y).")
         file = workspace.store._file
-        before = file.pwrite, file.write_pages, file.fdatasync
+        before = file.pwrite, file.write_pages, file.wrote, file.fdatasync
         with Meter(workspace.store) as meter, workspace.transaction() as txn:
             txn.insert("edge", [(1, 2)])
         assert meter.counts["syncs"] == 2
         assert meter.counts["pages written"] >= 2  # the leaf, and the commit's record
         assert meter.counts["bytes"] >= meter.counts["pages written"] * workspace.store.page_size
         assert meter.counts["kernel calls"] >= 1
-        assert (file.pwrite, file.write_pages, file.fdatasync) == before
+        assert (file.pwrite, file.write_pages, file.wrote, file.fdatasync) == before
         with Meter(workspace.store) as meter:
             pass
         assert set(meter.counts.values()) == {0}

@@ -12,6 +12,7 @@ ones with the new.
 
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
 from pagestore.compiled import kernel
+from pagestore.kernels.kernel import addressed, by_address
 from pagestore.kernels.net import compose_few
 from pagestore.tree import SET
 
@@ -26,7 +27,7 @@ WORD, OTHER, CONSTANT, PIN = range(4)
 STEP, BEGUN, OPERATIONS, NETTED, PROGRESS = range(5)
 
 
-@kernel
+@addressed
 def probe_next(
     words, seen, page_words, static, probes, columns, trees, branches, spans, actions,
     progress, state, regions, start, out, rows, runs, found, signs, order, fresh, net_signs, net_found,
@@ -35,13 +36,14 @@ def probe_next(
 
     A few that are all come netted and sorted, in net_found and net_signs.
 
-    trees[2, I, 3] are those of the old and the new version, spans[B, 2] where some branches begin in `branches` and
-    how many they are: their actions, then word by word; actions[2] is what a binding found by either step is.
+    trees[2, I, 3] are those of the old and the new version, spans[B, 3] where some branches begin in `branches`, how
+    many they are, and how far apart their actions, then words, begin; actions[2] is what a binding found by either
+    step is.
     """
     n, all_ = 0, progress[STEP] == 0 and progress[BEGUN] == 0
     while progress[STEP] < 2 * probes.shape[0]:
         side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]
-        at, of = spans[probes[p, BRANCHES]]
+        at, of, apart = spans[probes[p, BRANCHES]]
         wanted = actions[side ^ probes[p, NEGATED]]
         count = 0
         for i in range(at, at + of):
@@ -55,7 +57,7 @@ def probe_next(
         pinned = regions[: (levels + 1) * count].reshape((levels + 1, count))
         if not progress[BEGUN]:
             begin(static, probes, p, trees[side], run)
-            pin(static, probes, p, branches, at, of, wanted, pinned, start)
+            pin(static, probes, p, branches, at, of, apart, wanted, pinned, start)
             progress[BEGUN] = 1
         while run[PHASE] != DONE:
             if n + out.shape[1] > found.shape[1]:
@@ -73,6 +75,14 @@ def probe_next(
         progress[NETTED] = 1
         n = net_few(columns, signs, found, order[:n], fresh, net_signs, net_found)
     return n
+
+
+probe_next_at = by_address(
+    probe_next,
+    "int64(Array(int64, 1, 'C', True), uint8[::1], int64, int64[::1], int64[:, ::1], int64, int64[:, :, ::1],"
+    "int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
+    "int64[:, :, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], boolean[::1], int64[::1], int64[:, ::1])",
+)
 
 
 @kernel
@@ -100,14 +110,14 @@ def begin(static, probes, p, trees, run):
 
 
 @kernel
-def pin(static, probes, p, branches, at, of, wanted, regions, start):
+def pin(static, probes, p, branches, at, of, apart, wanted, regions, start):
     """Lay the branches with an action out as an oracle: single values at each level down to the last that is pinned."""
     count = regions.shape[1]
     last = probes[p, PINNED] - 1
     for level in range(last + 1):
         o = probes[p, PINS] + PIN * level
         if static[o + WORD] >= 0:
-            word = at + (1 + static[o + WORD]) * of
+            word = at + (1 + static[o + WORD]) * apart
             n = 0
             for i in range(of):
                 if branches[at + i] == wanted:

@@ -7,14 +7,14 @@ One call for all of them, where the edits are few: a transaction of one edit spe
 """
 
 from pagestore.kernels.apply import DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, apply_edits
-from pagestore.kernels.kernel import kernel
+from pagestore.kernels.kernel import addressed, by_address, kernel
 from pagestore.kernels.net import compose_few
 
 # columns of `trees`
-TREE_ID, ROOT, HEIGHT, KEYS, VALUES = range(5)
+TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
 
 
-@kernel
+@addressed
 def apply_beside(
     words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
     arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
@@ -23,11 +23,15 @@ def apply_beside(
 
     tallies[T] come back as from `apply_edits`, with actions and rows of what changed in deltas[T, 1 + C]. Arena, `ids`
     and `dead` are used by one tree after the other. Stops at a tree that did not go well, or took in only some of its
-    edits; returns how many trees are done. `moving`, `order` and `fresh` are room for twice as many edits as are few.
+    edits, or none since less than `reserve` pages are left; returns how many trees are done. `moving`, `order` and
+    `fresh` are room for twice as many edits as are few.
     """
     n, used, gone = actions.shape[0], 0, 0
     for t in range(trees.shape[0]):
         tree = trees[t]
+        if ids.shape[0] - used < reserve or dead.shape[0] - gone < reserve:
+            tallies[t, :] = 0
+            return t
         if t == 0:
             apply_edits(
                 words, seen, page_words, tree[ROOT], tree[HEIGHT], tree[KEYS], tree[VALUES], scans, actions, edits,
@@ -48,6 +52,14 @@ def apply_beside(
         used += tallies[t, USED]
         gone += tallies[t, DEAD]
     return trees.shape[0]
+
+
+apply_beside_at = by_address(
+    apply_beside,
+    "int64(Array(int64, 1, 'C', True), uint8[::1], int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1],"
+    "int64[:, ::1], int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64[:, :, ::1], int64[:, ::1],"
+    "int64[:, :, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, :, ::1], int64[::1], boolean[::1])",
+)
 
 
 @kernel

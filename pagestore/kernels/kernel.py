@@ -44,43 +44,48 @@ def allocating(function: Callable) -> Any:
 
 
 def late(signature: str) -> Callable:
-    """Decorate a kernel that kernels call by its address: it is compiled once `address()` is asked for, if ever.
+    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever."""
+    return lambda function: by_address(addressed(function), signature)
 
-    They hand over the address before its arguments; it returns a word.
+
+def addressed(function: Callable) -> Any:
+    """As `kernel`, for a function that other kernels may call by its address."""
+    return kernel(function, no_cfunc_wrapper=False)
+
+
+def by_address(compiled: Any, signature: str) -> Any:
+    """An `addressed` kernel as kernels call it that are not to have it as a part: it is compiled once for all of them.
+
+    They hand over its `address()` before its arguments; it returns a word.
     """
 
-    def decorate(function: Callable) -> Any:
-        compiled = kernel(function, no_cfunc_wrapper=False)
+    @kernel
+    def call(address, *args):
+        return compiled(*args)
 
-        @kernel
-        def call(address, *args):
-            return compiled(*args)
+    if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
+        call.address = lambda: 1
+        return call
+    wanted, returned = sigutils.normalize_signature(signature)
 
-        if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
-            call.address = lambda: 1
-            return call
-        wanted, returned = sigutils.normalize_signature(signature)
+    @intrinsic
+    def jump(typing, address, *args):
+        """A call of the function for C that numba makes of every function."""
 
-        @intrinsic
-        def jump(typing, address, *args):
-            """A call of the function for C that numba makes of every function."""
+        def generate(context, builder, signature, arguments):
+            kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
+            place = builder.inttoptr(arguments[0], kind.as_pointer())
+            return builder.call(place, cgutils.unpack_tuple(builder, arguments[1]))
 
-            def generate(context, builder, signature, arguments):
-                kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
-                place = builder.inttoptr(arguments[0], kind.as_pointer())
-                return builder.call(place, cgutils.unpack_tuple(builder, arguments[1]))
+        return returned(types.int64, types.StarArgTuple.from_types(wanted)), generate
 
-            return returned(types.int64, types.StarArgTuple.from_types(wanted)), generate
+    @cache
+    def address():
+        result = compiled.get_compile_result(returned(*wanted))
+        return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
 
-        @cache
-        def address():
-            result = compiled.get_compile_result(returned(*wanted))
-            return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
-
-        jump.address = address
-        return jump
-
-    return decorate
+    jump.address = address
+    return jump
 
 
 @cache

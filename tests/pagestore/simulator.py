@@ -28,6 +28,7 @@ class SimulatedFile:
     """
 
     writable = True
+    descriptor = -1
 
     def __init__(self, content: bytes, fail: dict[int, str] | None = None, limit: int = 1 << 24):
         self.path = Path("simulated.pages")

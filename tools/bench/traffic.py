@@ -23,20 +23,23 @@ class Traffic:
             write(data, offset)
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-            self.writes += len(neighbours(ids))
+            wrote(ids, len(neighbours(ids)))
+            write_all(arena, ids, page_words)
+
+        def wrote(ids: np.ndarray, runs: int) -> None:
+            self.writes += runs
             self.bytes += len(ids) * page_size
             self.pages.update(ids.tolist())
-            write_all(arena, ids, page_words)
 
         def fdatasync() -> None:
             self.syncs += 1
             sync()
 
-        file.pwrite, file.write_pages, file.fdatasync = pwrite, write_pages, fdatasync  # type: ignore[method-assign]
+        file.pwrite, file.write_pages, file.wrote, file.fdatasync = pwrite, write_pages, wrote, fdatasync  # type: ignore
 
     def stop(self) -> None:
         """Leave the file as it was."""
-        del self._file.pwrite, self._file.write_pages, self._file.fdatasync
+        del self._file.pwrite, self._file.write_pages, self._file.wrote, self._file.fdatasync
 
     def per_commit(self) -> dict[str, float]:
         """Rounded, since now and then a commit does more than the others."""

@@ -1,0 +1,184 @@
+"""The course of edits through all rules: what they settle and what has to follow, step by step.
+
+    edge ──▶ settle edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ settle triangle ──▶ ...
+
+A few edits take the first steps in one call of a kernel (kernels/course.py), as far as these are plain: relations that
+keep nothing apart, plans that are probed by whole keys, heads that copy columns of bindings.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain, starmap, takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ivm.apart import is_apart
+from ivm.kernels import course as kernel
+from ivm.kernels.probe import PINNED, PROGRESS, probe_next_at
+from ivm.plan import Index, Plan
+from ivm.probe import ACTIONS, probed, probes_of
+from ivm.program import Installed, Views, permuted
+from ivm.surgery import Delta
+from pagestore.groups import MOST, Group
+from pagestore.kernels.beside import TREE_WORDS
+from pagestore.order import FEW
+from pagestore.transaction import Transaction
+from pagestore.tree import Tree
+
+Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
+
+
+class Settle(NamedTuple):
+    """The trees of a predicate take the edits that wait for it."""
+
+    name: str
+
+
+class Follow(NamedTuple):
+    """The heads of one of a rule's plans follow what has changed in its body."""
+
+    views: Views
+    number: int
+
+    @property
+    def plan(self) -> Plan:
+        return self.views.plans[self.number]
+
+
+Step = Settle | Follow
+
+
+def course_of(installed: Installed, names: frozenset[str]) -> "Course":
+    """The one course of edits of some predicates."""
+    known: Course | None = installed.courses.get(names)
+    if known is None:
+        known = installed.courses[names] = Course(installed, names)
+    return known
+
+
+class Course:
+    """The steps of edits of some predicates, and a kernel that takes the first of them."""
+
+    def __init__(self, installed: Installed, names: frozenset[str]) -> None:
+        self._installed, self.steps = installed, steps_of(installed, names)
+        self.names = [*dict.fromkeys(name for step in self.steps for name in _touched(step))]
+        kept = [installed.kept[name] for name in self.names]
+        self.trees: dict[Index, int] = {}  # which of all groups' trees an index is
+        ends = accumulate((len(one.names) for one in kept), initial=0)
+        self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
+        for name, one in zip(self.names, kept, strict=True):
+            self.trees |= {index: self.firsts[name] + t for index, t in zip(one.indices, one.served, strict=True)}
+        self._shapes = [Group(one.names, one.places, one.layout.visible) for one in kept]
+        self._catalog: object = None
+        plain = [*takewhile(partial(_is_plain, installed), self.steps)]
+        self._plans = [step.plan for step in plain if isinstance(step, Follow)]
+        if self._plans:
+            self._fixed = self._lay_out(installed, plain)
+
+    def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
+        """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
+        if not self._plans or max(len(actions) for actions, _ in edits.values()) > FEW:
+            return 0
+        if self._catalog is not txn.catalog:
+            self._catalog, self.groups = txn.catalog, txn.groups(self._shapes)
+            self._room = self._make_room(txn.pages.page_words)
+        self.groups.wait({self.names.index(name): edit for name, edit in edits.items()})
+        return txn.settle(self.groups, self._carry)
+
+    def _carry(self, *settling: Any) -> int:
+        return kernel.carry(*settling, *self._fixed, *self._room, probe_next_at.address())
+
+    def operations(self, done: int) -> list[int]:
+        """Iterator operations of each Follow among the steps taken."""
+        return self._room[-1].tolist() if done else []
+
+    def turnover(self, name: str) -> tuple[int, int]:
+        """How many rows have come to a predicate that was settled, and how many are gone."""
+        return self.groups.turnover(self.firsts[name])
+
+    def settled(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
+        """A predicate's trees as they were before, and what has changed in them."""
+        groups, kept, first = self.groups, self._installed.kept[name], self.firsts[name]
+        (actions, rows), *others = [groups.changes(t) for t in range(first, first + len(kept.names))]
+        deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
+        served = dict(zip(kept.indices, kept.served, strict=True))
+        return {i: groups.trees[first + t] for i, t in served.items()}, {i: deltas[t] for i, t in served.items()}
+
+    def waiting(self) -> dict[str, list[Edits]]:
+        """Edits that still wait, by predicate."""
+        left = enumerate(self.groups.waits.tolist())
+        return {self.names[g]: [self.groups.waiting(g)] for g, n in left if n}
+
+    def _lay_out(self, installed: Installed, plain: Sequence[Step]) -> list[np.ndarray]:
+        """The plain steps as kernels/course.py takes them."""
+        static: list[np.ndarray] = []
+        steps: list[Sequence[int]] = []
+        plans: list[Sequence[int]] = []
+        lists: tuple[list, ...] = [], [], [], [], []
+        probes, indices, sources, heads, copies = lists
+        for step in plain:
+            if isinstance(step, Settle):
+                steps.append((kernel.SETTLE, self.names.index(step.name)))
+                continue
+            steps.append((kernel.FOLLOW, len(plans)))
+            laid, starts = probes_of(step.plan), [*map(len, lists)]
+            table = laid.rows.copy()
+            table[:, :PINNED] += sum(len(words) for words in static)
+            static.append(laid.static)
+            probes += table.tolist()
+            indices += map(self.trees.__getitem__, laid.indices)
+            sources += [self.trees[index] for index, _ in probed(step.plan)]
+            for name, counted, columns in installed.heads[step.plan].copies:
+                heads.append((self.names.index(name), counted, len(copies), len(copies) + len(columns)))
+                copies += columns
+            plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
+        fixed = steps, plans, *lists
+        return [np.concatenate(static), *(np.array(words, np.int64) for words in fixed)]
+
+    def _make_room(self, page_words: int) -> list[np.ndarray]:
+        """Where the kernel works, for all plans in turn."""
+        laid = [*map(probes_of, self._plans)]
+        columns, levels = max(one.columns for one in laid), max(one.levels for one in laid)
+        width, indices = max(one.width for one in laid), max(len(one.indices) for one in laid)
+        sources = max(len(probed(plan)) for plan in self._plans)
+        trees = sum(len(group.names) for group in self._shapes)
+        words = partial(np.empty, dtype=np.int64)
+        return [
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
+            words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
+            words((width, MOST)), words((0, 1, 1)), words(4 * page_words), words((columns, 2 * MOST)), words(2 * MOST),
+            words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
+        ]  # fmt: skip
+
+
+def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
+    """What edits of some predicates may change, in dependency order: each is settled before it is read."""
+    steps: list[Step] = []
+    waiting, settled = dict.fromkeys(sorted(names)), set[str]()
+    for views in installed.rules:
+        due = [name for name in views.reads if name in waiting]
+        if not due and settled.isdisjoint(views.reads):
+            continue
+        steps += [*map(Settle, due), *(Follow(views, number) for number in range(len(views.plans)))]
+        settled |= set(due)
+        waiting = {name: None for name in (*waiting, *views.writes) if name not in settled}
+    return [*steps, *map(Settle, waiting)]
+
+
+def _touched(step: Step) -> tuple[str, ...]:
+    return (step.name,) if isinstance(step, Settle) else step.views.reads + step.views.writes
+
+
+def _is_plain(installed: Installed, step: Step) -> bool:
+    """Can a kernel take this step?"""
+    if isinstance(step, Settle):
+        kept = installed.kept[step.name]
+        return not (is_apart(kept.layout) or kept.checked)
+    whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
+    return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
+
+
+def _keys(installed: Installed, index: Index) -> int:
+    """The key words of an index's tree."""
+    return len(index.order) if permuted(index) else installed.layouts[index.predicate].keys

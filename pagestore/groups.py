@@ -1,0 +1,115 @@
+"""Groups of trees that take a few edits within a kernel of a host's, which goes from one to the next in one call.
+
+    groups.wait({0: (actions, rows)})
+    txn.settle(groups, host)            a kernel that `host` calls settles one group after the other
+    groups.changes(0)
+
+What Python does between two calls of kernels takes longer than these. See kernels/settle.py.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from .apply import ALL
+from .kernels import apply as k_apply
+from .kernels import settle as kernel
+from .kernels.beside import HEIGHT, ROOT, apply_beside_at
+from .pager import Pager
+from .scratch import scratch
+from .tree import Spec, Tree, scan_array
+
+PAGES = 64  # that all groups together may write
+MOST = 256  # edits that may wait for a group
+
+
+class Group(NamedTuple):
+    """A tree, and those beside it, whose columns are its places[T, C]; changes of its first `visible` are shown."""
+
+    names: tuple[str, ...]
+    places: np.ndarray
+    visible: int
+
+
+class Groups:
+    """Edits that wait for groups of trees of these shapes, and what became of the trees."""
+
+    def __init__(self, groups: Sequence[Group], specs: Sequence[Spec]) -> None:
+        self.numbers = [spec.tree_id for spec in specs]
+        self._specs, self._visible = specs, [group.visible for group in groups]
+        self._ends = ends = [0, *accumulate(len(group.names) for group in groups)]
+        scans = [scan_array(specs[first]) for first in ends[:-1]]
+        scanned = [0, *accumulate(map(len, scans))]
+        spans = zip(pairwise(ends), pairwise(scanned), self._visible, strict=True)
+        self._columns, folds = max(spec.columns for spec in specs), max(len(spec.scans) for spec in specs)
+        width = 1 + self._columns
+        self._places = np.zeros((len(specs), width), np.int64)
+        for first, group in zip(ends[:-1], groups, strict=True):
+            rows, columns = group.places.shape
+            self._places[first : first + rows, :columns] = group.places
+        self._table = np.array([(spec.tree_id, 0, 0, spec.keys, spec.values) for spec in specs], np.int64)
+        self._groups = np.array([(*trees, *rows, visible) for trees, rows, visible in spans], np.int64)
+        self._scans = np.concatenate(scans)
+        self._waiting, self.waits = np.empty((len(groups), width, MOST), np.int64), np.zeros(len(groups), np.int64)
+        self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
+        self._tallies, self._taken = np.zeros((len(specs), k_apply.WORDS), np.int64), np.zeros(kernel.TAKEN, np.int64)
+        self._retired = np.empty((2 * PAGES, 3), np.int64)
+        self._moving = np.empty((2, width, 2 * MOST), np.int64)
+        self._order, self._fresh = np.empty(2 * MOST, np.int64), np.empty(2 * MOST, bool)
+        self._asked = PAGES, self._columns, folds, 2 * MOST
+
+    def wait(self, edits: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Let edits wait for these groups, and none for others."""
+        self.waits[:] = 0
+        for g, (actions, rows) in edits.items():
+            n = self.waits[g] = len(actions)
+            self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
+
+    def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
+        """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
+        self.trees, pages, room = trees, pager.pages, scratch()
+        room.fit(pages.page_words, *self._asked)
+        ids = pager.reserve(PAGES)
+        self._tallies.fill(0)
+        self._taken[:] = NOTHING
+        self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
+        returned = host(
+            *pages, pager.descriptor(ids), pager.version, pager.lineage, ids, self._taken, self._retired, self._groups,
+            self._table, self._places, self._scans, self._waiting, self.waits, self._deltas, self._tallies, room.arena,
+            room.node, room.dead, room.walk, room.work, self._moving, self._order, self._fresh,
+            apply_beside_at.address(),
+        )  # fmt: skip
+        written, runs, gone, oldest, newest = self._taken.tolist()
+        pager.took(ids, written, runs, self._retired[:gone], oldest, newest)
+        self.tallies = self._tallies.tolist()
+        return [*map(_successor, trees, self.tallies)], returned
+
+    def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
+        """Actions int64[n] and rows int64[C, n] that are left waiting for group g."""
+        n, columns = self.waits[g], self._specs[self._ends[g]].columns
+        return self._waiting[g, 0, :n].copy(), self._waiting[g, 1 : 1 + columns, :n].copy()
+
+    def changes(self, t: int) -> tuple[np.ndarray, np.ndarray]:
+        """What changed in tree t, of all groups' trees in order: actions int64[n], rows int64[C, n]."""
+        n = self.tallies[t][k_apply.DELTA]
+        block = self._deltas[t, : 1 + self._specs[t].columns, :n].copy()
+        return block[0], block[1:]
+
+    def turnover(self, t: int) -> tuple[int, int]:
+        """How many rows came to tree t, and how many went."""
+        changes, gain = self.tallies[t][k_apply.DELTA], self.tallies[t][k_apply.GAIN]
+        return (changes + gain) // 2, (changes - gain) // 2
+
+
+NOTHING = np.array([0, 0, 0, ALL, 0])  # of what kernels/settle.py takes
+_PLACE = attrgetter("root", "height")
+
+
+def _successor(tree: Tree, tally: list[int]) -> Tree:
+    """A tree after its run."""
+    if not (tally[k_apply.USED] or tally[k_apply.DEAD]):
+        return tree
+    return Tree(tally[k_apply.ROOT], tally[k_apply.HEIGHT], tree.count + tally[k_apply.GAIN], tree.spec)

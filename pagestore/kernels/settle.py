@@ -1,0 +1,87 @@
+"""Settle the edits that wait for a group of trees: net them, apply them to the first and beside it, write the pages.
+
+    waiting[g] ──▶ one edit a key ──▶ apply_beside ──▶ arena ──▶ file        trees[t] is new, deltas[t] what changed
+
+For kernels that carry a few edits through several groups: what Python does between two calls takes longer than the
+calls. A kernel of a host's has all this under `groups.py`.
+"""
+
+from pagestore.kernels import apply as tally
+from pagestore.kernels.apply import WHOLE
+from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at
+from pagestore.kernels.kernel import kernel
+from pagestore.kernels.net import compose_few
+from pagestore.kernels.write import write_pages
+
+# columns of `groups`: which trees, which rows of `scans` the first one has, columns that are reported
+FIRST, END, SCANS, SCANS_END, VISIBLE, GROUP = range(6)
+# words of `taken`: pages written, in how many runs of neighbours, pages that are dead, births of the oldest and newest
+WRITTEN, RUNS, GONE, OLDEST, NEWEST, TAKEN = range(6)
+LAST = 1 << 62
+CHANGES = tally.DELTA  # the word of a tally that says how many rows of `deltas` there are
+
+
+@kernel
+def settle(
+    words, seen, page_words, fd, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
+    deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, g,
+):  # fmt: skip
+    """Settle group g; returns whether it was done, otherwise nothing has happened.
+
+    waiting[G, 1 + C, n] are actions and rows of edits, waits[G] how many there are, in any order. Afterwards trees[T]
+    have their new roots and heights, tallies[T] and deltas[T, 1 + C, 2 * n] are as from `apply_beside`. Pages ids[n]
+    that are still to be had begin at taken[WRITTEN], rows of `retired` (lineage, page, birth) at taken[GONE]. `apply`
+    is the address of `apply_beside`.
+    """
+    first, end = groups[g, FIRST], groups[g, END]
+    keys, columns, height = trees[first, KEYS], trees[first, KEYS] + trees[first, VALUES], 0
+    for t in range(first, end):
+        height = max(height, trees[t, HEIGHT])
+    edits, free = moving[0], ids[taken[WRITTEN] :]
+    n = compose_few(keys, columns, waiting[g, 0], waiting[g, 1:], order[: waits[g]], fresh, edits[0], edits[1:])
+    if n < 0 or fd < 0:
+        return False
+    some = tallies[first:end]
+    done = apply_beside_at(
+        apply, words, seen, page_words, trees[first:end], places[first:end],
+        scans[groups[g, SCANS] : groups[g, SCANS_END]], edits[0, :n], edits[1:], groups[g, VISIBLE], WHOLE, 0, LAST,
+        arena, free, birth, 3 * (height + 2) + 2 * n * (columns + 1) // page_words, node, dead, deltas[first:end],
+        walk, some, work, moving, order, fresh,
+    )  # fmt: skip
+    if done < end - first or not written(fd, arena, free, page_words, taken, some, seen):
+        some[:] = 0
+        return False
+    retire(lineage, dead, some, taken, retired)
+    for t in range(first, end):
+        trees[t, ROOT], trees[t, HEIGHT] = tallies[t, tally.ROOT], tallies[t, tally.HEIGHT]
+    waits[g] = 0
+    return True
+
+
+@kernel
+def written(fd, arena, ids, page_words, taken, tallies, seen):
+    """Write the pages in the arena to the first of ids[n]; returns whether that went well."""
+    used = 0
+    for t in range(tallies.shape[0]):
+        used += tallies[t, tally.USED]
+    if write_pages(fd, arena, ids[:used], page_words) < used:
+        return False
+    for i in range(used):
+        seen[ids[i]] = 1
+        taken[RUNS] += i == 0 or ids[i] != ids[i - 1] + 1
+    taken[WRITTEN] += used
+    return True
+
+
+@kernel
+def retire(lineage, dead, tallies, taken, retired):
+    """Note the pages that the trees do without from now on."""
+    gone = 0
+    for t in range(tallies.shape[0]):
+        gone += tallies[t, tally.DEAD]
+    for i in range(gone):
+        row = retired[taken[GONE] + i]
+        row[0], row[1], row[2] = lineage, dead[i, 0], dead[i, 1]
+        taken[OLDEST] = min(taken[OLDEST], dead[i, 1])
+        taken[NEWEST] = max(taken[NEWEST], dead[i, 1])
+    taken[GONE] += gone
