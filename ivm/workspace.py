@@ -437,7 +437,9 @@ class Transaction:
 
     def _add(self, name: str, action: int, words: np.ndarray) -> None:
         if words.shape[1]:
-            self._edits.setdefault(name, []).append((np.full(words.shape[1], action), words))
+            actions = np.empty(words.shape[1], np.int64)
+            actions.fill(action)
+            self._edits.setdefault(name, []).append((actions, words))
 
     def _composed(
         self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]

@@ -23,7 +23,7 @@ from .scratch import scratch
 from .tree import Spec, Tree, scan_array
 
 PAGES = 64  # that all groups together may write
-MOST = 256  # edits that may wait for a group
+MOST = 500  # edits that may wait for a group
 
 
 class Group(NamedTuple):

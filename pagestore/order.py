@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .kernels.net import ascends, insertion_order
+from .kernels.net import ascends, shell_order
 from .kernels.order import (
     DIGIT,
     count_leads,
@@ -62,7 +62,7 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     n = columns.shape[1]
     if n <= FEW:
         order = np.empty(n, np.int64)
-        insertion_order(columns, order)
+        shell_order(columns, order)
         return order
     coding = coding_of([columns])
     if coding is None or coding.lead:

@@ -542,9 +542,10 @@ class Store:
         me = threading.get_ident()
         if self._writer == me:
             raise TransactionError("this thread has a transaction open; commit it or roll it back first")
-        self._writing.acquire()
+        waited = not self._writing.acquire(blocking=False) and self._writing.acquire()
         try:
-            self._check_writable()
+            if waited:
+                self._check_writable()  # the other one may have failed
             branch_id = self._branch_id(branch)
             base = self._version(self._state.heads[branch_id].version)
             assert base is not None

@@ -4,6 +4,8 @@
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.kernel import kernel
 
+GAPS = (301, 132, 57, 23, 10, 4, 1)  # Ciura's
+
 
 @kernel
 def compose(keys, columns, fresh, actions, edits):
@@ -40,7 +42,7 @@ def compose(keys, columns, fresh, actions, edits):
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
     """As `compose` for n edits, a few in any order, into out_edits; order[n] and `fresh` are room to work in."""
-    insertion_order(edits[:keys], order)
+    shell_order(edits[:keys], order)
     for i in range(order.shape[0]):
         e = order[i]
         out_actions[i] = actions[e]
@@ -65,17 +67,24 @@ def ascends(keys):
 
 
 @kernel
-def insertion_order(keys, order):
-    """Stable order[n] of the first n tuples of keys[K, m], a few, by insertion."""
-    for i in range(order.shape[0]):
-        at = i
-        while at > 0:
-            before = order[at - 1]
-            c = 0
-            while c < keys.shape[0] and keys[c, before] == keys[c, i]:
-                c += 1
-            if c == keys.shape[0] or keys[c, before] < keys[c, i]:
-                break
-            order[at] = before
-            at -= 1
-        order[at] = i
+def shell_order(keys, order):
+    """Stable order[n] of the first n tuples of keys[K, m], a few, by insertion over ever smaller gaps."""
+    n = order.shape[0]
+    for i in range(n):
+        order[i] = i
+    for gap in GAPS:
+        for i in range(gap, n):
+            e, at = order[i], i
+            while at >= gap and follows(keys, order[at - gap], e):
+                order[at] = order[at - gap]
+                at -= gap
+            order[at] = e
+
+
+@kernel
+def follows(keys, a, b):
+    """Does tuple a come behind tuple b, of two equal ones the second?"""
+    for c in range(keys.shape[0]):
+        if keys[c, a] != keys[c, b]:
+            return keys[c, a] > keys[c, b]
+    return a > b

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagestore import order
+from pagestore.kernels.net import shell_order
 from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
 from pagestore.order import FEW, LEAD_MAX, ascending, coding_of, distinct, sort_order
 
@@ -19,6 +20,16 @@ def test_order_and_distinct(case):
     columns = np.array(rows, np.int64).reshape(-1, width).T.copy()
     assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
     assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 133, 302, 1000])
+@pytest.mark.parametrize("span", [2, 40, 1 << 62])
+def test_shells_are_stable(n, span):
+    columns = np.random.default_rng(n).integers(0, span, (2, n))
+    for some in (columns, columns[:1], columns[:, np.lexsort(columns)]):
+        found = np.empty(n, np.int64)
+        shell_order(some, found)
+        assert (found == np.lexsort(some[::-1])).all()
 
 
 @pytest.mark.parametrize("span", [2, 1 << 20, 1 << 22, 1 << 24, 1 << 40, 1 << 62])
