@@ -6,7 +6,7 @@ A few edits take the first steps in one call of a kernel (kernels/course.py), as
 keep nothing apart, plans that are probed by whole keys, heads that copy columns of bindings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, starmap, takewhile
 from typing import Any, NamedTuple
@@ -75,6 +75,11 @@ class Course:
         self._plans = [step.plan for step in plain if isinstance(step, Follow)]
         if self._plans:
             self._fixed = self._lay_out(installed, plain)
+            writes = [step.views.writes for step in plain if isinstance(step, Follow)]
+            self._books = [
+                (name, first, [plan for plan, names in enumerate(writes) if name in names])
+                for name, first in self.firsts.items()
+            ]
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
         """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
@@ -89,13 +94,14 @@ class Course:
     def _carry(self, *settling: Any) -> int:
         return kernel.carry(*settling, *self._fixed, *self._room, probe_next_at.address())
 
-    def operations(self, done: int) -> list[int]:
-        """Iterator operations of each Follow among the steps taken."""
-        return self._room[-1].tolist() if done else []
-
-    def turnover(self, name: str) -> tuple[int, int]:
-        """How many rows have come to a predicate that was settled, and how many are gone."""
-        return self.groups.turnover(self.firsts[name])
+    def books(self) -> Iterator[tuple[str, int, int, int]]:
+        """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
+        operations, turnover = self._room[-1].tolist(), self.groups.turnover
+        for name, first, plans in self._books:
+            inserted, erased = turnover(first)
+            count = sum([operations[plan] for plan in plans])
+            if inserted or erased or count:
+                yield name, count, inserted, erased
 
     def settled(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """A predicate's trees as they were before, and what has changed in them."""

@@ -49,8 +49,9 @@ Edit = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 class Account:
     """What maintenance of one view did in the newest transaction that touched it.
 
-    Times are seconds; `operations` counts iterator operations on both versions, `matched` the
-    sensitivity intervals that surgeries hit, `inserted` and `erased` the view's own changes.
+    Times are seconds, of all views together that one call of a kernel maintained; `operations` counts iterator
+    operations on both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the
+    view's own changes.
     """
 
     maintain_seconds: float = 0.0
@@ -82,10 +83,8 @@ class Engine:
     def carry(self, edits: Mapping[str, Edit]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
         course = course_of(self.installed, frozenset(edits))
-        waiting = {name: [edit] for name, edit in edits.items()}
         done = self._carry_few(course, edits)
-        if done:
-            waiting = course.waiting()
+        waiting = course.waiting() if done else {name: [edit] for name, edit in edits.items()}
         for step in course.steps[done:]:
             if isinstance(step, Settle):
                 if step.name in waiting:
@@ -101,23 +100,12 @@ class Engine:
         """Take the steps that one call of a kernel takes, and keep the books of it; returns how many."""
         started = time.perf_counter()
         done = course.run(self.txn, edits)
-        operations, touched = iter(course.operations(done)), set[str]()
-        for step in course.steps[:done]:
-            if isinstance(step, Follow):
-                count = next(operations)
-                for name in step.views.writes if count else ():
-                    self.accounts[name].operations += count
-                    touched.add(name)
-            elif done < len(course.steps) or step.name in self.watched:
-                trees, deltas = course.settled(step.name)
+        for name, operations, inserted, erased in course.books() if done else ():
+            self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
+            if inserted + erased and (done < len(course.steps) or name in self.watched):
+                trees, deltas = course.settled(name)
                 self.before |= trees
-                self._changed(step.name, deltas)
-            else:
-                inserted, erased = course.turnover(step.name)
-                if inserted or erased:
-                    self.accounts[step.name].inserted, self.accounts[step.name].erased = inserted, erased
-        for name in touched:
-            self.accounts[name].maintain_seconds += (time.perf_counter() - started) / len(touched)
+                self._changed(name, deltas)
         return done
 
     def change_of(self, name: str) -> Delta | None:

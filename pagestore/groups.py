@@ -8,6 +8,7 @@ What Python does between two calls of kernels takes longer than these. See kerne
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -39,27 +40,30 @@ class Groups:
 
     def __init__(self, groups: Sequence[Group], specs: Sequence[Spec]) -> None:
         self.numbers = [spec.tree_id for spec in specs]
-        self._specs, self._visible = specs, [group.visible for group in groups]
+        self._specs = specs
         self._ends = ends = [0, *accumulate(len(group.names) for group in groups)]
         scans = [scan_array(specs[first]) for first in ends[:-1]]
         scanned = [0, *accumulate(map(len, scans))]
-        spans = zip(pairwise(ends), pairwise(scanned), self._visible, strict=True)
+        spans = zip(pairwise(ends), pairwise(scanned), groups, strict=True)
         self._columns, folds = max(spec.columns for spec in specs), max(len(spec.scans) for spec in specs)
         width = 1 + self._columns
-        self._places = np.zeros((len(specs), width), np.int64)
+        places = np.zeros((len(specs), width), np.int64)
         for first, group in zip(ends[:-1], groups, strict=True):
             rows, columns = group.places.shape
-            self._places[first : first + rows, :columns] = group.places
+            places[first : first + rows, :columns] = group.places
+        shapes = np.array([(*trees, *rows, group.visible) for trees, rows, group in spans], np.int64)
         self._table = np.array([(spec.tree_id, 0, 0, spec.keys, spec.values) for spec in specs], np.int64)
-        self._groups = np.array([(*trees, *rows, visible) for trees, rows, visible in spans], np.int64)
-        self._scans = np.concatenate(scans)
         self._waiting, self.waits = np.empty((len(groups), width, MOST), np.int64), np.zeros(len(groups), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
         self._tallies, self._taken = np.zeros((len(specs), k_apply.WORDS), np.int64), np.zeros(kernel.TAKEN, np.int64)
         self._retired = np.empty((2 * PAGES, 3), np.int64)
-        self._moving = np.empty((2, width, 2 * MOST), np.int64)
-        self._order, self._fresh = np.empty(2 * MOST, np.int64), np.empty(2 * MOST, bool)
+        self._arrays = (
+            self._taken, self._retired, shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits,
+            self._deltas, self._tallies,
+        )  # fmt: skip
         self._asked = PAGES, self._columns, folds, 2 * MOST
+        few = partial(np.empty, 2 * MOST)
+        self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
 
     def wait(self, edits: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
         """Let edits wait for these groups, and none for others."""
@@ -70,17 +74,16 @@ class Groups:
 
     def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
-        self.trees, pages, room = trees, pager.pages, scratch()
-        room.fit(pages.page_words, *self._asked)
         ids = pager.reserve(PAGES)
+        fd = pager.descriptor(ids)
+        self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
+        room.fit(pages.page_words, *self._asked)
         self._tallies.fill(0)
         self._taken[:] = NOTHING
         self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         returned = host(
-            *pages, pager.descriptor(ids), pager.version, pager.lineage, ids, self._taken, self._retired, self._groups,
-            self._table, self._places, self._scans, self._waiting, self.waits, self._deltas, self._tallies, room.arena,
-            room.node, room.dead, room.walk, room.work, self._moving, self._order, self._fresh,
-            apply_beside_at.address(),
+            *pages, fd, pager.version, pager.lineage, ids, *self._arrays,
+            room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),
         )  # fmt: skip
         written, runs, gone, oldest, newest = self._taken.tolist()
         pager.took(ids, written, runs, self._retired[:gone], oldest, newest)
@@ -100,7 +103,8 @@ class Groups:
 
     def turnover(self, t: int) -> tuple[int, int]:
         """How many rows came to tree t, and how many went."""
-        changes, gain = self.tallies[t][k_apply.DELTA], self.tallies[t][k_apply.GAIN]
+        tally = self.tallies[t]
+        changes, gain = tally[k_apply.DELTA], tally[k_apply.GAIN]
         return (changes + gain) // 2, (changes - gain) // 2
 
 

@@ -34,7 +34,8 @@ NAMES = [*signature(getattr(settle, "py_func", settle)).parameters]
 
 def every(*arrays):
     """A host that settles one group after the other, and says how many it could."""
-    waits = arrays[NAMES.index("waits")]
+    waits, ids, seen = (arrays[NAMES.index(name)] for name in ("waits", "ids", "seen"))
+    assert ids[-1] < len(seen), "the map does not hold the pages"
     for g in range(len(waits)):
         if waits[g] and not settle(*arrays, g):
             return g
@@ -133,3 +134,21 @@ def test_edits_of_a_relation_come_before_what_waits(tmp_path):
         groups.wait({0: columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3)})
         assert txn.settle(groups, every) == 2
         assert rows_of(txn, "edge") == [(2, 2)]
+
+
+@compiled
+def test_a_file_that_grows(tmp_path):
+    """Few edits at a time, each of a leaf of its own; nothing is ever freed."""
+    with begun(tmp_path / "g.pages", page_size=4096, retain="all") as store:
+        with store.transaction() as txn:
+            rows = np.array([np.arange(20_000), np.arange(20_000) % 7])
+            txn.apply_beside(EDGES.names, EDGES.places, np.full(20_000, INSERT), rows)
+            groups = txn.groups([EDGES])
+        sizes = set()
+        for step in range(60):
+            with store.transaction() as txn:
+                groups.wait({0: columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3)})
+                assert txn.settle(groups, every) == 1
+            sizes.add(store._file.size())
+        assert len(sizes) > 2, "the file did not grow; this tests nothing"
+        assert len(store.snapshot()["edge"]) == 20_480 and store.check() == []
