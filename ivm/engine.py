@@ -17,7 +17,7 @@ import numpy as np
 from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
-from ivm.course import Course, Follow, Settle, course_of
+from ivm.course import Course, Settle, course_of
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode

@@ -48,10 +48,12 @@ def settle(
         arena, free, birth, 3 * (height + 2) + 2 * n * (columns + 1) // page_words, node, dead, deltas[first:end],
         walk, some, work, moving, order, fresh,
     )  # fmt: skip
-    if done < end - first or not written(fd, arena, free, page_words, taken, some, seen):
+    used, gone = total(some, tally.USED), total(some, tally.DEAD)
+    whole = done == end - first and taken[GONE] + gone <= retired.shape[0]
+    if not whole or write_pages(fd, arena, free[:used], page_words) < used:
         some[:] = 0
         return False
-    retire(lineage, dead, some, taken, retired)
+    note(free[:used], seen, lineage, dead[:gone], taken, retired)
     for t in range(first, end):
         trees[t, ROOT], trees[t, HEIGHT] = tallies[t, tally.ROOT], tallies[t, tally.HEIGHT]
     waits[g] = 0
@@ -59,29 +61,24 @@ def settle(
 
 
 @kernel
-def written(fd, arena, ids, page_words, taken, tallies, seen):
-    """Write the pages in the arena to the first of ids[n]; returns whether that went well."""
-    used = 0
+def total(tallies, word):
+    """A word of some tallies, summed up."""
+    found = 0
     for t in range(tallies.shape[0]):
-        used += tallies[t, tally.USED]
-    if write_pages(fd, arena, ids[:used], page_words) < used:
-        return False
-    for i in range(used):
-        seen[ids[i]] = 1
-        taken[RUNS] += i == 0 or ids[i] != ids[i - 1] + 1
-    taken[WRITTEN] += used
-    return True
+        found += tallies[t, word]
+    return found
 
 
 @kernel
-def retire(lineage, dead, tallies, taken, retired):
-    """Note the pages that the trees do without from now on."""
-    gone = 0
-    for t in range(tallies.shape[0]):
-        gone += tallies[t, tally.DEAD]
-    for i in range(gone):
+def note(ids, seen, lineage, dead, taken, retired):
+    """Take the books of pages ids[n] that were written, and of the `dead` ones that they replace."""
+    for i in range(ids.shape[0]):
+        seen[ids[i]] = 1
+        taken[RUNS] += i == 0 or ids[i] != ids[i - 1] + 1
+    for i in range(dead.shape[0]):
         row = retired[taken[GONE] + i]
         row[0], row[1], row[2] = lineage, dead[i, 0], dead[i, 1]
         taken[OLDEST] = min(taken[OLDEST], dead[i, 1])
         taken[NEWEST] = max(taken[NEWEST], dead[i, 1])
-    taken[GONE] += gone
+    taken[WRITTEN] += ids.shape[0]
+    taken[GONE] += dead.shape[0]
