@@ -149,15 +149,14 @@ def _finish(file: File, head: Head) -> None:
     record = Commit(
         made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
         next_tree=made.next_tree, next_branch=made.next_branch, next_text=made.next_text,
-        system=roots_of(version.trees[spec.tree_id] for spec in (TEXTS, PLACES)),
+        system=roots_of({spec.tree_id: version.trees[spec.tree_id] for spec in (TEXTS, PLACES)}),
         branches=flat([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
         recent=flat([version.version, *version.run, version.timestamp, MAIN_ID]),
         added=flat([page for page in range(FIRST_PAGE, head.top) if page not in walk.owner]),
     )  # fmt: skip
-    run = Run(head.top, record.length())
-    record.top = head.top + len(run.ids(head.page_size // WORD))
-    pages = pages_of_run(run, record.encode(), version.version, COMMIT, head.page_size)
-    file.pwrite(pages, head.top * head.page_size)
+    run, page_words = Run(head.top, record.length()), head.page_size // WORD
+    record.top = head.top + len(run.ids(page_words))
+    file.write_pages(*pages_of_run(run, record.encode(), version.version, COMMIT, page_words), page_words)
     slot = Meta(head.page_size, head.uuid, record.sequence, version.version, *run, record.top, True).pack()
     for at in range(2):
         file.pwrite(slot, SLOT_SIZE * at)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .flat import flat, rows
+from .flat import Flat, flat, rows
 from .mapping import NO_RUN, Run
 from .record import CATALOG, Reader, Writer
 from .tree import Spec
@@ -49,7 +49,7 @@ class Catalog:
         """Whether both say the same, wherever they stand."""
         return self.relations == other.relations and self.properties == other.properties
 
-    def encode(self) -> bytes:
+    def encode(self) -> Flat:
         out = Writer(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
@@ -59,7 +59,7 @@ class Catalog:
             out.put_text(name)
             out.put(int(isinstance(value, bytes)))
             out.put_bytes(value if isinstance(value, bytes) else value.encode())
-        return out.content()
+        return out.words
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":

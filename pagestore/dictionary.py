@@ -18,6 +18,7 @@ import pyarrow as pa
 import zstandard
 
 from .apply import apply, net
+from .flat import flat_words
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
 from .record import TEXT, Reader, Writer
@@ -174,7 +175,7 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self._pager.write_run(self._read_run(run).tobytes(), TEXT).page
+                moved[page] = self._pager.write_run(flat_words(self._read_run(run)), TEXT).page
                 with self._pager.of(STORE_LINEAGE):
                     self._pager.retire_run(run)
             edits.append((id_, 1, moved[page]))
@@ -237,7 +238,7 @@ class DictionaryWriter(Dictionary):
         out = Writer(TEXT)
         out.put_bytes(zstandard.compress(raw))
         out.put(len(raw))
-        run = self._pager.write_run(out.content(), TEXT)
+        run = self._pager.write_run(out.words, TEXT)
         offset, rows = 0, []
         for text, id_ in group:
             for part, word in enumerate((LONG_MARK, *run, offset, len(text))):

@@ -192,7 +192,7 @@ def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
     out.put(len(tags))
     for tag in tags:
         out.put_text(tag)
-    return out.content() + catalog.encode()
+    return (out.words + catalog.encode()).tobytes()
 
 
 def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
@@ -210,7 +210,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     head = Writer(CATALOG)
     head.put_text(name)
     head.put(int(old is not None))
-    write_block(out, b"TREE", head.content())
+    write_block(out, b"TREE", head.words.tobytes())
     rows = 0
     for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=ROWS):
         rows += batch.shape[1]

@@ -5,11 +5,13 @@ Packed: as many ints would lie all over memory, and numpy takes a microsecond to
 
 from array import array
 from collections.abc import Iterable
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 Flat = array
+empty = partial(array, "q")  # a list without rows
 
 
 def flat(*rows: Iterable[int]) -> Flat:
@@ -18,7 +20,7 @@ def flat(*rows: Iterable[int]) -> Flat:
     >>> flat((3, 2), (9, 1))
     array('q', [3, 2, 9, 1])
     """
-    return array("q", chain(*rows))
+    return array("q", [*chain(*rows)])  # an array that knows its length is made in half the time
 
 
 def flat_words(words: np.ndarray) -> Flat:

@@ -6,7 +6,7 @@ time, branch).
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,9 @@ class Entry(NamedTuple):
     @property
     def run(self) -> Run:
         return Run(self.page, self.words)
+
+
+WIDTH = len(Entry._fields)
 
 
 class History:
@@ -81,21 +84,23 @@ class History:
         if len(self.recent) <= RECENT_MAX:
             return
         n = RECENT_MAX // 2
-        moved, self.recent, self.words = self.recent[:n], self.recent[n:], self.words[n * len(Entry._fields) :]
+        moved, self.recent, self.words = self.recent[:n], self.recent[n:], self.words[n * WIDTH :]
         if self._old is not None:
             self._old += moved
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
-    def without(self, pager: Pager, versions: set[int]) -> "History":
+    def without(self, pager: Pager, doomed: Sequence[Entry]) -> "History":
         """A copy that has forgotten some versions; those in the tree take one batch of edits."""
-        n = len(versions)
-        if versions == {entry.version for entry in self.recent[:n]}:  # mostly the oldest go
-            left = History(self.recent[n:], self.words[n * len(Entry._fields) :], self.tree)
-        else:
-            kept = [entry for entry in self.recent if entry.version not in versions]
-            left = History(kept, flat(*kept), self.tree)
+        n = len(doomed)
+        if self.recent[:n] == [*doomed]:  # mostly the oldest go
+            left = History(self.recent[n:], self.words[n * WIDTH :], self.tree)
+            left._old = None if self._old is None else list(self._old)
+            return left
+        versions = {entry.version for entry in doomed}
+        kept = [entry for entry in self.recent if entry.version not in versions]
+        left = History(kept, flat(*kept), self.tree)
         left._old = None if self._old is None else list(self._old)
-        if len(self.recent) - len(left.recent) < n:
+        if len(self.recent) - len(kept) < n:
             gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
             left._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
             left._edit(pager, ERASE, np.array(gone, np.int64).T)

@@ -22,15 +22,16 @@ import numpy as np
 
 from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
-from .flat import flat, rows
+from .flat import Flat, empty, flat, rows
 from .history import HISTORY, Entry, History
+from .kernels.record import commit_writer
 from .layout import CRC
 from .locks import VersionLocks
-from .mapping import NO_RUN, Mapping, Run, run_pages
+from .mapping import Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
 from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
-from .reclaim import DEAD, DeadList, Reclaim, spans_of
-from .record import CATALOG, COMMIT, FREE, Commit, Writer
+from .reclaim import DEAD, DeadList, Reclaim
+from .record import CATALOG, FREE, Commit, Writer
 from .record import SETTINGS as SETTINGS_RUN
 from .retention import excess
 from .settings import Settings
@@ -85,29 +86,28 @@ class Ledger:
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
-        state, branch = self.state, draft.branch
-        head = state.heads[branch]
+        state, branch, trees = self.state, draft.branch, draft.trees
+        parent = state.heads[branch].version
         version = state.last_version + 1
         catalog = self._write_catalog(draft)
-        system = {**state.system, 1: draft.trees[1], 2: draft.trees[2]}
         timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
+        own = {**trees}
+        system = {**state.system, 1: own.pop(1), 2: own.pop(2)}
         record = Commit(
-            state.sequence + 1, version, 0, head.version, branch, timestamp, version,
-            draft.next_tree, state.next_branch, draft.next_text, catalog=catalog.run,
-            roots=roots_of([t for i, t in draft.trees.items() if i > DEAD.tree_id]), message=draft.message,
+            state.sequence + 1, version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
+            draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
         )  # fmt: skip
-        heads = {**state.heads, branch: Head(version, NO_RUN, head.origin)}
-        locked = doomed = self.locks.lock(excess(state, self.mapping.pages, branch), head.version)
+        locked = doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
         try:
             try:
                 reclaim = self.plan(doomed)
             except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
-            run = self._publish(record, system, heads, state.settings, doomed, reclaim)
+            run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
         finally:
             self.locks.unlock(locked)
-        return Version(version, branch, head.version, timestamp, draft.message, run, draft.trees, catalog)
+        return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
 
     def administer(
         self,
@@ -134,25 +134,17 @@ class Ledger:
             last_version=state.last_version, next_tree=state.next_tree,
             next_branch=next_branch or state.next_branch, next_text=state.next_text,
         )  # fmt: skip
-        self._publish(
-            record,
-            dict(state.system),
-            heads or state.heads,
-            settings_,
-            doomed,
-            self.plan(doomed),
-            freed,
-            shrink,
-        )
+        reclaim = self.plan(doomed)
+        reclaim.freed.extend(freed)
+        self._publish(record, dict(state.system), heads or state.heads, settings_, doomed, reclaim, shrink)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
-        reclaim = Reclaim(self.pager, self.state.system[DEAD.tree_id], self.dead_of)
-        origins = {branch: head.origin for branch, head in self.state.heads.items()}
-        retained = list(self.state.history.entries(self.mapping.pages)) if doomed else []
+        state = self.state
+        retained = state.history.entries(self.mapping.pages) if doomed else ()
+        reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
-            reclaim.drop(entry, spans_of(entry, retained, origins))
-            retained.remove(entry)
+            reclaim.drop(entry, state.heads[entry.branch].origin)
         return reclaim
 
     def _readable(self, entry: Entry) -> bool:
@@ -173,27 +165,22 @@ class Ledger:
         settings: Settings,
         doomed: Sequence[Entry],
         reclaim: Reclaim,
-        freed: Sequence[int] = (),
         shrink: bool = False,
     ) -> Run:
         """Steps 1 to 6."""
-        pager, space, state = self.pager, self.pager.space, self.state
+        pager, space, state, freed = self.pager, self.pager.space, self.state, reclaim.freed
         pager.retract()
         self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
         try:
             system[DEAD.tree_id] = reclaim.finish()
-            history = state.history.without(pager, {entry.version for entry in doomed})
-            freed = [*freed, *reclaim.freed]
             if state.commit.administrative:
-                freed += state.run.ids(self.mapping.pages.page_words)
-            record.settings, stale = self._write_settings(settings)
-            freed += stale
+                freed.extend(state.run.ids(self.mapping.pages.page_words))
+            history = state.history.without(pager, doomed)
             history.spill(pager)
             system[HISTORY.tree_id] = history.tree
-            record.system = state.commit.system if system == state.system else roots_of(system.values())
-            dead, unneeded = self._dead_rows(history)
-            freed += unneeded
-            record.dead = dead
+            record.system = state.commit.system if system == state.system else roots_of(system)
+            record.settings = self._write_settings(settings, freed)
+            record.dead = self._dead_rows(history, freed)
             space.free(freed)
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
@@ -203,9 +190,10 @@ class Ledger:
             self.poison = error
             raise
         space.settle()
-        pager.retired = dead[:] if record.administrative else flat()  # of the version to come, or of this one
-        if not record.administrative:
-            self._dead[record.version] = dead
+        if record.administrative:
+            pager.retired = record.dead[:]  # of the version to come
+        else:
+            pager.retired, self._dead[record.version] = empty(), record.dead
         for entry in doomed:
             self._dead.pop(entry.version, None)
         self.state = State(
@@ -216,31 +204,31 @@ class Ledger:
 
     def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
         """Pages that a commit may need at most for its own records, and lends in advance on the way."""
-        lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space.heap)
+        lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space)
         words = lists + len(self.pager.retired) + len(record.message) + 4096
         return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + AHEAD_PAGES
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
-        if version not in self._dead:
+        dead = self._dead.get(version)
+        if dead is None:
             if len(self._dead) >= DEAD_LISTS_CACHED:
                 self._dead.clear()
             entry = self.state.history.find(self.mapping.pages, version)
             assert entry is not None
-            self._dead[version] = Commit.decode(self.mapping.read_run(entry.run)).dead
-        return self._dead[version]
+            dead = self._dead[version] = Commit.decode(self.mapping.read_run(entry.run)).dead
+        return dead
 
-    def _dead_rows(self, history: History) -> tuple[DeadList, list[int]]:
-        """What this commit replaced, and the pages of it that no version needs any more.
+    def _dead_rows(self, history: History, freed: Flat) -> DeadList:
+        """What this commit replaced, without the pages of it that no version needs any more: they are freed.
 
-        The latter happens only after the newest version was dropped with its branch.
+        That happens only after the newest version was dropped with its branch.
         """
         newest, dead = history.recent[-1].version, self.pager.retired
-        if max(dead[2::3], default=0) <= newest:
-            return dead, []
-        unneeded = [page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE]
-        needed = [row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE]
-        return flat(*needed), unneeded
+        if newest == self.state.last_version:
+            return dead
+        freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
+        return flat(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""
@@ -252,68 +240,88 @@ class Ledger:
         catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
         return catalog
 
-    def _write_settings(self, settings: Settings) -> tuple[Run, list[int]]:
+    def _write_settings(self, settings: Settings, freed: Flat) -> Run:
+        """Write the settings if they changed."""
         before = self.state.commit.settings
         if settings is self.state.settings:
-            return before, []
-        return self.pager.write_run(settings.encode(), SETTINGS_RUN), list(before.ids(self.mapping.pages.page_words))
+            return before
+        freed.extend(before.ids(self.mapping.pages.page_words))
+        return self.pager.write_run(settings.encode(), SETTINGS_RUN)
 
-    def _checkpoint(self, record: Commit, shrink: bool) -> list[int]:
+    def _checkpoint(self, record: Commit, shrink: bool) -> list[np.ndarray]:
         """Write all free pages anew, since the difference has grown long, or pages of the end may go.
 
-        Returns the pages that the transaction keeps.
+        Returns the pages that the transaction keeps, so far; the free space knows them.
         """
         pager, space, before = self.pager, self.pager.space, record.checkpoint
-        kept = pager.settle()
+        kept = [pager.settle()]
+        space.use(kept[0])
         if shrink:
             pager.give_back()
             space.trim()
             if not (before.page or space.checkpoint_due()):
                 return kept
-        space.free(before.ids(self.mapping.pages.page_words))
+        space.free(flat(before.ids(self.mapping.pages.page_words)))
         extents = len(extents_of(space.all_free(pager.lent()))) // 2
         run = pager.reserve_run(2 * extents + 512)
-        kept += pager.settle()  # before the difference is counted anew
+        kept.append(pager.settle())
+        space.use(kept[1])  # before the difference is counted anew
         out = Writer(FREE)
         out.put_list(flat(extents_of(space.checkpoint(pager.lent()))), 2)
-        pager.fill_run(run, out.content(), FREE)
+        pager.fill_run(run, out.words, FREE)
         record.checkpoint = run
         return kept
 
-    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[int]) -> Run:
+    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[np.ndarray]) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
         `kept` are pages that the transaction is known to keep.
         """
-        pager, space = self.pager, self.pager.space
+        pager, space, page_words = self.pager, self.pager.space, self.mapping.pages.page_words
         taken = pager.taken()
-        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + len(space.added) + len(space.removed)
+        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
-        words += 2 * (len(kept) + taken) * (self.sync == "commit")
-        words += 2 * run_pages(words + words // 64, self.mapping.pages.page_words)  # its own pages change the rest
+        if self.sync == "commit":
+            words += 2 * (sum(map(len, kept)) + taken)
+        words += 2 * run_pages(words + words // 64, page_words)  # its own pages change the rest
         run = pager.reserve_run(words)
-        kept += pager.settle()
+        used = pager.settle()
         if not record.administrative:
             history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
-        record.top = space.top
+        record.top, record.recent = space.top, history.words
         self.mapping.grow(record.top)  # lent pages may lie behind all that was written
-        record.added, record.removed = flat(space.added), flat(space.removed)
-        record.recent = history.words
-        record.branches = flat(*((branch, head.version, *head.run, head.origin) for branch, head in heads.items()))
+        for branch, head in heads.items():
+            record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
-            written = sorted(set(kept).difference(run.ids(self.mapping.pages.page_words)))
-            record.written = flat(extents_of(written))
-            record.checksum = checksum_of(self.mapping, np.array(written, np.int64))
-        pager.fill_run(run, record.encode(), COMMIT)
+            written = np.setdiff1d(np.concatenate([*kept, used]), run.ids(page_words))
+            record.written, record.checksum = flat(extents_of(written)), checksum_of(self.mapping, written)
+        self._write_run(run, record, used)
         return run
 
+    def _write_run(self, run: Run, record: Commit, used: np.ndarray) -> None:
+        """Tell the free space what is used, and write the record, which then knows what is free."""
+        space, file, page_words = self.pager.space, self.mapping.file, self.mapping.pages.page_words
+        freed, used, lists, place = space.to_count(used)
+        n, said = run_pages(run.words, page_words), record.said()
+        room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
+        written = commit_writer()(
+            file.descriptor, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
+            self.pager.version, arena, ids, page_words,
+        )  # fmt: skip
+        assert written >= 0, f"a record that is longer than its run of {run.words} words"
+        record.added, record.removed = space.added, space.removed
+        if written == n:
+            file.wrote(ids, 1)
+        else:
+            file.write_pages(arena, ids, page_words)
+
     def _write_meta(self, record: Commit, run: Run) -> None:
-        file = self.mapping.file
-        if self.sync == "full":
+        file, sync = self.mapping.file, self.sync
+        if sync == "full":
             file.fdatasync()
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
-        if self.sync != "off":
+        if sync != "off":
             file.fdatasync()
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
@@ -345,15 +353,15 @@ def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
     return content[2 : 2 + 2 * int(content[1])].tolist()
 
 
-def extents_of(pages: list[int]) -> list[int]:
+def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
     """Ascending pages as rows (first, count).
 
     >>> extents_of([3, 4, 5, 9])
     [3, 3, 9, 1]
     """
-    if not pages:
+    if not len(pages):
         return []
-    array = np.array(pages, np.int64)
+    array = np.asarray(pages, np.int64)
     starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
     counts = np.diff(starts, append=len(array))
     return np.stack([array[starts], counts], axis=1).ravel().tolist()

@@ -1,6 +1,5 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -8,12 +7,12 @@ from crc32c import crc32c
 
 from .errors import CorruptionError
 from .file import File
-from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type, page_type_fields
+from .flat import Flat
+from .kernels.record import lay_out
+from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type_fields
 from .tree import Pages
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
-
-_WORD, _HEADER = struct.Struct("<q"), struct.Struct(f"<{HEADER - 1}q")  # the checksum, and what it covers of a header
 
 
 class Run(NamedTuple):
@@ -34,15 +33,16 @@ def run_pages(words: int, page_words: int) -> int:
     return max(1, -(-words // (page_words - HEADER)))
 
 
-def pages_of_run(run: Run, content: bytes, birth: int, purpose: int, page_size: int) -> bytes:
-    """The pages of a run, side by side, checksums included; shorter content is filled up with zeros."""
-    room, kind, pages = page_size - WORD * HEADER, page_type(RUN, 0, 0, 0, purpose), []
-    for i, page in enumerate(run.ids(page_size // WORD)):
-        at = i * room
-        body = _HEADER.pack(page, birth, kind, min(room, WORD * run.words - at), 0, 0, 0) + content[at : at + room]
-        body = body.ljust(page_size - WORD, b"\0")
-        pages.append(_WORD.pack(crc32c(body)) + body)
-    return b"".join(pages)
+def pages_of_run(
+    run: Run, record: Flat, birth: int, purpose: int, page_words: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
+    page, words = run
+    assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
+    n = run_pages(words, page_words)
+    arena, ids = np.empty(n * page_words, np.int64), np.empty(n, np.int64)
+    lay_out(np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words)
+    return arena, ids
 
 
 class Mapping:

@@ -43,7 +43,7 @@ class Meta(NamedTuple):
 
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
-        body = _SLOT.pack(MAGIC, FORMAT, *self[:-1], CLEAN * self.clean)
+        body = _SLOT.pack(MAGIC, FORMAT, *self)
         return body + _CHECKSUM.pack(crc32c(body))
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .flat import Flat, flat
-from .layout import BIRTH, WORD
+from .layout import BIRTH
 from .mapping import Mapping, Run, pages_of_run, run_pages
 from .space import Space
 from .tree import Pages
@@ -150,10 +150,10 @@ class Pager:
         finally:
             self.lineage, self.origin = before
 
-    def write_run(self, content: bytes, purpose: int) -> Run:
-        """Write a record of int64 words to consecutive fresh pages; `purpose` stands for a tree id."""
-        run = self.reserve_run(len(content) // WORD)
-        self.fill_run(run, content, purpose)
+    def write_run(self, record: Flat, purpose: int) -> Run:
+        """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
+        run = self.reserve_run(len(record))
+        self.fill_run(run, record, purpose)
         return run
 
     def reserve_run(self, words: int) -> Run:
@@ -167,12 +167,12 @@ class Pager:
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
-    def fill_run(self, run: Run, content: bytes, purpose: int) -> None:
-        """Write the words of a run to the pages reserved for it; zeros fill what they leave."""
-        assert len(content) <= WORD * run.words, f"a record of {len(content)} bytes in a run of {run.words} words"
-        size, ids = self.mapping.page_size, run.ids(self.pages.page_words)
-        pages = pages_of_run(run, content, self.version, purpose, size)
-        self._put(slice(ids.start, ids.stop), ids.stop, self.mapping.file.pwrite, pages, run.page * size)
+    def fill_run(self, run: Run, record: Flat, purpose: int) -> None:
+        """Write a record to the pages of a run reserved for it; zeros fill what it leaves."""
+        page_words = self.pages.page_words
+        arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
+        end = run.page + len(ids)
+        self._put(slice(run.page, end), end, self.mapping.file.write_pages, arena, ids, page_words)
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""
@@ -212,19 +212,17 @@ class Pager:
         """How many pages were handed out, at least as many as the transaction keeps."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
-    def settle(self) -> list[int]:
-        """Tell the free space what the transaction took; returns the pages it keeps."""
+    def settle(self) -> np.ndarray:
+        """The pages that the transaction keeps: it has handed them over, and forgets them."""
         self._close_segment()
         kept = self._kept()
-        self.space.use(kept)
         self._forget()
         return kept
 
     def retract(self) -> None:
         """Return lent pages at the end of the file if they are many. O(lent)."""
-        left = self._pool[self._position :]
-        if len(left) > SPARE_PAGES and left[-1] == self.space.top - 1:
-            self._pool = self._pool[: len(self._pool) - self.space.retract(left)]
+        if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.space.top - 1:
+            self._pool = self._pool[: len(self._pool) - self.space.retract(self._pool[self._position :])]
 
     def lent(self) -> list[int]:
         """Free pages that wait here to be handed out."""
@@ -247,12 +245,13 @@ class Pager:
         self._pool = np.array(sorted(left + more), np.int64)
         self._start = self._position = 0
 
-    def _kept(self) -> list[int]:
+    def _kept(self) -> np.ndarray:
         """The pages handed out; what was released of them is free again."""
-        kept = [*chain(*map(np.ndarray.tolist, self._consumed))]
+        parts = self._consumed
+        kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:
             released = {*chain(*map(np.ndarray.tolist, self._released))}
-            kept = [page for page in kept if page not in released]
+            kept = np.array([page for page in kept.tolist() if page not in released], np.int64)
             self.space.take_back(released)
             self._released = []
         return kept

@@ -17,14 +17,15 @@ A branch leaves alone what was born up to its origin: those pages belong to the 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
 from .apply import apply, net
-from .flat import Flat, rows
+from .flat import Flat, empty, rows
 from .history import Entry
+from .mapping import run_pages
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from .tree import ERASE, INSERT, Spec, Tree, scan
 
@@ -33,44 +34,52 @@ DEAD = Spec(4, 3, 1)
 DeadList = Flat  # rows: lineage, page, birth
 
 
-class Span(NamedTuple):
-    """A version k to be dropped between its retained neighbours; q is None when nothing newer is there."""
-
-    lineage: int
-    p: int
-    k: int
-    q: int | None
-
-
 class Reclaim:
     """Drops versions one by one and gathers what that frees; `finish` brings the tree up to date.
 
-    `dead_of` gives the dead list of a retained version.
+    `retained` are all versions, ascending; `dead_of` gives the dead list of one.
     """
 
-    def __init__(self, pager: Pager, tree: Tree, dead_of: Callable[[int], DeadList]):
-        self._pager, self._tree, self._dead_of = pager, tree, dead_of
+    def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
+        self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
         self._moved: dict[tuple[int, int, int], int] = {}  # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
-        self.freed: list[int] = []
+        self.freed = empty()
 
-    def drop(self, entry: Entry, spans: list[Span]) -> None:
-        """Free what only this version needs. O(pages freed + dead list of the next version)."""
-        own = self._dead_of(entry.version)
-        for span in spans:
-            if span.q is not None:
-                self._free_between(span.lineage, span.p, span.k, span.q)
-            lineage, p, k, _ = span
-            if p >= 0:  # what was born at all
-                mine = [(page, birth) for line, page, birth in rows(own, 3) if line == lineage and birth <= p]
-                self._moved |= {(lineage, k, page): birth for page, birth in mine}
-        self.freed += entry.run.ids(self._pager.pages.page_words)
+    def drop(self, entry: Entry, origin: int) -> None:
+        """Free what only this version needs, whose branch began at `origin`.
+
+        O(pages freed + dead list of the next version + versions of other branches in between).
+        """
+        retained, branch = self._retained, entry.branch
+        at = p = q = bisect_left(retained, entry)
+        del retained[at]
+        while p and retained[p - 1].branch != branch:
+            p -= 1
+        while q < len(retained) and retained[q].branch != branch:
+            q += 1
+        if p == q == at and (p or origin == NO_ORIGIN):  # between the same versions in both lineages
+            self._drop((branch, STORE_LINEAGE), entry.version, p, q, NO_ORIGIN)
+        else:
+            self._drop((branch,), entry.version, p, q, origin)
+            self._drop((STORE_LINEAGE,), entry.version, at, at, NO_ORIGIN)
+        self.freed.extend(range(entry.page, entry.page + run_pages(entry.words, self._pager.pages.page_words)))
+
+    def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
+        """Drop k from lineages where the retained versions before `at` and from `to` on are its neighbours."""
+        p = self._retained[at - 1].version if at else origin
+        if to < len(self._retained):
+            self._free_between(lineages, p, k, self._retained[to].version)
+        if p >= 0:  # what was born at all
+            for line, page, birth in rows(self._dead_of(k), 3):
+                if line in lineages and birth <= p:
+                    self._moved[line, k, page] = birth
 
     def finish(self) -> Tree:
         """The dead tree after all drops."""
-        added = [(*key, birth) for key, birth in self._moved.items()]
-        gone = [(*key, 0) for key in self._gone]
-        if added or gone:
+        if self._moved or self._gone:
+            added = [(*key, birth) for key, birth in self._moved.items()]
+            gone = [(*key, 0) for key in self._gone]
             actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
             actions, edits = net(actions, np.array(added + gone, np.int64).T, DEAD)
             before = len(self._pager.retired)
@@ -81,49 +90,24 @@ class Reclaim:
             del self._pager.retired[before:]
         return self._tree
 
-    def _free_between(self, lineage: int, p: int, k: int, q: int) -> None:
+    def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        lineages, births = dead[0::3], dead[2::3]
-        if lineages.count(lineage) == len(lineages) and p < min(births, default=k) and max(births, default=k) <= k:
-            self.freed += dead[1::3]  # mostly all of it
-        elif lineage in lineages:
-            self.freed += [page for line, page, birth in rows(dead, 3) if line == lineage and p < birth <= k]
-        for key in self._rows_between(lineage, p, k, q):
-            self.freed.append(key[2])
-            if self._moved.pop(key, None) is None:
-                self._gone.add(key)
+        if p < 0 and q == k + 1 and len(lineages) == 2:  # all of it, as mostly: it was born before q, and k is oldest
+            self.freed += dead[1::3]
+        else:
+            self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
+        if self._moved or self._tree.count:
+            for key in chain.from_iterable(self._keys_between(lineage, p, k, q) for lineage in lineages):
+                self.freed.append(key[2])
+                if self._moved.pop(key, None) is None:
+                    self._gone.add(key)
 
-    def _rows_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
+    def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
         """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <=
         k.
         """
-        if not (self._moved or self._tree.count):
-            return []
         found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
         if self._tree.count:
             for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
                 found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
         return [row[:3] for row in found if p < row[3] <= k]
-
-
-def spans_of(entry: Entry, retained: list[Entry], origins: dict[int, int]) -> list[Span]:
-    """Where a version stands in the lineages it belongs to: its branch, and the whole store.
-
-    O(versions of other branches in between).
-    """
-    at = bisect_left(retained, entry)
-    p = at - 1
-    while p >= 0 and retained[p].branch != entry.branch:
-        p -= 1
-    q = at + 1
-    while q < len(retained) and retained[q].branch != entry.branch:
-        q += 1
-    return [
-        _span(entry.branch, entry.version, retained, p, q, origins.get(entry.branch, NO_ORIGIN)),
-        _span(STORE_LINEAGE, entry.version, retained, at - 1, at + 1, NO_ORIGIN),
-    ]
-
-
-def _span(lineage: int, k: int, retained: list[Entry], p: int, q: int, below: int) -> Span:
-    before = retained[p].version if p >= 0 else below
-    return Span(lineage, before, k, retained[q].version if q < len(retained) else None)

@@ -4,8 +4,6 @@ A text in a record is its length in bytes, then its UTF-8 bytes padded with zero
 its number of rows, then the rows. Every record begins with a word that says what it is.
 """
 
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -13,39 +11,37 @@ from operator import attrgetter
 import numpy as np
 
 from .errors import CorruptionError
-from .flat import Flat, flat, flat_words
+from .flat import Flat, empty, flat, flat_words
+from .kernels.record import COMMIT, HEAD, WIDTHS, gather
 from .mapping import NO_RUN, Run
 
-COMMIT, CATALOG, SETTINGS, FREE, TEXT = range(1, 6)  # purposes of runs
-_word = struct.Struct("<q").pack
+CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
 
 
 class Writer:
     """Builds a record: words and texts, in order."""
 
     def __init__(self, purpose: int):
-        self._parts: list[bytes | Flat] = [_word(purpose)]
+        self.words = flat((purpose,))
 
     def put(self, *words: int) -> None:
-        self._parts.append(_packed(words))
+        self.words.extend(words)
 
     def put_list(self, rows: Flat, width: int) -> None:
         """Rows of `width` words."""
-        self._parts += _word(len(rows) // width), rows
+        self.words.append(len(rows) // width)
+        self.words += rows
 
     def put_bytes(self, data: bytes) -> None:
-        self.put(len(data))
-        self._parts += data, bytes(-len(data) % 8)
+        put_text(self.words, data)
 
     def put_text(self, text: str) -> None:
         self.put_bytes(text.encode())
 
-    def content(self) -> bytes:
-        return b"".join(self._parts)
 
-
-def _packed(words: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(words)}q", *words)
+def put_text(words: Flat, text: bytes) -> None:
+    words.append(len(text))
+    words.frombytes(text + bytes(-len(text) % 8))
 
 
 class Reader:
@@ -84,7 +80,7 @@ class Reader:
 class Commit:
     """One commit: a version (unless it is administrative) and the state of the whole store after it.
 
-    The lists are flat, rows of as many words as `_WIDTHS` says.
+    The lists are flat, rows of as many words as WIDTHS says.
     """
 
     sequence: int
@@ -102,35 +98,38 @@ class Commit:
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
     checksum: int = 0  # sum of the crc32c of all pages in `written`
-    roots: Flat = field(default_factory=flat)  # tree, root, height, count
-    system: Flat = field(default_factory=flat)  # the same, for the store's own trees
-    branches: Flat = field(default_factory=flat)  # branch, head version, its page, its words, origin
-    recent: Flat = field(default_factory=flat)  # version, page, words, timestamp, branch
-    dead: Flat = field(default_factory=flat)  # lineage, page, birth
-    written: Flat = field(default_factory=flat)  # first page, count
-    added: Flat = field(default_factory=flat)  # pages free since the checkpoint
-    removed: Flat = field(default_factory=flat)  # pages of the checkpoint that are in use
+    roots: Flat = field(default_factory=empty)  # tree, root, height, count
+    system: Flat = field(default_factory=empty)  # the same, for the store's own trees
+    branches: Flat = field(default_factory=empty)  # branch, head version, its page, its words, origin
+    recent: Flat = field(default_factory=empty)  # version, page, words, timestamp, branch
+    dead: Flat = field(default_factory=empty)  # lineage, page, birth
+    written: Flat = field(default_factory=empty)  # first page, count
+    added: Flat = field(default_factory=empty)  # pages free since the checkpoint
+    removed: Flat = field(default_factory=empty)  # pages of the checkpoint that are in use
     message: str = ""
 
-    def encode(self) -> bytes:
-        out = Writer(COMMIT)
-        out.put(*_words_of(self), *chain(*_runs_of(self)))
-        for rows, width in zip(_lists_of(self), _WIDTHS.values(), strict=True):
-            out.put_list(rows, width)
-        out.put_text(self.message)
-        return out.content()
+    def said(self) -> Flat:
+        """What kernels/record.py gathers a record from; only as long as the lists stay where they are."""
+        infos = chain(*map(Flat.buffer_info, _lists_of(self)))
+        said = Flat("q", (COMMIT, *_words_of(self), *self.catalog, *self.settings, *self.checkpoint, *infos))
+        put_text(said, self.message.encode())
+        return said
+
+    def encode(self) -> Flat:
+        record = flat_words(np.zeros(self.length(), np.int64))
+        gather(np.frombuffer(self.said(), np.int64), np.frombuffer(record, np.int64))
+        return record
 
     def length(self) -> int:
         """Words that `encode` makes."""
-        lists = len(_WIDTHS) + sum(map(len, _lists_of(self)))
-        return 1 + len(_WORDS) + 2 * len(_RUNS) + lists + 1 + -(-len(self.message.encode()) // 8)
+        return HEAD + len(WIDTHS) + sum(map(len, _lists_of(self))) + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
         source = Reader(content, COMMIT)
         fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
-        fields |= {name: source.take_list(width) for name, width in _WIDTHS.items()}
+        fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
         return cls(message=source.take_text(), **fields)
 
 
@@ -139,7 +138,5 @@ _WORDS = (
     "last_version", "next_tree", "next_branch", "next_text", "top", "checksum",
 )  # fmt: skip
 _RUNS = ("catalog", "settings", "checkpoint")
-_WIDTHS = {
-    "roots": 4, "system": 4, "branches": 5, "recent": 5, "dead": 3, "written": 2, "added": 1, "removed": 1,
-}  # fmt: skip
-_words_of, _runs_of, _lists_of = attrgetter(*_WORDS), attrgetter(*_RUNS), attrgetter(*_WIDTHS)
+_LISTS = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"
+_words_of, _lists_of = attrgetter(*_WORDS), attrgetter(*_LISTS)

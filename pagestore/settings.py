@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .errors import SchemaError
+from .flat import Flat
 from .record import SETTINGS, Reader, Writer
 
 RETAIN_DEFAULT = 16
@@ -21,7 +22,7 @@ class Settings(NamedTuple):
     tags: Mapping[str, int] = MappingProxyType({})
     branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
-    def encode(self) -> bytes:
+    def encode(self) -> Flat:
         out = Writer(SETTINGS)
         out.put(self.retain)
         for names in (self.tags, self.branches):
@@ -29,7 +30,7 @@ class Settings(NamedTuple):
             for name, number in names.items():
                 out.put_text(name)
                 out.put(number)
-        return out.content()
+        return out.words
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Settings":

@@ -13,47 +13,88 @@ from math import isqrt
 
 import numpy as np
 
+from .flat import Flat, empty, flat, flat_words
+from .kernels.space import count
+
+ROOM = 512  # pages, to spare in each list of the difference
+
 
 class Space:
     """The free pages below `top`, and the never used ones from there on."""
 
     def __init__(self, top: int, free: Iterable[int] = (), added: Iterable[int] = (), removed: Iterable[int] = ()):
         self.top = top
-        self.added, self.removed = set(added), set(removed)
-        self.heap = sorted((set(free) | self.added) - self.removed)
+        added, removed = flat(added), flat(removed)
+        self._heap, self._durable = sorted({*free, *added}.difference(removed)), flat()  # the latter go to the heap
         self.appending = False  # whether to lend from `top` on only, so that the front empties
-        self.pending: list[int] = []  # free as soon as the commit under way is durable
+        self.pending = flat()  # free as soon as the commit under way is durable
+        self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
+        self._words = flat((0, 0))  # both lists, each behind its length; see kernels/space.py
+        self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
+        self._place = np.zeros(2 * top, np.int32)
+        self._room = 0  # pages that each list has room for, at least
+        self.use(np.frombuffer(removed, np.int64))
+
+    @property
+    def heap(self) -> list[int]:
+        """Pages to be lent, lowest first."""
+        if self._durable:
+            freed, self._durable = self._durable, empty()
+            self.take_back(freed)
+        return self._heap
+
+    def __len__(self) -> int:
+        """How many pages `heap` has."""
+        return len(self._heap) + len(self._durable)
+
+    @property
+    def added(self) -> Flat:
+        """Free pages that the checkpoint has not."""
+        self._count()
+        return self._words[1 : 1 + self._words[0]]
+
+    @property
+    def removed(self) -> Flat:
+        """Pages of the checkpoint that are in use."""
+        self._count()
+        begin = len(self._words) // 2
+        return self._words[begin + 1 : begin + 1 + self._words[begin]]
 
     def lend(self, n: int) -> list[int]:
         """n pages, ascending, still counted as free until `use` says otherwise. O(n log free)."""
         heap = self.heap
         pages = [] if self.appending else [*map(heappop, repeat(heap, min(n, len(heap))))]
         if len(pages) < n:
-            fresh = range(self.top, self.top + n - len(pages))
-            self.top = fresh.stop
-            self._count_free(fresh)
-            pages += fresh
+            pages += self._grow(n - len(pages))
         return pages
 
     def lend_run(self, n: int) -> int:
         """First of n consecutive pages, lent. O(free) for n > 1."""
         if n == 1:
             return self.lend(1)[0]
-        self.heap.sort()
-        pages = np.array(self.heap, np.int64)
+        heap = self.heap
+        heap.sort()
+        pages = np.array(heap, np.int64)
         fits = np.flatnonzero(pages[n - 1 :] - pages[: max(len(pages) - n + 1, 0)] == n - 1)
         if not len(fits) or self.appending:
-            fresh = range(self.top, self.top + n)
-            self.top = fresh.stop
-            self._count_free(fresh)
-            return fresh.start
+            return self._grow(n).start
         at = int(fits[0])
-        del self.heap[at : at + n]
+        del heap[at : at + n]
         return int(pages[at])
+
+    def _grow(self, n: int) -> range:
+        """n pages that were never used, free now."""
+        fresh = range(self.top, self.top + n)
+        self.top = fresh.stop
+        self._freed.extend(range(self._counted, self.top))
+        self._counted = max(self._counted, self.top)
+        if self.top > len(self._place):
+            self._place = np.concatenate([self._place, np.zeros(2 * self.top - len(self._place), np.int32)])
+        return fresh
 
     def take_back(self, pages: Iterable[int]) -> None:
         """Lent pages that were not used after all. O(log free) each."""
-        deque(map(heappush, repeat(self.heap), pages), 0)  # a loop, a third of the time
+        deque(map(heappush, repeat(self._heap), pages), 0)  # a loop, a third of the time
 
     def retract(self, pages: np.ndarray) -> int:
         """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
@@ -61,42 +102,49 @@ class Space:
         unlike = np.flatnonzero(pages != below)
         n = len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
         self.top -= n
-        self.use(range(self.top, self.top + n))
+        while self._counted > self.top and self._freed and self._freed[-1] == self._counted - 1:
+            self._counted = self._freed.pop()
         return n
 
-    def use(self, pages: Iterable[int]) -> None:
+    def use(self, pages: np.ndarray) -> None:
         """Lent pages are part of the state that is being committed. O(1) each."""
-        _move(set(pages), self.added, self.removed)
+        freed, used, lists, place = self.to_count(pages)
+        count(*freed.buffer_info(), used, lists, place)
 
-    def free(self, pages: Iterable[int]) -> None:
+    def free(self, pages: Flat) -> None:
         """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
         each.
         """
-        pages = list(pages)
         self.pending += pages
-        self._count_free(pages)
-
-    def _count_free(self, pages: Iterable[int]) -> None:
-        """A page that the checkpoint calls free may have been used, or cut off the end, since."""
-        _move(set(pages), self.removed, self.added)
+        self._freed += pages
 
     def settle(self) -> None:
         """The commit is durable: what it freed may be reused."""
-        self.take_back(self.pending)
-        self.pending.clear()
+        self._durable += self.pending
+        self.pending = empty()
 
     def trim(self) -> int:
         """Lower `top` past the free pages at the end; returns how many. O(free)."""
-        self.heap.sort()
-        before = self.top
-        while self.heap and self.heap[-1] == self.top - 1:
-            self.top = self.heap.pop()
-            self.use((self.top,))
+        heap, before = self.heap, self.top
+        heap.sort()
+        while heap and heap[-1] == self.top - 1:
+            self.top = heap.pop()
         return before - self.top
 
     def checkpoint_due(self) -> bool:
-        """Whether the difference has outgrown what is cheaper to write as a new checkpoint."""
-        return len(self.added) + len(self.removed) > 256 + 4 * isqrt(len(self.heap))
+        """Whether the difference has outgrown what is cheaper to write as a new checkpoint.
+
+        What became free since it was counted mostly takes pages out of `removed`, unless that is much.
+        """
+        freed = len(self._freed)
+        return max(self._listed() - freed, freed) > 256 + 4 * isqrt(len(self))
+
+    def changed(self) -> int:
+        """How many pages the difference has at most."""
+        return self._listed() + len(self._freed) + self._counted - self.top
+
+    def _listed(self) -> int:
+        return self._words[0] + self._words[len(self._words) // 2]
 
     def all_free(self, lent: Iterable[int]) -> list[int]:
         """All free pages in order, the lent ones among them. O(free log free)."""
@@ -104,13 +152,34 @@ class Space:
 
     def checkpoint(self, lent: Iterable[int]) -> list[int]:
         """As `all_free`; from now on the difference is counted from them."""
-        self.added.clear()
-        self.removed.clear()
+        for pages in self.added, self.removed:
+            self._place[np.frombuffer(pages, np.int64)] = 0
+        self._lists[:, 0] = 0
         return self.all_free(lent)
 
+    def _count(self) -> None:
+        """Bring the lists up to date."""
+        if self._freed or self._counted > self.top:
+            self.use(np.zeros(0, np.int64))
 
-def _move(pages: set[int], out: set[int], into: set[int]) -> None:
-    """Take pages out of one set; those that it has not go into the other."""
-    known = pages & out
-    out -= known
-    into |= pages - known
+    def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
+        """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.
+
+        The kernel is called with it at once.
+        """
+        freed, self._freed = self._freed, empty()
+        if self._counted > self.top:
+            used, self._counted = np.concatenate([np.arange(self.top, self._counted), used]), self.top
+        self._room -= len(freed) + len(used)
+        if self._room < 0:
+            self._widen(len(freed) + len(used))
+        return freed, used, self._lists, self._place
+
+    def _widen(self, n: int) -> None:
+        """Let each list have room for n pages more, and some to spare."""
+        before, longest = self._lists, max(self._words[0], self._words[len(self._words) // 2])
+        if before.shape[1] < ROOM + 2 * (longest + n):
+            self._words = flat_words(np.zeros(4 * (ROOM + longest + n), np.int64))
+            self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
+            self._lists[:, : longest + 1] = before[:, : longest + 1]
+        self._room = self._lists.shape[1] - 1 - longest - n

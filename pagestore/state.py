@@ -1,7 +1,5 @@
 """A store in memory: what the newest commit says, and the versions that were looked at."""
 
-from collections.abc import Iterable
-from operator import attrgetter
 from typing import NamedTuple
 
 from .catalog import Catalog
@@ -104,12 +102,13 @@ def trees_of(words: Flat, specs: dict[int, Spec]) -> dict[int, Tree]:
     return trees
 
 
-def roots_of(trees: Iterable[Tree]) -> Flat:
+def roots_of(trees: dict[int, Tree]) -> Flat:
     """The rows of the trees that are not empty."""
-    return flat(*map(_ROW, filter(_ROOT, trees)))
-
-
-_ROOT, _ROW = attrgetter("root"), attrgetter("spec.tree_id", "root", "height", "count")
+    words: list[int] = []
+    for tree_id, (root, height, count, _) in trees.items():
+        if root:
+            words += tree_id, root, height, count
+    return flat(words)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

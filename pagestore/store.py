@@ -38,10 +38,10 @@ from .errors import (
     TransactionError,
     VersionError,
 )
-from .file import EXCLUSIVE, WRITER_LOCK, File
+from .file import EXCLUSIVE, WRITER_LOCK, File, stamped
 from .flat import flat
 from .history import Entry
-from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN
+from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS, Ledger
 from .locks import VersionLocks
 from .mapping import Run, pages_of_run
@@ -121,7 +121,9 @@ def empty_store(page_size: int) -> bytes:
         branches=flat([MAIN_ID, 0, *run, NO_ORIGIN]),
     )
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
-    out = bytearray(2 * page_size) + pages_of_run(run, record.encode(), 0, COMMIT, page_size)
+    page_words = page_size // WORD
+    [(pages, _)] = stamped(*pages_of_run(run, record.encode(), 0, COMMIT, page_words), page_words)
+    out = bytearray(2 * page_size) + pages
     for slot in range(2):
         out[slots.SLOT_SIZE * slot : slots.SLOT_SIZE * slot + slots.SIZE] = meta.pack()
     return bytes(out)

@@ -41,8 +41,8 @@ if config.DISABLE_JIT:
         """Begin to load words[i]."""
 
     def words_at(address: int, n: int) -> np.ndarray:
-        """The n words from an address on."""
-        return carray(ctypes.c_void_p(int(address)), (n,), np.int64)
+        """The n words from an address on, which may be none and nowhere."""
+        return carray(ctypes.c_void_p(int(address)), (n,), np.int64) if n else np.empty(0, np.int64)
 
     def bytes_at(address: int, n: int) -> np.ndarray:
         """The n bytes from an address on."""

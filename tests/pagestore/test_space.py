@@ -83,6 +83,7 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
                     txn["r"].set([(77, 1)])
             file = store._file
             pwrite, write_pages, fdatasync = file.pwrite, file.write_pages, file.fdatasync
+            wrote = file.wrote
 
             def counted(data, offset, pwrite=pwrite, store=store):
                 counts["pwrite"] += max(1, memoryview(data).nbytes // store.page_size)
@@ -92,17 +93,21 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
                 counts["pwrite"] += len(ids)
                 write_pages(arena, ids, page_words)
 
+            def counted_by_kernel(ids, runs):
+                counts["pwrite"] += len(ids)
+
             def counted_sync(fdatasync=fdatasync):
                 counts["fdatasync"] += 1
                 fdatasync()
 
             file.pwrite, file.write_pages, file.fdatasync = counted, counted_pages, counted_sync
+            file.wrote = counted_by_kernel
             counts.update(pwrite=0, fdatasync=0)
             with store.transaction() as txn:
                 txn["r"].set([(77, 2)])
                 height = txn["r"].tree.height
             assert counts == {"pwrite": height + 2, "fdatasync": syncs}  # the path, the record, the meta slot
-            file.pwrite, file.write_pages, file.fdatasync = pwrite, write_pages, fdatasync
+            file.pwrite, file.write_pages, file.fdatasync, file.wrote = pwrite, write_pages, fdatasync, wrote
 
 
 def test_a_diff_reads_what_differs(store):

@@ -1,0 +1,89 @@
+"""Records into the pages of a run, and a commit from its lists to the file in one call.
+
+What a commit says comes as words, with the places of its lists where they will stand:
+
+    said        HEAD words    address and length of each list    the message
+    gathered    HEAD words    number and rows of each list       the message
+"""
+
+from functools import cache
+
+import numpy as np
+
+from pagestore.kernels.kernel import compiled, kernel
+from pagestore.kernels.machine import words_at
+from pagestore.kernels.space import count
+from pagestore.kernels.write import write_pages
+from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE, WORD
+
+COMMIT = 1
+HEAD = 19
+WIDTHS = 4, 4, 5, 5, 3, 2, 1, 1  # words of a row; the last two lists are the pages added and removed
+LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
+
+
+@kernel
+def gather(said, record):
+    """Put a commit's words together; returns how many they are, -1 where there is room for its head only."""
+    n = HEAD
+    for i in range(HEAD):
+        record[i] = said[i]
+    for t in range(len(WIDTHS)):
+        rows = words_at(said[HEAD + 2 * t], said[HEAD + 2 * t + 1])
+        if n + 1 + rows.shape[0] > record.shape[0]:
+            return -1
+        record[n] = rows.shape[0] // WIDTHS[t]
+        n = append(record, n + 1, rows)
+    return append(record, n, said[LISTS:]) if n + said.shape[0] - LISTS <= record.shape[0] else -1
+
+
+@kernel
+def append(record, n, words):
+    """Put words behind the n of a record; returns how many it has then."""
+    for i in range(words.shape[0]):
+        record[n + i] = words[i]
+    return n + words.shape[0]
+
+
+@kernel
+def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
+    """Lay a record out in pages of a run that holds so many words, to be written to ids[n]: from `page` on.
+
+    Zeros fill up the run.
+    """
+    room, kind = page_words - HEADER, RUN | purpose << 32
+    for i in range(ids.shape[0]):
+        begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
+        ids[i] = page + i
+        to[CRC] = to[SCAN] = to[AGE] = to[HEADER - 1] = 0
+        to[ID], to[BIRTH], to[TYPE], to[COUNT] = page + i, birth, kind, WORD * min(room, words - begin)
+        here = record[begin : begin + room]
+        for j in range(here.shape[0]):
+            to[HEADER + j] = here[j]
+        to[HEADER + here.shape[0] :] = 0
+
+
+@kernel
+def write_commit(fd, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words):
+    """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
+
+    The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
+    Returns how many pages were written: none without a file, see `File.descriptor`; -1 where the run is too short.
+    """
+    count(freed, m, used, lists, place)
+    said = words_at(address, n)
+    for t in range(2):
+        said[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
+        said[LISTS - 4 + 2 * t + 1] = lists[t, 0]
+    length = gather(said, record)
+    if length < 0:
+        return length
+    lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
+    return write_pages(fd, arena, ids, page_words) if fd >= 0 else 0
+
+
+@cache
+def commit_writer():
+    """`write_commit` for Python."""
+    arrays = "int64[::1], int64[:, ::1], int32[::1], int64[::1], int64, int64, int64[::1], int64[::1]"
+    return compiled(write_commit, f"(int64, int64, int64, int64, int64, {arrays}, int64)")

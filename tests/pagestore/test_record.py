@@ -1,0 +1,180 @@
+"""What a commit writes: against records put together word by word."""
+
+import errno
+import resource
+import sys
+from contextlib import contextmanager
+from math import isqrt
+from pathlib import Path
+from random import Random
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from numba import config
+
+import pagestore
+from pagestore import ledger
+from pagestore.errors import PoisonedError
+from pagestore.file import stamped
+from pagestore.flat import Flat, flat
+from pagestore.kernels.record import HEAD, WIDTHS, gather
+from pagestore.mapping import Mapping, Run, pages_of_run
+from pagestore.record import COMMIT, Commit
+from pagestore.store import Store, empty_store
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulator import SimulatedFile
+
+words = st.integers(-(1 << 63), (1 << 63) - 1)
+NAMES = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"
+
+
+def lists(width):
+    return st.lists(st.tuples(*[words] * width), max_size=6).map(lambda rows: flat(*rows))
+
+
+commits = st.builds(
+    Commit,
+    sequence=words, version=words, top=words, catalog=st.builds(Run, words, words), message=st.text(max_size=20),
+    **{name: lists(width) for name, width in zip(NAMES, WIDTHS, strict=True)},
+)  # fmt: skip
+
+
+def plain(commit: Commit) -> list[int]:
+    """As docs/format.md has it."""
+    out = [
+        COMMIT, commit.sequence, commit.version, commit.administrative, commit.parent, commit.branch, commit.timestamp,
+        commit.last_version, commit.next_tree, commit.next_branch, commit.next_text, commit.top, commit.checksum,
+        *commit.catalog, *commit.settings, *commit.checkpoint,
+    ]  # fmt: skip
+    for name, width in zip(NAMES, WIDTHS, strict=True):
+        out += [len(getattr(commit, name)) // width, *getattr(commit, name)]
+    text = commit.message.encode()
+    return [*out, len(text), *Flat("q", text.ljust(-(-len(text) // 8) * 8, b"\0"))]
+
+
+@settings(deadline=None)
+@given(commits)
+def test_a_record_is_its_words_one_behind_the_other(commit):
+    assert commit.encode().tolist() == plain(commit)
+    assert commit.length() == len(plain(commit))
+    assert Commit.decode(np.array(plain(commit))) == commit
+
+
+@settings(deadline=None)
+@given(commits, st.data())
+def test_a_record_longer_than_the_room_for_it_is_refused(commit, data):
+    n = data.draw(st.integers(HEAD, commit.length() - 1))
+    room = np.full(n + 8, 7)
+    assert gather(np.frombuffer(commit.said(), np.int64), room[:n]) == -1
+    assert (room[n:] == 7).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2000), st.integers(0, 600))
+def test_what_is_laid_out_in_pages_is_read_back(n, more):
+    record = flat(range(n))
+    file = SimulatedFile(bytes(9 * 4096))
+    arena, ids = pages_of_run(Run(3, n + more), record, 5, COMMIT, 512)
+    file.write_pages(arena, ids, 512)
+    content = Mapping(file, 4096).read_run(Run(3, n + more))
+    assert content.tolist() == [*record, *[0] * more]
+
+
+def fill(store, random, relations=3):
+    with store.transaction() as txn:
+        for i in range(relations):
+            txn.create(f"r{i}", "k: int64, v: int64", key="k").insert([(k, 0) for k in range(50)])
+    for _ in range(40):
+        with store.transaction("more") as txn:
+            for i in random.sample(range(relations), min(3, relations)):
+                txn[f"r{i}"].set([(random.randrange(5000), 1) for _ in range(random.choice([1, 30, 300]))])
+        yield
+
+
+@pytest.mark.parametrize("sync", ["off", "commit"])
+@pytest.mark.parametrize("relations", [3, 400])
+def test_the_record_on_disk_is_what_the_commit_says(tmp_path, sync, relations):
+    """Whether a kernel wrote it or, where there is no file, Python."""
+    simulated = Store(SimulatedFile(empty_store(4096)), sync=sync)
+    with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
+        for store in stored, simulated:
+            for _ in fill(store, Random(relations), relations):
+                state = store._state
+                pages = pages_of_run(state.run, state.commit.encode(), state.commit.version, COMMIT, 512)
+                [(data, offset)] = stamped(*pages, 512)
+                assert store._file.pread(len(data), offset) == data
+                assert state.commit.dead
+            assert store.check() == []
+        assert simulated._state.commit.roots == stored._state.commit.roots
+        assert simulated._state.commit.added == stored._state.commit.added
+
+
+def test_the_difference_stays_short(tmp_path):
+    """However much is freed at once, and however many pages take turns."""
+    random = Random(5)
+    with pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096, retain=3) as store:
+        for _ in range(3):
+            for _ in fill(store, random):
+                store_difference(store)
+            with store.transaction() as txn:
+                big = txn.create("big", "k: int64, v: int64", key="k")
+                big.insert([(k, random.getrandbits(60)) for k in range(60_000)])
+            for name in ("big", "r0", "r1", "r2"):
+                with store.transaction() as txn:
+                    txn.drop(name)
+                store_difference(store)
+
+
+def store_difference(store):
+    commit, space = store._state.commit, store._ledger.pager.space
+    most, turned = 256 + 4 * isqrt(len(space.heap)), len(commit.dead) // 3 + 64
+    assert len(commit.added) + len(commit.removed) <= 2 * most + 2 * min(turned, most)
+
+
+@contextmanager
+def largest_file(size):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
+    store = pagestore.open(tmp_path / "s.pages", sync="off")
+    for _ in fill(store, Random(2)):
+        pass
+    version = store.version
+    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError) as raised, store.transaction():
+        pass
+    assert raised.value.errno == errno.EFBIG
+    with pytest.raises(PoisonedError):
+        store.transaction()
+    store.reopen()
+    assert store.version == version
+    assert store.check() == []
+    store.close()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel writes nothing")
+def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        commits = fill(store, Random(3))
+        next(commits)
+        write, short = ledger.commit_writer(), []
+
+        def nothing(_, *rest):
+            short.append(write(-1, *rest))
+            return short[-1]
+
+        monkeypatch.setattr(ledger, "commit_writer", lambda: nothing)
+        next(commits)
+        assert short == [0]
+        assert store.check() == []
+        version = store.version
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert store.version == version
