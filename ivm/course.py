@@ -96,10 +96,10 @@ class Course:
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
         """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
-        operations, turnover = self._room[-1].tolist(), self.groups.turnover
+        operations = self._room[-1].tolist()
         for name, first, plans in self._books:
-            inserted, erased = turnover(first)
-            count = sum([operations[plan] for plan in plans])
+            inserted, erased = self.groups.turnover(first)
+            count = sum(map(operations.__getitem__, plans))
             if inserted or erased or count:
                 yield name, count, inserted, erased
 

@@ -84,6 +84,8 @@ class Engine:
         """Apply edits of extensional predicates and bring every view and index up to date."""
         course = course_of(self.installed, frozenset(edits))
         done = self._carry_few(course, edits)
+        if done == len(course.steps):
+            return
         waiting = course.waiting() if done else {name: [edit] for name, edit in edits.items()}
         for step in course.steps[done:]:
             if isinstance(step, Settle):

@@ -1,6 +1,7 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -58,7 +59,13 @@ class Relation:
         self._lo, self._hi = lo, hi
         self._finder: TreeFinder | None = None  # of the tree as it was last
         self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
-        self._plain: int = _plain_keys(info) if whole is None else whole._plain
+
+    @cached_property
+    def _plain(self) -> int:
+        """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
+        schema = self.info.schema
+        plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
+        return len(schema.key) if schema and plain else -1
 
     @property
     def name(self) -> str:
@@ -557,13 +564,6 @@ def are_ints(row: tuple) -> bool:
         if type(value) is not int:
             return False
     return True
-
-
-def _plain_keys(info: Info) -> int:
-    """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
-    schema = info.schema
-    plain = schema and schema.plain and schema.in_order and info.spec.columns == len(schema.columns)
-    return len(schema.key) if schema and plain else -1
 
 
 def are_words(row: tuple) -> bool:

@@ -7,6 +7,7 @@ are made at once.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,12 +60,15 @@ class Transaction:
     ) -> None:
         self.pager, self.base = pager, base
         self._trees, self._catalog = trees, base.catalog
-        self._next_tree = state.next_tree
-        self.dictionary = DictionaryWriter(pager, trees, state.next_text, texts)
+        self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, WritableRelation] = {}
         self._rewrite_catalog = False
         self._open = True
+
+    @cached_property
+    def dictionary(self) -> DictionaryWriter:
+        return DictionaryWriter(self.pager, self._trees, *self._texts)
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -280,6 +284,7 @@ class Transaction:
         try:
             for name in list(self._buffers):
                 self._flush(name)
+            texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
             version = self._ledger.commit(
                 Draft(
                     self._branch,
@@ -287,7 +292,7 @@ class Transaction:
                     self._catalog,
                     self.base.catalog,
                     self._next_tree,
-                    self.dictionary.next_id,
+                    texts.next_id if texts else self._texts[0],
                     self._message,
                     self._rewrite_catalog,
                 )
@@ -295,7 +300,8 @@ class Transaction:
         except BaseException:
             self.rollback()
             raise
-        self.dictionary.committed()
+        if texts:
+            texts.committed()
         self._open = False
         self._store._ended(version)
         return version.version
