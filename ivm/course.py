@@ -63,6 +63,7 @@ class Course:
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
         self.names = [*dict.fromkeys(name for step in self.steps for name in _touched(step))]
+        self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.kept[name] for name in self.names]
         self.trees: dict[Index, int] = {}  # which of all groups' trees an index is
         ends = accumulate((len(one.names) for one in kept), initial=0)
@@ -83,12 +84,16 @@ class Course:
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
         """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
-        if not self._plans or max(len(actions) for actions, _ in edits.values()) > FEW:
+        if not self._plans:
             return 0
         if self._catalog is not txn.catalog:
             self._catalog, self.groups = txn.catalog, txn.groups(self._shapes)
             self._room = self._make_room(txn.pages.page_words)
-        self.groups.wait({self.names.index(name): edit for name, edit in edits.items()})
+        self.groups.clear()
+        for name, edit in edits.items():
+            if len(edit[0]) > FEW:
+                return 0
+            self.groups.wait(self._numbers[name], *edit)
         return txn.settle(self.groups, self._carry)
 
     def _carry(self, *settling: Any) -> int:
@@ -125,7 +130,7 @@ class Course:
         probes, indices, sources, heads, copies = lists
         for step in plain:
             if isinstance(step, Settle):
-                steps.append((kernel.SETTLE, self.names.index(step.name)))
+                steps.append((kernel.SETTLE, self._numbers[step.name]))
                 continue
             steps.append((kernel.FOLLOW, len(plans)))
             laid, starts = probes_of(step.plan), [*map(len, lists)]
@@ -136,7 +141,7 @@ class Course:
             indices += map(self.trees.__getitem__, laid.indices)
             sources += [self.trees[index] for index, _ in probed(step.plan)]
             for name, counted, columns in installed.heads[step.plan].copies:
-                heads.append((self.names.index(name), counted, len(copies), len(copies) + len(columns)))
+                heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
                 copies += columns
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
         fixed = steps, plans, *lists

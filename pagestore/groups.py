@@ -1,13 +1,14 @@
 """Groups of trees that take a few edits within a kernel of a host's, which goes from one to the next in one call.
 
-    groups.wait({0: (actions, rows)})
+    groups.clear()
+    groups.wait(0, actions, rows)
     txn.settle(groups, host)            a kernel that `host` calls settles one group after the other
     groups.changes(0)
 
 What Python does between two calls of kernels takes longer than these. See kernels/settle.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import attrgetter
@@ -65,12 +66,14 @@ class Groups:
         few = partial(np.empty, 2 * MOST)
         self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
 
-    def wait(self, edits: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
-        """Let edits wait for these groups, and none for others."""
-        self.waits[:] = 0
-        for g, (actions, rows) in edits.items():
-            n = self.waits[g] = len(actions)
-            self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
+    def clear(self) -> None:
+        """Nothing waits."""
+        self.waits.fill(0)
+
+    def wait(self, g: int, actions: np.ndarray, rows: np.ndarray) -> None:
+        """Let edits wait for a group for which none did: actions int64[n], rows int64[C, n], n at most MOST."""
+        n = self.waits[g] = len(actions)
+        self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
     def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""

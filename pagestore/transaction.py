@@ -243,7 +243,7 @@ class Transaction:
     def settle(self, groups: Groups, host: Callable[..., int]) -> int:
         """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns."""
         self._alive()
-        for name in list(self._buffers):
+        for name in [*self._buffers]:
             self._flush(name)
         numbers = groups.numbers
         trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host)

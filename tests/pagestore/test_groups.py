@@ -29,6 +29,12 @@ def columns(rows, width):
     return table[0].copy(), table[1:].copy()
 
 
+def waiting(groups, *edits):
+    groups.clear()
+    for g, (actions, rows) in enumerate(edits):
+        groups.wait(g, actions, rows)
+
+
 NAMES = [*signature(getattr(settle, "py_func", settle)).parameters]
 
 
@@ -66,7 +72,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
             with store.transaction() as txn:
                 groups = txn.groups([EDGES, TIMES])
                 for _ in range(1 + again):  # the second time pages of this transaction are replaced
-                    groups.wait({0: columns(some, 3), 1: columns([(ADD, *row) for row in more], 3)})
+                    waiting(groups, columns(some, 3), columns([(ADD, *row) for row in more], 3))
                     assert txn.settle(groups, every) == 2
                     for action, x, y in some:
                         there = there - {(x, y)} if action == ERASE else there | {(x, y)}
@@ -87,7 +93,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
 
 def untouched(store, txn, groups):
     """One edge waits, and cannot be settled: nothing has happened, and the general way is open."""
-    groups.wait({0: columns([(INSERT, 1, 2)], 3)})
+    waiting(groups, columns([(INSERT, 1, 2)], 3))
     assert txn.settle(groups, every) == 0
     assert groups.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
     assert [rows.tolist() for rows in groups.waiting(0)] == [[INSERT], [[1], [2]]]
@@ -119,7 +125,7 @@ def test_a_rollback_takes_back_what_was_settled(tmp_path):
         for _ in range(3):
             with pytest.raises(ZeroDivisionError), store.transaction() as txn:
                 groups = txn.groups([EDGES, TIMES])
-                groups.wait({0: columns([(INSERT, 1, 2)], 3), 1: columns([(ADD, 3, 1)], 3)})
+                waiting(groups, columns([(INSERT, 1, 2)], 3), columns([(ADD, 3, 1)], 3))
                 assert txn.settle(groups, every) == 2
                 assert rows_of(txn, "$times") == [(3, 1)]
                 raise ZeroDivisionError
@@ -131,7 +137,7 @@ def test_edits_of_a_relation_come_before_what_waits(tmp_path):
     with begun(tmp_path / "g.pages") as store, store.transaction() as txn:
         groups = txn.groups([EDGES, TIMES])
         txn["edge"].insert([(1, 2)])
-        groups.wait({0: columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3)})
+        waiting(groups, columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3))
         assert txn.settle(groups, every) == 2
         assert rows_of(txn, "edge") == [(2, 2)]
 
@@ -147,7 +153,7 @@ def test_a_file_that_grows(tmp_path):
         sizes = set()
         for step in range(60):
             with store.transaction() as txn:
-                groups.wait({0: columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3)})
+                waiting(groups, columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3))
                 assert txn.settle(groups, every) == 1
             sizes.add(store._file.size())
         assert len(sizes) > 2, "the file did not grow; this tests nothing"
