@@ -26,6 +26,7 @@ from pagestore.order import FEW
 from pagestore.transaction import Transaction
 from pagestore.tree import Tree
 
+COURSES_MAX = 64  # each keeps some megabytes of room at most
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 
@@ -51,10 +52,12 @@ Step = Settle | Follow
 
 def course_of(installed: Installed, names: frozenset[str]) -> "Course":
     """The one course of edits of some predicates."""
-    known: Course | None = installed.courses.get(names)
-    if known is None:
-        known = installed.courses[names] = Course(installed, names)
-    return known
+    courses = installed.courses
+    if names not in courses:
+        if len(courses) >= COURSES_MAX:
+            courses.clear()
+        courses[names] = Course(installed, names)
+    return courses[names]
 
 
 class Course:
@@ -62,7 +65,8 @@ class Course:
 
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
-        self.names = [*dict.fromkeys(name for step in self.steps for name in _touched(step))]
+        plain = [*takewhile(partial(_is_plain, installed), self.steps)]
+        self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.kept[name] for name in self.names]
         self.trees: dict[Index, int] = {}  # which of all groups' trees an index is
@@ -72,7 +76,6 @@ class Course:
             self.trees |= {index: self.firsts[name] + t for index, t in zip(one.indices, one.served, strict=True)}
         self._shapes = [Group(one.names, one.places, one.layout.visible) for one in kept]
         self._catalog: object = None
-        plain = [*takewhile(partial(_is_plain, installed), self.steps)]
         self._plans = [step.plan for step in plain if isinstance(step, Follow)]
         if self._plans:
             self._fixed = self._lay_out(installed, plain)

@@ -41,7 +41,6 @@ STALE = 2  # sensitivity indices are built anew beyond so many times their size 
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
 STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
 
-
 Edit = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 

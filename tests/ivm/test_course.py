@@ -160,3 +160,11 @@ def test_steps_are_in_order(tmp_path):
     assert steps("cost") == ["cost"]
     assert steps("cost", "mark") == ["mark", ("u",), "u", ("v",), ("v",), ("w",), "cost", "v", "w"]
     workspace.close()
+
+
+def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(course, "COURSES_MAX", 2)
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
+    churn(workspace, 3)
+    assert 0 < len(workspace._installed.courses) <= 2
+    workspace.close()
