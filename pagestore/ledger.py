@@ -204,9 +204,10 @@ class Ledger:
 
     def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
         """Pages that a commit may need at most for its own records, and lends in advance on the way."""
-        lists = len(record.roots) + 6 * len(self.state.history.recent) + 4 * len(self.pager.space)
-        words = lists + len(self.pager.retired) + len(record.message) + 4096
-        return run_pages(words, self.mapping.pages.page_words) * 2 + 16 + 8 * len(doomed) + AHEAD_PAGES
+        pager = self.pager
+        words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.space)
+        words += 6000  # for lists that have a bound
+        return 4 * words // pager.pages.page_words + 18 + 8 * len(doomed) + AHEAD_PAGES
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""
@@ -283,7 +284,7 @@ class Ledger:
         words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
         if self.sync == "commit":
             words += 2 * (sum(map(len, kept)) + taken)
-        words += 2 * run_pages(words + words // 64, page_words)  # its own pages change the rest
+        words += 2 + 2 * words // (page_words // 2)  # its own pages change the rest
         run = pager.reserve_run(words)
         used = pager.settle()
         if not record.administrative:
@@ -310,7 +311,7 @@ class Ledger:
             self.pager.version, arena, ids, page_words,
         )  # fmt: skip
         assert written >= 0, f"a record that is longer than its run of {run.words} words"
-        record.added, record.removed = space.added, space.removed
+        record.added, record.removed = space.difference()
         if written == n:
             file.wrote(ids, 1)
         else:

@@ -5,8 +5,6 @@ its number of rows, then the rows. Every record begins with a word that says wha
 """
 
 from dataclasses import dataclass, field
-from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 
@@ -41,7 +39,8 @@ class Writer:
 
 def put_text(words: Flat, text: bytes) -> None:
     words.append(len(text))
-    words.frombytes(text + bytes(-len(text) % 8))
+    if text:
+        words.frombytes(text + bytes(-len(text) % 8))
 
 
 class Reader:
@@ -110,8 +109,14 @@ class Commit:
 
     def said(self) -> Flat:
         """What kernels/record.py gathers a record from; only as long as the lists stay where they are."""
-        infos = chain(*map(Flat.buffer_info, _lists_of(self)))
-        said = Flat("q", (COMMIT, *_words_of(self), *self.catalog, *self.settings, *self.checkpoint, *infos))
+        said = Flat("q", (
+            COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
+            self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
+            *self.catalog, *self.settings, *self.checkpoint,
+            *self.roots.buffer_info(), *self.system.buffer_info(), *self.branches.buffer_info(),
+            *self.recent.buffer_info(), *self.dead.buffer_info(), *self.written.buffer_info(),
+            *self.added.buffer_info(), *self.removed.buffer_info(),
+        ))  # fmt: skip
         put_text(said, self.message.encode())
         return said
 
@@ -122,7 +127,9 @@ class Commit:
 
     def length(self) -> int:
         """Words that `encode` makes."""
-        return HEAD + len(WIDTHS) + sum(map(len, _lists_of(self))) + 1 + -(-len(self.message.encode()) // 8)
+        rows = len(self.roots) + len(self.system) + len(self.branches) + len(self.recent) + len(self.dead)
+        rows += len(self.written) + len(self.added) + len(self.removed)
+        return HEAD + len(WIDTHS) + rows + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
@@ -139,4 +146,3 @@ _WORDS = (
 )  # fmt: skip
 _RUNS = ("catalog", "settings", "checkpoint")
 _LISTS = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"
-_words_of, _lists_of = attrgetter(*_WORDS), attrgetter(*_LISTS)

@@ -1,8 +1,8 @@
 """Which pages are free, lowest first.
 
 Free pages are handed out in ascending order, so that a store's end empties and can be cut off. On disk the
-set is a checkpoint (a run, now and then) and what changed since (in every commit): `added` and `removed` are
-that difference. docs/decisions/0003-free-space.md says why, and where its bound comes from.
+set is a checkpoint (a run, now and then) and what changed since (in every commit), the `difference`.
+docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
 from collections import deque
@@ -29,11 +29,12 @@ class Space:
         self.appending = False  # whether to lend from `top` on only, so that the front empties
         self.pending = flat()  # free as soon as the commit under way is durable
         self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
-        self._words = flat((0, 0))  # both lists, each behind its length; see kernels/space.py
+        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length; see kernels/space.py
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._place = np.zeros(2 * top, np.int32)
         self._room = 0  # pages that each list has room for, at least
-        self.use(np.frombuffer(removed, np.int64))
+        if removed:
+            self.use(np.frombuffer(removed, np.int64))
 
     @property
     def heap(self) -> list[int]:
@@ -47,18 +48,12 @@ class Space:
         """How many pages `heap` has."""
         return len(self._heap) + len(self._durable)
 
-    @property
-    def added(self) -> Flat:
-        """Free pages that the checkpoint has not."""
-        self._count()
-        return self._words[1 : 1 + self._words[0]]
-
-    @property
-    def removed(self) -> Flat:
-        """Pages of the checkpoint that are in use."""
-        self._count()
-        begin = len(self._words) // 2
-        return self._words[begin + 1 : begin + 1 + self._words[begin]]
+    def difference(self) -> tuple[Flat, Flat]:
+        """Free pages that the checkpoint has not, and pages of the checkpoint that are in use."""
+        if self._freed or self._counted > self.top:
+            self.use(np.zeros(0, np.int64))
+        words, half = self._words, self._half
+        return words[1 : 1 + words[0]], words[half + 1 : half + 1 + words[half]]
 
     def lend(self, n: int) -> list[int]:
         """n pages, ascending, still counted as free until `use` says otherwise. O(n log free)."""
@@ -89,7 +84,8 @@ class Space:
         self._freed.extend(range(self._counted, self.top))
         self._counted = max(self._counted, self.top)
         if self.top > len(self._place):
-            self._place = np.concatenate([self._place, np.zeros(2 * self.top - len(self._place), np.int32)])
+            place, self._place = self._place, np.zeros(2 * self.top, np.int32)
+            self._place[: len(place)] = place
         return fresh
 
     def take_back(self, pages: Iterable[int]) -> None:
@@ -137,14 +133,11 @@ class Space:
         What became free since it was counted mostly takes pages out of `removed`, unless that is much.
         """
         freed = len(self._freed)
-        return max(self._listed() - freed, freed) > 256 + 4 * isqrt(len(self))
+        return max(self._words[0] + self._words[self._half] - freed, freed) > 256 + 4 * isqrt(len(self))
 
     def changed(self) -> int:
         """How many pages the difference has at most."""
-        return self._listed() + len(self._freed) + self._counted - self.top
-
-    def _listed(self) -> int:
-        return self._words[0] + self._words[len(self._words) // 2]
+        return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
 
     def all_free(self, lent: Iterable[int]) -> list[int]:
         """All free pages in order, the lent ones among them. O(free log free)."""
@@ -152,15 +145,10 @@ class Space:
 
     def checkpoint(self, lent: Iterable[int]) -> list[int]:
         """As `all_free`; from now on the difference is counted from them."""
-        for pages in self.added, self.removed:
+        for pages in self.difference():
             self._place[np.frombuffer(pages, np.int64)] = 0
         self._lists[:, 0] = 0
         return self.all_free(lent)
-
-    def _count(self) -> None:
-        """Bring the lists up to date."""
-        if self._freed or self._counted > self.top:
-            self.use(np.zeros(0, np.int64))
 
     def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
         """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.
@@ -177,9 +165,10 @@ class Space:
 
     def _widen(self, n: int) -> None:
         """Let each list have room for n pages more, and some to spare."""
-        before, longest = self._lists, max(self._words[0], self._words[len(self._words) // 2])
+        before, longest = self._lists, max(self._words[0], self._words[self._half])
         if before.shape[1] < ROOM + 2 * (longest + n):
             self._words = flat_words(np.zeros(4 * (ROOM + longest + n), np.int64))
             self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
+            self._half = self._lists.shape[1]
             self._lists[:, : longest + 1] = before[:, : longest + 1]
         self._room = self._lists.shape[1] - 1 - longest - n

@@ -75,8 +75,9 @@ class SpaceMachine(RuleBasedStateMachine):
     def the_difference_is_right(self) -> None:
         """Not after every step, since looking counts what has not been counted."""
         space, free = self.space, self.still_free()
-        assert sorted(space.added) == sorted(free - self.checkpoint)
-        assert sorted(space.removed) == sorted(self.checkpoint - free)
+        added, removed = space.difference()
+        assert sorted(added) == sorted(free - self.checkpoint)
+        assert sorted(removed) == sorted(self.checkpoint - free)
         assert free | self.used == set(range(2, space.top))
         assert not (free & self.used)
 
