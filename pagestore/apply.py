@@ -19,7 +19,7 @@ from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import beside as k_beside
 from pagestore.kernels.net import ascends, compose, compose_few
-from pagestore.order import FEW, begins, sort_order
+from pagestore.order import FEW, SHELLS, begins, sort_order
 from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import Pager, Spec, Tree, checked, scan_array
@@ -263,7 +263,7 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     n, keys = len(actions), spec.keys
     if n < 2 or ascends(edits[:keys]):
         return actions, edits
-    if n <= FEW:
+    if n <= SHELLS:
         given, few = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
         actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
         left = compose_few(keys, spec.columns, given, few, np.empty(n, np.int64), np.empty(n, bool), actions, edits)

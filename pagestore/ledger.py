@@ -24,7 +24,7 @@ from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
 from .flat import Flat, empty, flat, rows
 from .history import HISTORY, Entry, History
-from .kernels.record import commit_writer
+from .kernels.record import write_commit
 from .layout import CRC
 from .locks import VersionLocks
 from .mapping import Mapping, Run, run_pages
@@ -306,7 +306,7 @@ class Ledger:
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.said()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
-        written = commit_writer()(
+        written = write_commit(
             file.descriptor, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
             self.pager.version, arena, ids, page_words,
         )  # fmt: skip

@@ -18,7 +18,8 @@ from .kernels.order import (
     value_bounds,
 )
 
-FEW = 48  # so many tuples are sorted one by one faster than numpy is called
+FEW = 48  # so many edits or tuples are little work beside a call of numpy's
+SHELLS = 256  # so many tuples are sorted by shells faster than numpy is called
 RADIX_FROM = 1 << 10  # so many words are sorted digit by digit: what numpy takes differs by 10 x between processors
 BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
@@ -60,7 +61,7 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     array([1, 2, 0])
     """
     n = columns.shape[1]
-    if n <= FEW:
+    if n <= SHELLS:
         order = np.empty(n, np.int64)
         shell_order(columns, order)
         return order
@@ -85,7 +86,7 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     array([[1, 2],
            [9, 4]])
     """
-    if columns.shape[1] <= FEW:
+    if columns.shape[1] <= SHELLS:
         columns = columns[:, sort_order(columns)]
         return columns[:, begins(columns)]
     batches = list(ascending([columns]))

@@ -28,8 +28,9 @@ def value_bounds(columns, low, high):
 @kernel
 def encode_tuples(columns, low, high, width, out):
     """The last 63 bits of the codes of tuples, each column's side by side."""
-    out[:] = 0
-    for c in range(columns.shape[0]):
+    for i in range(out.shape[0]):  # the first column may be 64 bits wide
+        out[i] = code_of(columns[0, i], low[0], high[0]) & GREATEST
+    for c in range(1, columns.shape[0]):
         for i in range(out.shape[0]):
             out[i] = (out[i] << width[c] | code_of(columns[c, i], low[c], high[c])) & GREATEST
 
@@ -63,7 +64,7 @@ def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
     """What `encode_tuples` was given, of one bucket, to columns[:, at:]."""
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
-        mask = (1 << width[c]) - 1
+        mask = (1 << width[c]) - 1 if width[c] < 63 else GREATEST
         greatest = high[c] - low[c] + 2
         above = bucket << (width[0] - lead) if c == 0 else 0
         for i in range(codes.shape[0]):

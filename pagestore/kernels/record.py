@@ -6,11 +6,9 @@ What a commit says comes as words, with the places of its lists where they will 
     gathered    HEAD words    number and rows of each list       the message
 """
 
-from functools import cache
-
 import numpy as np
 
-from pagestore.kernels.kernel import compiled, kernel
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import words_at
 from pagestore.kernels.space import count
 from pagestore.kernels.write import write_pages
@@ -80,10 +78,3 @@ def write_commit(fd, address, n, freed, m, used, lists, place, record, page, bir
         return length
     lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
     return write_pages(fd, arena, ids, page_words) if fd >= 0 else 0
-
-
-@cache
-def commit_writer():
-    """`write_commit` for Python."""
-    arrays = "int64[::1], int64[:, ::1], int32[::1], int64[::1], int64, int64, int64[::1], int64[::1]"
-    return compiled(write_commit, f"(int64, int64, int64, int64, int64, {arrays}, int64)")

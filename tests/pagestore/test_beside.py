@@ -22,6 +22,7 @@ SPECS = (SPEC, Spec(2, 2, 1), Spec(3, 3, 0))
 def test_orders_beside_against_a_dict(few, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applying, "FEW", few)
+        patch.setattr(applying, "SHELLS", few)
         pager, trees, model = MemoryPager(pages_max=1 << 16), [Tree.empty(spec) for spec in SPECS], {}
         for actions, rows in steps:
             wanted = edited(model, actions, rows)

@@ -8,18 +8,21 @@ from hypothesis import strategies as st
 from pagestore import order
 from pagestore.kernels.net import shell_order
 from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
-from pagestore.order import FEW, LEAD_MAX, ascending, coding_of, distinct, sort_order
+from pagestore.order import LEAD_MAX, ascending, coding_of, distinct, sort_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
 
 
-@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[words] * k), max_size=3 * FEW).map(lambda r: (k, r))))
-def test_order_and_distinct(case):
+@pytest.mark.parametrize("shells", [order.SHELLS, 0])
+@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[words] * k), max_size=150).map(lambda r: (k, r))))
+def test_order_and_distinct(shells, case):
     width, rows = case
     columns = np.array(rows, np.int64).reshape(-1, width).T.copy()
-    assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
-    assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "SHELLS", shells)
+        assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
+        assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 133, 302, 1000])
@@ -42,6 +45,16 @@ def test_long_batches_however_wide(span, ends):
     expected = np.lexsort(columns[::-1])
     assert (sort_order(columns) == expected).all()
     assert (distinct(columns) == np.unique(columns, axis=1)).all()
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("ends", [(LEAST + 1, 0), (LEAST + 1, GREATEST - 1), (LEAST, GREATEST, LEAST + 2, 1 << 62)])
+def test_a_first_column_of_all_64_bits(ends, others):
+    rng = np.random.default_rng(others)
+    columns = np.stack([rng.integers(-9, 9, 1000), *rng.integers(0, 2, (others, 1000))])
+    columns[0, : len(ends)] = ends
+    assert (distinct(columns) == np.unique(columns, axis=1)).all()
+    assert (sort_order(columns) == np.lexsort(columns[::-1])).all()
 
 
 def test_no_bounds_do_not_widen_a_column():

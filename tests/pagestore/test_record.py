@@ -169,13 +169,13 @@ def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         commits = fill(store, Random(3))
         next(commits)
-        write, short = ledger.commit_writer(), []
+        write, short = ledger.write_commit, []
 
         def nothing(_, *rest):
             short.append(write(-1, *rest))
             return short[-1]
 
-        monkeypatch.setattr(ledger, "commit_writer", lambda: nothing)
+        monkeypatch.setattr(ledger, "write_commit", nothing)
         next(commits)
         assert short == [0]
         assert store.check() == []
