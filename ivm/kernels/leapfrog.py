@@ -430,14 +430,23 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
 
 @kernel
 def plain(plan, state, level):
-    """Are two atoms all there is at this level: no oracle, no bounds, no negation, no values to read?"""
+    """Are two atoms all there is at this level, each key once: no oracle, no bounds, no negation, no values to read?"""
+    at = plan[PARTS] + 2 * plan[plan[PART_START] + level]
     return (
         state[state[COVERED] + level] != 0
         and plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level] == 2
         and plan[plan[BOUND_START] + level + 1] == plan[plan[BOUND_START] + level]
         and plan[plan[ABSENT_START] + level + 1] == plan[plan[ABSENT_START] + level]
         and plan[VALUES] == 0
+        and ends_key(state, plan[at], plan[at + 1])
+        and ends_key(state, plan[at + 2], plan[at + 3])
     )
+
+
+@kernel
+def ends_key(state, atom, depth):
+    """Is that the last depth of a whole key, so that no two records of a slice share it?"""
+    return depth + 1 >= state[state[TREES] + 3 * atom + 2]
 
 
 @kernel

@@ -4,12 +4,13 @@ import tempfile
 from pathlib import Path
 
 import naive
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import DECLARATIONS, FULL, cases
 
 import ivm
-from ivm import errors
+from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
 
@@ -96,10 +97,18 @@ class Blocks:
         assert visible == {name for name in self.state if "$" not in name}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("over_pages", [False, True])
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(cases(FULL, count_max=6), st.lists(st.integers(0, 2), min_size=3, max_size=8))
-def test_views_come_and_go(case, toggles):
-    text, transactions = case
+def test_views_come_and_go(over_pages, case, toggles):
+    with pytest.MonkeyPatch.context() as patch:
+        if over_pages:
+            patch.setattr(evaluate, "pays", lambda *_: False)
+        come_and_go(*case, toggles)
+
+
+def come_and_go(text, transactions, toggles):
+    """Blocks are installed and taken out between transactions; in the end all facts go, and with them every count."""
     views = [view for view in text.removeprefix(DECLARATIONS).split("\n") if view]
     with tempfile.TemporaryDirectory() as folder:
         blocks = Blocks(Path(folder) / "store.pages", views)
@@ -110,6 +119,12 @@ def test_views_come_and_go(case, toggles):
                 blocks.change(transactions[step])
             if step % 3 == 2:
                 blocks.reopen()
+        for number in range(len(views)):
+            if f"block{number}" not in blocks.parts:
+                blocks.toggle(number)
+        for name, predicate in blocks.program.predicates.items():
+            if predicate.extensional:
+                blocks.change([(name, row, False) for row in naive.rows_of(blocks.state[name])])
         for number in reversed(range(len(views))):
             if f"block{number}" in blocks.parts:
                 blocks.toggle(number)

@@ -7,7 +7,7 @@ import pytest
 from mirror import Mirror
 
 import ivm
-from ivm import errors
+from ivm import errors, evaluate
 
 EDGE = "edge(x, y) -> int(x), int(y). "
 
@@ -433,3 +433,28 @@ def test_bounds_hold_where_everything_is_recorded(bound, tmp_path):
         assert list(ws["v"]) == [(x, y) for x in range(3) for y in range(4) if eval(condition, {"x": x, "y": y})]
         ws.exec("+b(-1). -b(2).")
         ws.verify("v")
+
+
+@pytest.mark.parametrize("over_pages", [False, True])
+@pytest.mark.parametrize("rule", [
+    "v(z) <- g[_, z] = x, g[x, 0] = z, a(0).", "v(z) <- r(z, x), e(x, _), a(0).", "v(x) <- r(z, x), e(x, _), a(z).",
+])  # fmt: skip
+def test_branches_that_records_share_are_counted_once(rule, over_pages, tmp_path, monkeypatch):
+    """They differ only behind the last column that is read, also where two slices are leapfrogged in their leaves."""
+    if over_pages:
+        monkeypatch.setattr(evaluate, "pays", lambda *_: False)
+    stored = "a(x) -> int(x). e(x, y) -> int(x), int(y). r(x, y) -> int(x), int(y). "
+    stored += "g[x, y] = v -> int(x), int(y), int(v)."
+    workspace = ivm.open(tmp_path / "s.pages", sync="off")
+    workspace.install(stored, name="stored")
+    with workspace.transaction() as txn:
+        txn.insert("a", [(0,)])
+        txn.insert("e", [(0, 0), (0, 1), (0, 2)])
+        txn.insert("r", [(0, 0), (1, 0)])
+        txn.insert("g", [(0, 0, 0), (1, 0, 0)])
+    workspace.install(rule, name="view")
+    assert len(workspace["v"]) > 0
+    with workspace.transaction() as txn:
+        txn.delete("a", [(0,)])
+    assert list(workspace["v"]) == []
+    workspace.close()
