@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from string import ascii_lowercase
 
 import pyarrow as pa
 
@@ -36,7 +35,8 @@ COMPARISON = (
     "",
 )
 CLOSED = "DEN"
-PLANES = ascii_lowercase[:16]  # to compile with: more flights than are sorted one by one
+PLANES = [f"plane {n}" for n in range(1000)]  # to compile with
+SOME = 300  # flights, so many that they are not sorted by shells, so few of all that they are followed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,13 +82,17 @@ def compile_kernels(folder: Path) -> float:
             txn.create("bulk", "x: int64").bulk([[(1,), (2,)]])
         workspace.install(RULES.read_text())
         insert, delete = Transaction.insert, Transaction.delete
-        for edit, some in (insert, trips), (delete, trips[1:]), (insert, trips), (delete, trips[:1]), (insert, trips):
+        with workspace.transaction() as txn:
+            txn.insert("wind", [("o", hour, 40.0)])
+            txn.insert("airport", [(to, to) for to in "abcd"])
+            txn.insert("airline", [("c", "c")])
+            txn.insert("maker", [(plane, plane) for plane in PLANES])
+        for edit, many in (insert, len(trips)), (delete, SOME), (insert, SOME), (delete, 1), (insert, 1):
             with workspace.transaction() as txn:
-                edit(txn, "flight", some)
-                edit(txn, "wind", [("o", hour, 40.0)])
-                edit(txn, "airport", [(to, to) for to in "abcd"])
-                edit(txn, "airline", [("c", "c")])
-                edit(txn, "maker", [(plane, plane) for plane in PLANES])
+                edit(txn, "flight", trips[:many])
+        with workspace.transaction() as txn:
+            txn.delete("airport", [("d",)])
+            txn.delete("flight", trips[3::4])
         for view in VIEWS:
             workspace.verify(view)
             workspace.trace_distance(view, workspace.store.version - 1, workspace.store.version)
