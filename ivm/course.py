@@ -20,6 +20,7 @@ from ivm.plan import Index, Plan
 from ivm.probe import ACTIONS, probed, probes_of
 from ivm.program import Installed, Views, permuted
 from ivm.surgery import Delta
+from pagestore.apply import Edits
 from pagestore.groups import MOST, Group
 from pagestore.kernels.beside import TREE_WORDS
 from pagestore.order import FEW
@@ -27,7 +28,6 @@ from pagestore.transaction import Transaction
 from pagestore.tree import Tree
 
 COURSES_MAX = 64  # each keeps some megabytes of room at most
-Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 
 class Settle(NamedTuple):
@@ -73,29 +73,31 @@ class Course:
         ends = accumulate((len(one.names) for one in kept), initial=0)
         self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
         for name, one in zip(self.names, kept, strict=True):
-            self.trees |= {index: self.firsts[name] + t for index, t in zip(one.indices, one.served, strict=True)}
+            first = self.firsts[name]
+            self.trees |= one.of_indices(range(first, first + len(one.names)))
         self._shapes = [Group(one.names, one.places, one.layout.visible) for one in kept]
         self._catalog: object = None
-        self._plans = [step.plan for step in plain if isinstance(step, Follow)]
+        follows = [step for step in plain if isinstance(step, Follow)]
+        self._plans = [step.plan for step in follows]
+        self._books = [
+            (name, first, [plan for plan, step in enumerate(follows) if name in step.views.writes])
+            for name, first in self.firsts.items()
+        ]
         if self._plans:
-            self._fixed = self._lay_out(installed, plain)
-            writes = [step.views.writes for step in plain if isinstance(step, Follow)]
-            self._books = [
-                (name, first, [plan for plan, names in enumerate(writes) if name in names])
-                for name, first in self.firsts.items()
-            ]
+            self._fixed = self._lay_out(plain)
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
         """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
         if not self._plans:
             return 0
+        for actions, _ in edits.values():
+            if len(actions) > FEW:
+                return 0
         if self._catalog is not txn.catalog:
             self._catalog, self.groups = txn.catalog, txn.groups(self._shapes)
             self._room = self._make_room(txn.pages.page_words)
         self.groups.clear()
         for name, edit in edits.items():
-            if len(edit[0]) > FEW:
-                return 0
             self.groups.wait(self._numbers[name], *edit)
         return txn.settle(self.groups, self._carry)
 
@@ -116,21 +118,21 @@ class Course:
         groups, kept, first = self.groups, self._installed.kept[name], self.firsts[name]
         (actions, rows), *others = [groups.changes(t) for t in range(first, first + len(kept.names))]
         deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
-        served = dict(zip(kept.indices, kept.served, strict=True))
-        return {i: groups.trees[first + t] for i, t in served.items()}, {i: deltas[t] for i, t in served.items()}
+        return kept.of_indices(groups.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
 
     def waiting(self) -> dict[str, list[Edits]]:
         """Edits that still wait, by predicate."""
         left = enumerate(self.groups.waits.tolist())
         return {self.names[g]: [self.groups.waiting(g)] for g, n in left if n}
 
-    def _lay_out(self, installed: Installed, plain: Sequence[Step]) -> list[np.ndarray]:
+    def _lay_out(self, plain: Sequence[Step]) -> list[np.ndarray]:
         """The plain steps as kernels/course.py takes them."""
         static: list[np.ndarray] = []
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []
-        lists: tuple[list, ...] = [], [], [], [], []
-        probes, indices, sources, heads, copies = lists
+        copies: list[int] = []
+        lists: tuple[list, ...] = [], [], [], []
+        probes, indices, sources, heads = lists
         for step in plain:
             if isinstance(step, Settle):
                 steps.append((kernel.SETTLE, self._numbers[step.name]))
@@ -143,11 +145,11 @@ class Course:
             probes += table.tolist()
             indices += map(self.trees.__getitem__, laid.indices)
             sources += [self.trees[index] for index, _ in probed(step.plan)]
-            for name, counted, columns in installed.heads[step.plan].copies:
+            for name, counted, columns in self._installed.heads[step.plan].copies:
                 heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
                 copies += columns
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
-        fixed = steps, plans, *lists
+        fixed = steps, plans, *lists, copies
         return [np.concatenate(static), *(np.array(words, np.int64) for words in fixed)]
 
     def _make_room(self, page_words: int) -> list[np.ndarray]:

@@ -27,7 +27,7 @@ from ivm.maintain import difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, index_columns, indices_of, tree_name
 from ivm.surgery import Delta
-from pagestore.apply import ALONE, net, one_batch
+from pagestore.apply import ALONE, Edits, net, one_batch
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
@@ -40,8 +40,6 @@ HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
 STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
-
-Edit = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 
 
 @dataclass
@@ -79,7 +77,7 @@ class Engine:
 
     # -- a delta through all views
 
-    def carry(self, edits: Mapping[str, Edit]) -> None:
+    def carry(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates and bring every view and index up to date."""
         course = course_of(self.installed, frozenset(edits))
         done = self._carry_few(course, edits)
@@ -97,7 +95,7 @@ class Engine:
                 self.accounts[name].maintain_seconds += time.perf_counter() - started
                 started = time.perf_counter()
 
-    def _carry_few(self, course: Course, edits: Mapping[str, Edit]) -> int:
+    def _carry_few(self, course: Course, edits: Mapping[str, Edits]) -> int:
         """Take the steps that one call of a kernel takes, and keep the books of it; returns how many."""
         started = time.perf_counter()
         done = course.run(self.txn, edits)
@@ -116,22 +114,21 @@ class Engine:
     def _settle(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Apply the edits of a predicate to its tree, then its delta to the permuted indices."""
         started = time.perf_counter()
-        layout, indices, served, names, places, checked = self.installed.kept[name]
-        trees = [*map(self.txn.tree, names)]
-        self.before.update(zip(indices, map(trees.__getitem__, served), strict=True))
+        kept = self.installed.kept[name]
+        layout = kept.layout
+        self.before |= kept.of_indices([*map(self.txn.tree, kept.names)])
         actions, rows = one_batch(parts)
         if is_apart(layout):
             ((actions, rows),) = self._apply((apart_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
             view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
             actions, rows = edits(name, layout, self.txn.pages, view, apart, actions, rows)
-        (actions, rows), *others = self._apply(names, places, actions, rows, layout.visible)
+        (actions, rows), *others = self._apply(kept.names, kept.places, actions, rows, layout.visible)
         if not len(actions):
             return
         delta = Delta(actions, rows[: layout.visible])
-        if checked:
+        if kept.checked:
             self._check_function(name, delta)
-        deltas = [delta, *starmap(Delta, others)]
-        self._changed(name, dict(zip(indices, map(deltas.__getitem__, served), strict=True)))
+        self._changed(name, kept.of_indices([delta, *starmap(Delta, others)]))
         self.accounts[name].maintain_seconds += time.perf_counter() - started
 
     def _changed(self, name: str, deltas: Mapping[Index, Delta]) -> None:
@@ -172,7 +169,7 @@ class Engine:
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
-    def _follow(self, views: Views, p: int) -> Iterable[tuple[str, Edit]]:
+    def _follow(self, views: Views, p: int) -> Iterable[tuple[str, Edits]]:
         """The head edits of one of a rule's plans; its sensitivity indices are renewed on the way."""
         plan = views.plans[p]
         indices = indices_of(plan)

@@ -7,10 +7,10 @@ The texts and the key orders chosen are properties of the store, so that opening
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ivm.negation import lift_negations
 from ivm.plan import AUTO, Distinct, Encode, Index, Orders, Plan, make_plans, orders_of
 
 PROPERTY = "ivm"
+T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
 
@@ -60,6 +61,10 @@ class Kept(NamedTuple):
     names: tuple[str, ...]
     places: np.ndarray
     checked: bool
+
+    def of_indices(self, of_trees: Sequence[T]) -> dict[Index, T]:
+        """What each index has, given what each of the trees has."""
+        return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
 
 
 @dataclass(frozen=True)

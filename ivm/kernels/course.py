@@ -16,11 +16,9 @@ from pagestore.tree import ADD, INSERT
 # columns of `steps`: what it is, and of which group or plan
 SETTLE, FOLLOW = range(2)
 KIND, OF = range(2)
-# columns of `plans`: where its probes stand, the trees that they read, those whose changes they begin with, its heads
-# and their copies; how many columns a binding has
-(
-    PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COPIES, COPIES_END, COLUMNS,
-) = range(11)  # fmt: skip
+# columns of `plans`: where its probes stand, the trees that they read, those whose changes they begin with, its heads;
+# how many columns a binding has
+PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, COLUMNS = range(9)
 # columns of `heads`: which group it is, whether its rows are counted, which columns of a binding they copy
 GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
