@@ -28,7 +28,6 @@ EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
 PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
 PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
-ALL = (1 << 63) - 1
 ALONE = np.zeros((1, 1), np.int64)  # where a tree has nothing beside it
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
@@ -85,12 +84,12 @@ def _apply_few(
     """As `apply_beside`, in one run; None, and nothing has happened, where there was too little room for it."""
     pages, room, n, columns = pager.pages, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
-    reserve = 3 * (max(heights) + 2) + 2 * n * (columns + 1) // pages.page_words
+    reserve = k_apply.reserve_of(max(heights), n, columns, pages.page_words)
     wanted = len(trees) * (2 * n + reserve)
     room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     done = k_beside.apply_beside(
-        *pages, _rows_of(trees), places, scan_array(specs[0]), actions, edits, visible, k_apply.WHOLE, 0, ALL,
+        *pages, _rows_of(trees), places, scan_array(specs[0]), actions, edits, visible, k_apply.WHOLE, 0, k_apply.ALL,
         room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
         room.moving, room.order, room.fresh,
     )  # fmt: skip
@@ -180,7 +179,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
     threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
     if threads < 2 or tree.height < 2:
-        return [0, ALL], [0, min(n, EDITS_MAX)]
+        return [0, k_apply.ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
     parts = checked(k_apply.cut_edits(*pager.pages, tree.root, tree.spec.keys, some, cuts), tree.spec)
@@ -190,7 +189,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
 
 def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int) -> Part:
     n, columns, page_words = len(actions), tree.spec.columns, pager.pages.page_words
-    reserve = 3 * (tree.height + 2) + 2 * n * (columns + 1) // page_words
+    reserve = k_apply.reserve_of(tree.height, n, columns, page_words)
     wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
     room = scratch(number)
     room.fit(page_words, wanted, columns, len(tree.spec.scans), n)
@@ -198,7 +197,9 @@ def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, numb
     return Part(actions, np.ascontiguousarray(edits), pager.reserve(wanted), reserve, room, deltas)
 
 
-def _run(pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = ALL) -> None:
+def _run(
+    pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = k_apply.ALL
+) -> None:
     """Run the kernel; what came of it stands in the first tally of the part's room."""
     actions, edits, ids, reserve, room, deltas = part
     k_beside.apply_beside(

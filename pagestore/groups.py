@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .apply import ALL
 from .kernels import apply as k_apply
 from .kernels import settle as kernel
 from .kernels.beside import HEIGHT, ROOT, apply_beside_at
@@ -111,7 +110,7 @@ class Groups:
         return (changes + gain) // 2, (changes - gain) // 2
 
 
-NOTHING = np.array([0, 0, 0, ALL, 0])  # of what kernels/settle.py takes
+NOTHING = np.array([0, 0, 0, k_apply.ALL, 0])  # of what kernels/settle.py takes
 _PLACE = attrgetter("root", "height")
 
 

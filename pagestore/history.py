@@ -91,19 +91,18 @@ class History:
 
     def without(self, pager: Pager, doomed: Sequence[Entry]) -> "History":
         """A copy that has forgotten some versions; those in the tree take one batch of edits."""
-        n = len(doomed)
+        n, gone = len(doomed), {*doomed}
         if self.recent[:n] == [*doomed]:  # mostly the oldest go
-            left = History(self.recent[n:], self.words[n * WIDTH :], self.tree)
-            left._old = None if self._old is None else list(self._old)
-            return left
-        versions = {entry.version for entry in doomed}
-        kept = [entry for entry in self.recent if entry.version not in versions]
-        left = History(kept, flat(*kept), self.tree)
+            kept, words = self.recent[n:], self.words[n * WIDTH :]
+        else:
+            kept = [entry for entry in self.recent if entry not in gone]
+            words = flat(*kept)
+        left = History(kept, words, self.tree)
         left._old = None if self._old is None else list(self._old)
         if len(self.recent) - len(kept) < n:
-            gone = [entry for entry in self.old(pager.pages) if entry.version in versions]
-            left._old = [entry for entry in self.old(pager.pages) if entry.version not in versions]
-            left._edit(pager, ERASE, np.array(gone, np.int64).T)
+            old = self.old(pager.pages)
+            left._old = [entry for entry in old if entry not in gone]
+            left._edit(pager, ERASE, np.array([entry for entry in old if entry in gone], np.int64).T)
         return left
 
     def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:

@@ -47,6 +47,15 @@ STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
 # stages of a run: the entries of the root below the root, then the root and what comes above it
 BELOW, ROOT_ON = 1, 2
 WHOLE = BELOW | ROOT_ON
+ALL = (1 << 63) - 1  # behind the last entry of any root
+
+
+def reserve_of(height, n, columns, page_words):
+    """Pages that a batch of n edits needs at most, behind those that it may fill, to leave a tree whole."""
+    return 3 * (height + 2) + 2 * n * (columns + 1) // page_words
+
+
+reserved = kernel(reserve_of)
 
 
 @kernel

@@ -6,7 +6,7 @@
 One call for all of them, where the edits are few: a transaction of one edit spends its time on calls.
 """
 
-from pagestore.kernels.apply import DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, apply_edits
+from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, apply_edits
 from pagestore.kernels.kernel import addressed, by_address, kernel
 from pagestore.kernels.net import compose_few
 
@@ -43,7 +43,7 @@ def apply_beside(
             n = moved(tree[KEYS], columns, places[t], tallies[0, DELTA], deltas[0], moving, order, fresh)
             apply_edits(
                 words, seen, page_words, tree[ROOT], tree[HEIGHT], tree[KEYS], tree[VALUES], scans[:0],
-                moving[1, 0, :n], moving[1, 1:], columns, WHOLE, 0, 1 << 62,
+                moving[1, 0, :n], moving[1, 1:], columns, WHOLE, 0, ALL,
                 arena[used * page_words :], ids[used:], birth, tree[TREE_ID], reserve, node, dead[gone:],
                 deltas[t, 0], deltas[t, 1:], walk, tallies[t], work,
             )  # fmt: skip

@@ -5,7 +5,7 @@ folds) of an index page.  Writing goes to `arena`, whose page number s is page `
 """
 
 from pagestore.kernels.kernel import kernel, late
-from pagestore.kernels.page import field, pack, width_of
+from pagestore.kernels.page import field, pack, type_word, width_of
 from pagestore.kernels.patch import patch_scan_tree
 from pagestore.kernels.scantree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
@@ -130,7 +130,7 @@ def emit(
         kind, columns = LEAF, keys + values
     else:
         kind, columns = INDEX, keys + 1 + folds
-    kind_word = kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
+    kind_word = type_word(kind, level, columns, folds, tree_id)
     write_page(arena, used, page_words, ids[used], birth, kind_word, node, columns, lo, hi)
     hand_up(
         arena, used, page_words, ids[used], level, keys, columns, scans, node, lo, hi, True, parent, at,

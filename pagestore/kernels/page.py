@@ -8,10 +8,12 @@ then touches only the words that hold the bits it needs.
 from pagestore.kernels.checksum import checksum
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
-from pagestore.layout import COUNT, CRC, HEADER, ID
+from pagestore.layout import COUNT, CRC, HEADER, ID, page_type
 
 NARROW = 57  # bits of a value that is one load away
 WORD_MAX = (1 << 63) - 1
+
+type_word = kernel(page_type)
 
 
 @kernel

@@ -10,6 +10,7 @@ import numpy as np
 
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import words_at
+from pagestore.kernels.page import type_word
 from pagestore.kernels.space import count
 from pagestore.kernels.write import write_pages
 from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE, WORD
@@ -49,7 +50,7 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
     Zeros fill up the run.
     """
-    room, kind = page_words - HEADER, RUN | purpose << 32
+    room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
     for i in range(ids.shape[0]):
         begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
         ids[i] = page + i

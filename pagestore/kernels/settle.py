@@ -7,17 +7,16 @@ calls. A kernel of a host's has all this under `groups.py`.
 """
 
 from pagestore.kernels import apply as tally
-from pagestore.kernels.apply import WHOLE
+from pagestore.kernels.apply import ALL, WHOLE, reserved
 from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.net import compose_few
 from pagestore.kernels.write import write_pages
 
 # columns of `groups`: which trees, which rows of `scans` the first one has, columns that are reported
-FIRST, END, SCANS, SCANS_END, VISIBLE, GROUP = range(6)
+FIRST, END, SCANS, SCANS_END, VISIBLE = range(5)
 # words of `taken`: pages written, in how many runs of neighbours, pages that are dead, births of the oldest and newest
 WRITTEN, RUNS, GONE, OLDEST, NEWEST, TAKEN = range(6)
-LAST = 1 << 62
 CHANGES = tally.DELTA  # the word of a tally that says how many rows of `deltas` there are
 
 
@@ -44,9 +43,9 @@ def settle(
     some = tallies[first:end]
     done = apply_beside_at(
         apply, words, seen, page_words, trees[first:end], places[first:end],
-        scans[groups[g, SCANS] : groups[g, SCANS_END]], edits[0, :n], edits[1:], groups[g, VISIBLE], WHOLE, 0, LAST,
-        arena, free, birth, 3 * (height + 2) + 2 * n * (columns + 1) // page_words, node, dead, deltas[first:end],
-        walk, some, work, moving, order, fresh,
+        scans[groups[g, SCANS] : groups[g, SCANS_END]], edits[0, :n], edits[1:], groups[g, VISIBLE], WHOLE, 0, ALL,
+        arena, free, birth, reserved(height, n, columns, page_words), node, dead, deltas[first:end], walk, some, work,
+        moving, order, fresh,
     )  # fmt: skip
     used, gone = total(some, tally.USED), total(some, tally.DEAD)
     whole = done == end - first and taken[GONE] + gone <= retired.shape[0]
