@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import naive
 import pytest
 
 import ivm
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
+from tests import naive
 
 Edit = tuple[str, tuple, bool]
 

@@ -1,10 +1,10 @@
 """The slow truth itself, against rows worked out by hand."""
 
-import naive
 import pytest
 
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
+from tests import naive
 
 EDGE = """edge(x, y) -> int(x), int(y).    v[x] = n -> int(x), int(n).
           w[x] = f -> int(x), float(f).    s[x] = t -> int(x), string(t). """

@@ -30,6 +30,14 @@ def test_small_cases_without_the_compiler():
     run(SMALL, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore::RuntimeWarning")
 
 
+def test_an_edge_with_bounds_checked(tmp_path):
+    check_bounds(["tests/ivm/test_counts.py", "tests/ivm/test_course.py"], tmp_path)
+
+
 @pytest.mark.campaign
 def test_everything_with_bounds_checked(tmp_path):
-    run(["tests/pagestore/test_tree.py", "tests/ivm"], NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    check_bounds(["tests/pagestore/test_tree.py", "tests/ivm"], tmp_path)
+
+
+def check_bounds(tests, cache):
+    run(tests, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(cache))

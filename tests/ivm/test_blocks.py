@@ -3,16 +3,16 @@
 import tempfile
 from pathlib import Path
 
-import naive
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import DECLARATIONS, FULL, cases
 
 import ivm
 from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
+from tests import naive
+from tests.strategies import DECLARATIONS, FULL, cases
 
 
 class Blocks:

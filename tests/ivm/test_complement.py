@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mirror import Mirror
-from naive import evaluate as truth_of
 
 import ivm
 from ivm import complement, engine
 from ivm.complement import is_subset
 from ivm.lang import compile, query
+from tests.mirror import Mirror
+from tests.naive import evaluate as truth_of
 
 BASE = "t(x, y) -> int(x), int(y). bad(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v). u(y) -> int(y)."
 SUBSET = "s(x, y) <- t(x, y), !bad(x, y)."

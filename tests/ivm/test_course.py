@@ -9,6 +9,7 @@ from ivm import course
 from ivm.course import Course, Settle
 from pagestore import groups
 from pagestore_tools.bench.graphs import skewed
+from tests.pagestore.test_groups import compiled
 
 EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x] = t -> int(x), int(t).\n"
 PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel's
@@ -24,7 +25,6 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 3, 5),
     "a comparison above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 3, 5),
 }  # fmt: skip
-compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 
 @pytest.fixture

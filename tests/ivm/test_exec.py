@@ -3,15 +3,15 @@
 import tempfile
 from pathlib import Path
 
-import naive
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import DOMAIN
 
 import ivm
 from ivm import errors
 from ivm.lang import compile
+from tests import naive
+from tests.strategies import DOMAIN
 
 RULES = """e(x, y) -> int(x), int(y).  f[x] = v -> int(x), int(v).
 j(x, v) <- e(x, y), f[y] = v.  n[x] = k <- agg<<k = count()>> e(x, _)."""

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mirror import Mirror
 
 import ivm
 from pagestore.fold import select
+from tests.mirror import Mirror
 
 BASE = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v)."
 PROGRAMS = [

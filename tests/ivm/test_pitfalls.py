@@ -4,10 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
-from mirror import Mirror
 
 import ivm
 from ivm import errors, evaluate
+from tests.mirror import Mirror
 
 EDGE = "edge(x, y) -> int(x), int(y). "
 

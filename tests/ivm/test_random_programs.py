@@ -3,16 +3,16 @@
 import tempfile
 from pathlib import Path
 
-import naive
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
-from mirror import Mirror
-from strategies import BASIC, DECLARATIONS, FULL, Features, cases
 
 from ivm import engine, probe
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.lang import query
+from tests import naive
+from tests.mirror import Mirror
+from tests.strategies import BASIC, DECLARATIONS, FULL, Features, cases
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
 EXAMPLES = 60

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mirror import Mirror
 
 import ivm
 from ivm.errors import RangeError
 from ivm.total import parts, rounded
 from pagestore.words import float_values, float_words
+from tests.mirror import Mirror
 
 BASE = "w[x, y] = v -> int(x), int(y), float(v). e(x) -> int(x)."
 PROGRAMS = [

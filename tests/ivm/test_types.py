@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mirror import Mirror
 
 from ivm.lang.rule import Const
 from ivm.lang.show import show_constant
+from tests.mirror import Mirror
 
 relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 

@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-import naive
 import pytest
 
 from ivm.errors import RuleError
 from ivm.lang import NOTHING, compile
 from ivm.lang.parse import parse
+from tests import naive
 
 TEXT = (Path(__file__).parents[2] / "docs" / "rules.md").read_text()
 BLOCKS = re.findall(r"```(logiql|refused)\n(.*?)```", TEXT, flags=re.DOTALL)

@@ -2,10 +2,10 @@
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from strategies import DECLARATIONS, FULL, programs
 
 from ivm.errors import RuleError
 from ivm.lang import Program, compile, query
+from tests.strategies import DECLARATIONS, FULL, programs
 
 WORDS = r"""a e r t f g v0 x y z _ ( ) [ ] , ; . ! = != < <= > >= + - * / ^ <- -> agg<< >> count sum total 1
 2.50 3e5 -7 "s" "\ud800" #2013-01-31# #x# true int float decimal string // /* */ : @ 9999999999999999999 1e999

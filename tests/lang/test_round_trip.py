@@ -4,17 +4,17 @@ import json
 from datetime import date, datetime
 from decimal import Decimal
 
-import naive
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import BASIC, FULL, cases, programs
 
 from ivm.lang import Program, compile
 from ivm.lang.parse import parse
 from ivm.lang.rule import Const
 from ivm.lang.show import show_constant, show_predicate, show_rule
 from ivm.lang.tree import Clause
+from tests import naive
+from tests.strategies import BASIC, FULL, cases, programs
 
 
 def declarations(program: Program) -> str:

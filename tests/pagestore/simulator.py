@@ -2,16 +2,21 @@
 replays what a crash could have left behind."""
 
 import errno
+import mmap
+import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
+from numba import config
 
 from pagestore.file import EXCLUSIVE, UNLOCKED, stamped
 
 SECTOR = 512
+REFUSES = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # what a kernel writes by when it is to fail
 
 
 class Operation(NamedTuple):
@@ -23,16 +28,19 @@ class Operation(NamedTuple):
 
 
 class SimulatedFile:
-    """The interface of File over plain memory. `operations` is the log; `fail` maps an operation's number to
-    an error.
+    """The interface of File over memory that kernels may write to as well. `operations` is the log; `fail` maps
+    an operation's number to an error; what a kernel writes in one call counts as one.
     """
 
     writable = True
-    descriptor = -1
 
-    def __init__(self, content: bytes, fail: dict[int, str] | None = None, limit: int = 1 << 24):
+    def __init__(self, content: bytes, fail: dict[int, str] | None = None, limit: int = 1 << 24, page_size=4096):
         self.path = Path("simulated.pages")
-        self._memory = np.zeros(limit, np.uint8)
+        self._page_size = page_size
+        self._fd = os.memfd_create("simulated")
+        weakref.finalize(self, os.close, self._fd)
+        os.truncate(self._fd, limit)
+        self._memory = np.frombuffer(mmap.mmap(self._fd, limit), np.uint8)
         self._memory[: len(content)] = np.frombuffer(content, np.uint8)
         self._size = len(content)
         self.operations: list[Operation] = []
@@ -64,6 +72,20 @@ class SimulatedFile:
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
         for data, offset in stamped(arena, ids, page_words):
             self.pwrite(data, offset)
+
+    @property
+    def descriptor(self) -> int:
+        if config.DISABLE_JIT:
+            return -1
+        return REFUSES if self.calls + 1 in self.fail else self._fd
+
+    def wrote(self, ids: np.ndarray, runs: int) -> None:
+        """Each page counts as a write of its own, so that a crash may keep any of them."""
+        self.calls += bool(len(ids))
+        for page in ids.tolist():
+            start, end = page * self._page_size, (page + 1) * self._page_size
+            assert end <= self._size, "a kernel wrote behind the end of the file"
+            self.operations.append(Operation("write", start, self._memory[start:end].tobytes()))
 
     def fdatasync(self) -> None:
         if self._failure():

@@ -2,18 +2,14 @@
 nothing.
 """
 
-import sys
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from pagestore.errors import CorruptionError, FormatError, PagestoreError, PoisonedError
 from pagestore.store import Store, empty_store
-
-sys.path.insert(0, str(Path(__file__).parent))
-from simulator import SimulatedFile, crashes
+from tests.pagestore.simulator import SimulatedFile, crashes
 
 FALLBACK = ("meta slots", "record")  # how a commit that did not make it is reported
 Rows = list[tuple[int, int]]

@@ -1,6 +1,5 @@
 """A reader that knows docs/format.md and struct alone reads what the library wrote."""
 
-import sys
 from datetime import date
 from pathlib import Path
 
@@ -8,9 +7,7 @@ import numpy as np
 import pytest
 
 import pagestore
-
-sys.path.insert(0, str(Path(__file__).parent))
-import struct_reader
+from tests.pagestore import struct_reader
 
 
 @pytest.mark.parametrize("page_size", [4096, 8192, 65536])

@@ -8,7 +8,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from pagestore.apply import ALL, apply
+from pagestore.apply import apply
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import build as k_build
 from pagestore.kernels import delta as k_delta
@@ -174,7 +174,7 @@ def test_edits_ask_for_the_next_leaf_before_they_write_one():
     actions = np.full(10, INSERT)
     plain(k_build, k_shift, k_apply).apply_edits(
         memory, np.ones(1 << 14, np.uint8), page_words, tree.root, tree.height, 2, 0, none, actions, edits, 2,
-        k_apply.WHOLE, 0, ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
+        k_apply.WHOLE, 0, k_apply.ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
         np.empty((2, 20), np.int64), room.walk, room.tallies[0], room.work,
     )  # fmt: skip
     used, gone = room.tallies[0, [k_apply.USED, k_apply.DEAD]].tolist()

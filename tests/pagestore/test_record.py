@@ -1,18 +1,13 @@
 """What a commit writes: against records put together word by word."""
 
 import errno
-import resource
-import sys
-from contextlib import contextmanager
 from math import isqrt
-from pathlib import Path
 from random import Random
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from numba import config
 
 import pagestore
 from pagestore import ledger
@@ -23,9 +18,9 @@ from pagestore.kernels.record import HEAD, WIDTHS, gather
 from pagestore.mapping import Mapping, Run, pages_of_run
 from pagestore.record import COMMIT, Commit
 from pagestore.store import Store, empty_store
-
-sys.path.insert(0, str(Path(__file__).parent))
-from simulator import SimulatedFile
+from tests.pagestore.simulator import SimulatedFile
+from tests.pagestore.test_file import largest_file
+from tests.pagestore.test_groups import compiled
 
 words = st.integers(-(1 << 63), (1 << 63) - 1)
 NAMES = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"
@@ -96,8 +91,9 @@ def fill(store, random, relations=3):
 
 @pytest.mark.parametrize("sync", ["off", "commit"])
 @pytest.mark.parametrize("relations", [3, 400])
-def test_the_record_on_disk_is_what_the_commit_says(tmp_path, sync, relations):
-    """Whether a kernel wrote it or, where there is no file, Python."""
+def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync, relations):
+    """Whether a kernel wrote it or, where it may not, Python."""
+    monkeypatch.setattr(SimulatedFile, "descriptor", -1)
     simulated = Store(SimulatedFile(empty_store(4096)), sync=sync)
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
         for store in stored, simulated:
@@ -137,16 +133,6 @@ def test_the_difference_stays_short(tmp_path):
             assert len(space.heap) > 800  # many pages were free at once
 
 
-@contextmanager
-def largest_file(size):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
     store = pagestore.open(tmp_path / "s.pages", sync="off")
     for _ in fill(store, Random(2)):
@@ -164,7 +150,7 @@ def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
     store.close()
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel writes nothing")
+@compiled
 def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         commits = fill(store, Random(3))

@@ -10,6 +10,7 @@ what is compiled, so that nobody pays for counters that nobody reads.
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -81,6 +82,7 @@ class Meter:
             setattr(module, name, stand)
 
     def _counted(self, kernel: Callable) -> Callable:
+        @wraps(kernel)
         def counted(*arguments: Any) -> Any:
             self._calls += 1
             return kernel(*arguments)

@@ -1,0 +1,81 @@
+"""A crash, or a disk that fails, while a kernel carries edits through all rules: no view is left behind its rules."""
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+from numba import config
+
+from ivm.course import Course
+from ivm.workspace import Workspace
+from pagestore.errors import PagestoreError
+from pagestore.store import Store, empty_store
+from tests.pagestore.simulator import SimulatedFile, crashes
+
+RULES = """edge(x, y) -> int(x), int(y).
+    path(x, z) <- edge(x, y), edge(y, z).
+    closed(x, y, z) <- path(x, z), edge(x, y), edge(y, z), edge(x, z).
+"""
+FALLBACK = ("meta slots", "record")  # how a commit that did not make it is reported
+
+
+def run_workload(workspace, rng, steps=20):
+    """Commits of a few edges each; the edges of each version. The file's `marks` are as in the store's own test."""
+    workspace.install(RULES, maintenance="probe")
+    versions, edges = {0: [], workspace.store.version: []}, set()
+    _mark(workspace.store)
+    for step in range(steps):
+        fresh = {(rng.randrange(12), rng.randrange(12)) for _ in range(1 if step % 3 else 30)}
+        gone = set(rng.sample(sorted(edges), len(edges) // 8))
+        with workspace.transaction() as txn:
+            txn.delete("edge", sorted(gone))
+            txn.insert("edge", sorted(fresh))
+        edges = edges - gone | fresh
+        versions[workspace.store.version] = sorted(edges)
+        _mark(workspace.store)
+    return versions
+
+
+def _mark(store):
+    store._file.marks.append((len(store._file.operations), store.version))
+
+
+def agrees(store, versions):
+    workspace = Workspace(store)
+    if workspace.predicates:
+        assert list(workspace["edge"]) == versions[store.version]
+        for view in "path", "closed":
+            workspace.verify(view)
+    assert [v for v in store.check() if v.invariant not in FALLBACK] == []
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
+@pytest.mark.parametrize("sync", ["full", "commit"])
+def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
+    taken, run = [], Course.run
+    monkeypatch.setattr(Course, "run", lambda *given: taken.append(run(*given)) or taken[-1])
+    start, rng = empty_store(4096), Random(sync)
+    file = SimulatedFile(start)
+    versions = run_workload(Workspace(Store(file, sync=sync)), rng)
+    assert sum(n == 5 for n in taken) > 5, "few edits did not take their course in one call; this tests nothing"
+    monkeypatch.undo()
+    for done, image in crashes(start, file.operations, rng, variants=4):
+        store = Store(SimulatedFile(image))
+        finished = max((v for at, v in file.marks if at <= done), default=0)
+        assert finished <= store.version <= finished + 1, store.recovery
+        agrees(store, versions)
+
+
+@pytest.mark.parametrize("how", ["error", "short"])
+def test_the_nth_operation_fails(how):
+    start = empty_store(4096)
+    file = SimulatedFile(start)
+    versions = run_workload(Workspace(Store(file)), Random(1), steps=4)
+    for n in range(1, file.calls + 1):
+        file = SimulatedFile(start, fail={n: how})
+        with suppress(OSError, PagestoreError):
+            run_workload(Workspace(Store(file)), Random(1), steps=4)
+        assert n in range(file.calls + 1)
+        store = Store(SimulatedFile(file.content()))
+        assert store.version >= max((v for _, v in file.marks), default=0)
+        agrees(store, versions)
