@@ -22,7 +22,7 @@ from pagestore.kernels.net import ascends, compose, compose_few
 from pagestore.order import FEW, SHELLS, begins, sort_order
 from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
-from pagestore.tree import Pager, Spec, Tree, checked, scan_array
+from pagestore.tree import ADD, ERASE, INSERT, Pager, Spec, Tree, bulk, checked, scan_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
@@ -119,6 +119,10 @@ _ROW = attrgetter("spec.tree_id", "root", "height", "spec.keys", "spec.values")
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
     """As `apply`, in as many descents as it takes."""
+    if not tree.root:
+        built = _build(pager, tree, actions, edits)
+        if built:
+            return built
     tree, left, delta = _descend(pager, tree, actions, edits, visible)
     if not left:
         return tree, delta
@@ -129,6 +133,15 @@ def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray
     actions, rows = one_batch(deltas)
     order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
     return tree, (actions[order], rows.take(order, axis=1))
+
+
+def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
+    """As `apply` to an empty tree, from below; None for few edits, and where a support is to be refused."""
+    there = actions != ERASE
+    if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
+        return None
+    rows = edits[:, there]
+    return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
 
 
 class Part(NamedTuple):

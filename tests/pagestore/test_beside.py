@@ -8,7 +8,7 @@ import pagestore
 from pagestore import apply as applying
 from pagestore.apply import ALONE, apply, apply_beside, net
 from pagestore.errors import EditError
-from pagestore.tree import ADD, INSERT, SET, Spec, Tree, bulk, pages_of
+from pagestore.tree import ADD, ERASE, INSERT, SET, Spec, Tree, bulk, pages_of
 from tests.pagestore.memory import MemoryPager
 from tests.pagestore.test_tree import SPEC, batches, changes, edited, rows_of
 
@@ -68,6 +68,29 @@ def test_a_refused_edit_leaves_no_page_behind():
     with pytest.raises(EditError, match="below 0"):
         apply_beside(pager, trees, PLACES, np.array([ADD]), np.array([[1], [1], [-2]]))
     assert pager.live == before
+
+
+@pytest.mark.parametrize("support", [-1, 0, 1])
+def test_many_edits_of_an_empty_tree_build_it(support, monkeypatch):
+    """But where a support is 0 or below, which are for the one kernel that knows of them."""
+    calls = []
+    descend = applying._descend
+    monkeypatch.setattr(applying, "_descend", lambda *given: calls.append(1) or descend(*given))
+    n, pager, rng = 5000, MemoryPager(pages_max=1 << 12), np.random.default_rng(7)
+    rows = np.array([np.arange(n), np.zeros(n, np.int64), rng.integers(1, 9, n)])
+    actions = rng.choice([INSERT, ERASE, SET, ADD], n)
+    actions[n // 2], rows[2, n // 2] = ADD, support
+    there = (actions != ERASE) & (rows[2] > 0)
+    if support < 0:
+        with pytest.raises(EditError, match=f"{n // 2}, 0.*below 0"):
+            apply(pager, Tree.empty(SPEC), actions, rows)
+        assert not pager.live
+    else:
+        tree, kinds, changed = apply(pager, Tree.empty(SPEC), actions, rows)
+        assert set(kinds.tolist()) == {INSERT} and np.array_equal(changed, rows[:, there])
+        assert np.array_equal(np.array(rows_of(pager.pages, tree)).T, changed)
+        assert set(pages_of(pager.pages, tree).tolist()) == pager.live
+    assert bool(calls) == (support < 1)
 
 
 def test_nothing_to_do_touches_nothing():
