@@ -47,6 +47,9 @@ class History:
         self.recent, self.words, self.tree = recent, words, tree  # `words` of the recent entries, for a record
         self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
 
+    def __len__(self) -> int:
+        return self.tree.count + len(self.recent)
+
     def find(self, pages: Pages, version: int) -> Entry | None:
         """The entry of a version. O(log versions)."""
         at = bisect_left(self.recent, (version,))

@@ -41,20 +41,24 @@ class VersionLocks:
                     self._file.lock(UNLOCKED, VERSION_LOCK + version)
 
     def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions against new readers; those that somebody reads, and the parent, are left out."""
-        locked = []
-        for entry in entries:
-            with self.guard:
-                if entry.version == parent or entry.version in self.pins:
-                    continue
-                if not self._file.lock(EXCLUSIVE, VERSION_LOCK + entry.version):
-                    continue
-                self._going.add(entry.version)
-            locked.append(entry)
+        """Lock versions, ascending, against new readers; those that somebody reads, and the parent, are left out."""
+        if not entries:
+            return []
+        with self.guard:
+            free = [entry for entry in entries if entry.version != parent and entry.version not in self.pins]
+            locked = free if self._whole(free) else [entry for entry in free if self._whole([entry])]
+            self._going.update(entry.version for entry in locked)
         return locked
+
+    def _whole(self, entries: Sequence[Entry]) -> bool:
+        """Lock versions that follow each other in one go; False, and nothing is locked, where that cannot be."""
+        if not entries or entries[-1].version - entries[0].version >= len(entries):
+            return False
+        return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
 
     def unlock(self, entries: Sequence[Entry]) -> None:
         """After the commit: whoever comes now finds that they are gone."""
-        for entry in entries:
-            self._file.lock(UNLOCKED, VERSION_LOCK + entry.version)
-            self._going.discard(entry.version)
+        if entries:
+            first, last = entries[0].version, entries[-1].version
+            self._file.lock(UNLOCKED, VERSION_LOCK + first, last - first + 1)
+            self._going.difference_update(entry.version for entry in entries)

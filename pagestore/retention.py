@@ -6,6 +6,7 @@ from .state import State
 from .tree import Pages
 
 OLD_BATCH = 32  # versions in the history tree go so many at a time, since each batch rewrites pages of it
+BATCH = 8  # others do, since one that goes takes locks and a look at its neighbours; at most half of what is retained
 
 
 def needed(state: State) -> set[int]:
@@ -17,19 +18,19 @@ def needed(state: State) -> set[int]:
 
 
 def excess(state: State, pages: Pages, branch: int) -> list[Entry]:
-    """Versions of a branch beyond the newest `retain`, one more being made; oldest first.
+    """Versions of a branch beyond the newest `retain`, one more being made; oldest first, none until they are a batch.
 
-    O(versions), every commit where few are retained and every OLD_BATCH commits where many are.
+    O(1) mostly, O(versions) where there are several branches.
     """
     retain, history = state.settings.retain, state.history
-    many = retain > OLD_BATCH and history.tree.count
-    if retain == RETAIN_ALL or (many and state.last_version % OLD_BATCH):
+    batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
+    if retain == RETAIN_ALL or len(history) - retain + 1 < batch:
         return []
     entries = history.entries(pages)
     if len(state.heads) > 1:
         entries = [entry for entry in entries if entry.branch == branch]
     beyond = len(entries) - retain + 1
-    if beyond <= 0:
+    if beyond < batch:
         return []
     kept = needed(state)
     doomed = [entry for entry in entries[:beyond] if entry.version not in kept]
