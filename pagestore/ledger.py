@@ -66,7 +66,7 @@ class Ledger:
         self.page_size, self.uuid = meta.page_size, meta.uuid
         commit = state.commit
         extents = rows(_free_extents(mapping, commit.checkpoint), 2)
-        free = [page for first, count in extents for page in range(first, first + count)]
+        free = np.concatenate([np.zeros(0, np.int64), *(np.arange(first, first + n) for first, n in extents)])
         self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]

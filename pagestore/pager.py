@@ -13,7 +13,6 @@ dictionary), any other is a branch.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,13 +126,14 @@ class Pager:
 
     def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
         """Pages that this transaction replaced, and the versions that made them, each int64[n]. O(n)."""
-        born = births.tolist()
-        if born and (max(born) == self.version or min(born) <= self.origin):
+        if len(ids) and (births.max() == self.version or births.min() <= self.origin):
             own = self._owns & (births == self.version)
             self._released.append(ids[own])
             others = ~own & (births > self.origin)
-            ids, born = ids[others], births[others].tolist()
-        self.retired.extend(chain(*zip(repeat(self.lineage), ids.tolist(), born, strict=False)))
+            ids, births = ids[others], births[others]
+        rows = np.empty((len(ids), 3), np.int64)
+        rows[:, 0], rows[:, 1], rows[:, 2] = self.lineage, ids, births
+        self.retired.frombytes(rows.tobytes())
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
@@ -204,7 +204,7 @@ class Pager:
     def rollback(self) -> None:
         """All pages of the transaction are free again, and nothing was retired."""
         self._close_segment()
-        self.space.take_back(page for ids in self._consumed for page in ids.tolist())
+        self.space.take_back(np.concatenate([self._pool[:0], *self._consumed]))
         self._forget()
         del self.retired[self._begun_retired :]
 
@@ -224,9 +224,9 @@ class Pager:
         if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.space.top - 1:
             self._pool = self._pool[: len(self._pool) - self.space.retract(self._pool[self._position :])]
 
-    def lent(self) -> list[int]:
+    def lent(self) -> np.ndarray:
         """Free pages that wait here to be handed out."""
-        return self._pool[self._position :].tolist()
+        return self._pool[self._position :]
 
     def give_back(self) -> None:
         """Return the lent pages to the free space, between transactions."""
@@ -238,11 +238,11 @@ class Pager:
         """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
         self._close_segment()
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
-            self._consumed = [np.array(self._kept(), np.int64)]
+            self._consumed = [self._kept()]
         left = self.lent()
-        ready = 0 if self.space.appending else len(self.space.heap)
+        ready = 0 if self.space.appending else len(self.space)
         more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
-        self._pool = np.array(sorted(left + more), np.int64)
+        self._pool = np.sort(np.concatenate([left, more]))
         self._start = self._position = 0
 
     def _kept(self) -> np.ndarray:
@@ -250,10 +250,9 @@ class Pager:
         parts = self._consumed
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:
-            released = {*chain(*map(np.ndarray.tolist, self._released))}
-            kept = np.array([page for page in kept.tolist() if page not in released], np.int64)
+            released, self._released = np.concatenate(self._released), []
+            kept = np.setdiff1d(kept, released)
             self.space.take_back(released)
-            self._released = []
         return kept
 
     def _close_segment(self) -> None:

@@ -5,16 +5,13 @@ set is a checkpoint (a run, now and then) and what changed since (in every commi
 docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from itertools import repeat
 from math import isqrt
 
 import numpy as np
 
 from .flat import Flat, empty, flat, flat_words
-from .kernels.space import count
+from .kernels import space as kernel
 
 ROOM = 512  # pages, to spare in each list of the difference
 
@@ -22,31 +19,40 @@ ROOM = 512  # pages, to spare in each list of the difference
 class Space:
     """The free pages below `top`, and the never used ones from there on."""
 
-    def __init__(self, top: int, free: Iterable[int] = (), added: Iterable[int] = (), removed: Iterable[int] = ()):
+    def __init__(
+        self, top: int, free: np.ndarray | None = None, added: Iterable[int] = (), removed: Iterable[int] = ()
+    ):
+        """Nothing is free, or what a checkpoint says: pages int64[n], and how they have changed since."""
         self.top = top
         added, removed = flat(added), flat(removed)
-        self._heap, self._durable = sorted({*free, *added}.difference(removed)), flat()  # the latter go to the heap
         self.appending = False  # whether to lend from `top` on only, so that the front empties
         self.pending = flat()  # free as soon as the commit under way is durable
+        self._durable = flat()  # free since, and not noted yet
+        self._free, self._place = widened(np.zeros(0, np.uint8), top), widened(np.zeros(0, np.int32), top)
+        self._book = np.array([top, 0])  # LOWEST, MANY
         self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
-        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length; see kernels/space.py
+        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
-        self._place = np.zeros(2 * top, np.int32)
         self._room = 0  # pages that each list has room for, at least
+        if free is not None:
+            self.take_back(np.setdiff1d(np.concatenate([free, np.array(added, np.int64)]), removed))
         if removed:
             self.use(np.frombuffer(removed, np.int64))
 
-    @property
-    def heap(self) -> list[int]:
-        """Pages to be lent, lowest first."""
+    def __len__(self) -> int:
+        """How many pages may be lent."""
+        return int(self._book[kernel.MANY]) + len(self._durable)
+
+    def pages(self) -> np.ndarray:
+        """Pages that may be lent, int64[n], ascending. O(top)."""
+        return np.flatnonzero(self._noted()[: self.top])
+
+    def _noted(self) -> np.ndarray:
+        """Which pages may be lent, a byte each."""
         if self._durable:
             freed, self._durable = self._durable, empty()
-            self.take_back(freed)
-        return self._heap
-
-    def __len__(self) -> int:
-        """How many pages `heap` has."""
-        return len(self._heap) + len(self._durable)
+            self.take_back(np.frombuffer(freed, np.int64))
+        return self._free
 
     def difference(self) -> tuple[Flat, Flat]:
         """Free pages that the checkpoint has not, and pages of the checkpoint that are in use."""
@@ -55,27 +61,18 @@ class Space:
         words, half = self._words, self._half
         return words[1 : 1 + words[0]], words[half + 1 : half + 1 + words[half]]
 
-    def lend(self, n: int) -> list[int]:
-        """n pages, ascending, still counted as free until `use` says otherwise. O(n log free)."""
-        heap = self.heap
-        pages = [] if self.appending else [*map(heappop, repeat(heap, min(n, len(heap))))]
-        if len(pages) < n:
-            pages += self._grow(n - len(pages))
+    def lend(self, n: int) -> np.ndarray:
+        """n pages, int64[n], ascending, still counted as free until `use` says otherwise. O(n) mostly."""
+        pages = np.empty(n, np.int64)
+        found = kernel.lend(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
+        if found < n:
+            pages[found:] = self._grow(n - found)
         return pages
 
     def lend_run(self, n: int) -> int:
-        """First of n consecutive pages, lent. O(free) for n > 1."""
-        if n == 1:
-            return self.lend(1)[0]
-        heap = self.heap
-        heap.sort()
-        pages = np.array(heap, np.int64)
-        fits = np.flatnonzero(pages[n - 1 :] - pages[: max(len(pages) - n + 1, 0)] == n - 1)
-        if not len(fits) or self.appending:
-            return self._grow(n).start
-        at = int(fits[0])
-        del heap[at : at + n]
-        return int(pages[at])
+        """First of n consecutive pages, lent. O(pages up to there)."""
+        first = -1 if self.appending else kernel.lend_run(self._noted(), self._book, self.top, n)
+        return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
         """n pages that were never used, free now."""
@@ -84,13 +81,12 @@ class Space:
         self._freed.extend(range(self._counted, self.top))
         self._counted = max(self._counted, self.top)
         if self.top > len(self._place):
-            place, self._place = self._place, np.zeros(2 * self.top, np.int32)
-            self._place[: len(place)] = place
+            self._free, self._place = widened(self._free, self.top), widened(self._place, self.top)
         return fresh
 
-    def take_back(self, pages: Iterable[int]) -> None:
-        """Lent pages that were not used after all. O(log free) each."""
-        deque(map(heappush, repeat(self._heap), pages), 0)  # a loop, a third of the time
+    def take_back(self, pages: np.ndarray) -> None:
+        """Lent pages int64[n] that were not used after all. O(n)."""
+        kernel.take_back(pages, self._free, self._book)
 
     def retract(self, pages: np.ndarray) -> int:
         """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
@@ -105,7 +101,7 @@ class Space:
     def use(self, pages: np.ndarray) -> None:
         """Lent pages are part of the state that is being committed. O(1) each."""
         freed, used, lists, place = self.to_count(pages)
-        count(*freed.buffer_info(), used, lists, place)
+        kernel.count(*freed.buffer_info(), used, lists, place)
 
     def free(self, pages: Flat) -> None:
         """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
@@ -120,11 +116,11 @@ class Space:
         self.pending = empty()
 
     def trim(self) -> int:
-        """Lower `top` past the free pages at the end; returns how many. O(free)."""
-        heap, before = self.heap, self.top
-        heap.sort()
-        while heap and heap[-1] == self.top - 1:
-            self.top = heap.pop()
+        """Lower `top` past the free pages at the end; returns how many. O(top)."""
+        taken, before = np.flatnonzero(self._noted()[: self.top] == 0), self.top
+        self.top = int(taken[-1]) + 1
+        self._free[self.top : before] = 0
+        self._book[kernel.MANY] -= before - self.top
         return before - self.top
 
     def checkpoint_due(self) -> bool:
@@ -139,11 +135,11 @@ class Space:
         """How many pages the difference has at most."""
         return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
 
-    def all_free(self, lent: Iterable[int]) -> list[int]:
-        """All free pages in order, the lent ones among them. O(free log free)."""
-        return sorted([*self.heap, *self.pending, *lent])
+    def all_free(self, lent: np.ndarray) -> np.ndarray:
+        """All free pages, ascending, the lent ones among them. O(top)."""
+        return np.sort(np.concatenate([self.pages(), np.array(self.pending, np.int64), lent]))
 
-    def checkpoint(self, lent: Iterable[int]) -> list[int]:
+    def checkpoint(self, lent: np.ndarray) -> np.ndarray:
         """As `all_free`; from now on the difference is counted from them."""
         for pages in self.difference():
             self._place[np.frombuffer(pages, np.int64)] = 0
@@ -172,3 +168,10 @@ class Space:
             self._half = self._lists.shape[1]
             self._lists[:, : longest + 1] = before[:, : longest + 1]
         self._room = self._lists.shape[1] - 1 - longest - n
+
+
+def widened(array: np.ndarray, top: int) -> np.ndarray:
+    """A copy with room for twice as many pages, zeros behind what there is."""
+    wide = np.zeros(16 * (1 + top // 8), array.dtype)
+    wide[: len(array)] = array
+    return wide

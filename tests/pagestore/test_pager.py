@@ -21,7 +21,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule(n=st.integers(1, 9))
     def lend(self, n: int) -> None:
-        pages = self.space.lend(n)
+        pages = self.space.lend(n).tolist()
         assert pages == sorted(pages)
         assert not (set(pages) & (self.used | self.lent))
         self.lent |= set(pages)
@@ -37,7 +37,7 @@ class SpaceMachine(RuleBasedStateMachine):
     def end(self, share: int) -> None:
         """A commit keeps some of what was lent and gives the rest back."""
         kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
-        self.space.take_back(self.lent - kept)
+        self.space.take_back(np.array(sorted(self.lent - kept), np.int64))
         self.space.use(np.array(sorted(kept), np.int64))
         self.used |= kept
         self.lent = set()
@@ -46,7 +46,7 @@ class SpaceMachine(RuleBasedStateMachine):
     def free(self, share: int) -> None:
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
         self.space.free(flat(gone))
-        assert not (gone & set(self.space.heap))  # not before the commit is durable
+        assert not (gone & self.lendable())  # not before the commit is durable
         self.space.settle()
         self.used -= gone
 
@@ -61,11 +61,16 @@ class SpaceMachine(RuleBasedStateMachine):
     @rule()
     def trim(self) -> None:
         self.space.trim()
-        assert self.space.top == max(self.used | self.lent | set(self.space.heap), default=1) + 1
+        assert self.space.top == max(self.used | self.lent | self.lendable(), default=1) + 1
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = set(self.space.checkpoint(self.lent))
+        self.checkpoint = set(self.space.checkpoint(np.array([*self.lent], np.int64)).tolist())
+
+    def lendable(self) -> set[int]:
+        pages = self.space.pages().tolist()
+        assert len(pages) == len(self.space)
+        return set(pages)
 
     @invariant()
     def the_difference_is_no_longer_than_it_says(self) -> None:
@@ -82,7 +87,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert not (free & self.used)
 
     def still_free(self) -> set[int]:
-        return set(self.space.heap) | self.lent
+        return self.lendable() | self.lent
 
     def teardown(self) -> None:
         self.the_difference_is_right()
