@@ -142,13 +142,42 @@ def lower(words, page, c, lo, hi, x):
 
 @kernel
 def halve(words, base, start, width, lo, hi, x):
-    """As `lower`, of a column that was looked up."""
+    """As `lower`, of a column that was looked up.
+
+    Looks at three entries at once, whose loads do not wait for each other, until few are left. Where they begin is
+    kept in bits, since a multiplication would stand between one load and the next.
+    """
     n = hi - lo
-    while n > 1:
-        half = n >> 1
-        lo += either(base + bits(words, start, width, lo + half - 1) < x, half, 0)
+    if width > NARROW:
+        while n > 1:
+            half = n >> 1
+            lo += either(base + bits(words, start, width, lo + half - 1) < x, half, 0)
+            n -= half
+        return lo + (n > 0 and base + bits(words, start, width, lo) < x)
+    at, mask = 64 * start + lo * width, (1 << width) - 1
+    while n > 3:
+        part = n >> 2
+        span = part * width
+        middle = at + 2 * span - width
+        up = base + bits_at(words, middle, mask) < x
+        value = either(up, bits_at(words, middle + span, mask), bits_at(words, middle - span, mask))
+        further = base + value < x
+        at += either(up, 2 * span, 0) + either(further, span, 0)
+        lo += either(up, 2 * part, 0) + either(further, part, 0)
+        n -= 3 * part
+    while n > 0:
+        half = (n + 1) >> 1
+        below = base + bits_at(words, at + (half - 1) * width, mask) < x
+        at += either(below, half * width, 0)
+        lo += either(below, half, 0)
         n -= half
-    return lo + (n > 0 and base + bits(words, start, width, lo) < x)
+    return lo
+
+
+@kernel
+def bits_at(words, at, mask):
+    """The bits that begin at a bit of the map, up to NARROW of them."""
+    return word_at(words, at >> 3) >> (at & 7) & mask
 
 
 @kernel
