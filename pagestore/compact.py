@@ -1,4 +1,4 @@
-"""Making a store as small as its content: full pages, at the front of the file.
+"""Making a store as small as its content: pages that `bulk` fills, at the front of the file.
 
 Every tree is built anew, bottom-up, by ordinary commits: first behind all other pages, so that the front is
 empty when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they

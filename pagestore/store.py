@@ -407,7 +407,7 @@ class Store:
             return vacuum.run(self, keep_versions, drop, dry_run)
 
     def compact(self) -> Compact:
-        """Write everything anew into full pages at the front of the file, and cut the rest off.
+        """Write everything anew, as `bulk` does, to the front of the file, and cut the rest off.
 
         Versions but the newest of each branch and what is tagged or read are dropped. O(store).
         """

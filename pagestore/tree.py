@@ -94,7 +94,9 @@ def scan_array(spec: Spec) -> np.ndarray:
 
 
 def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = UNSHARED) -> Tree:
-    """Build a tree of full pages from batches[C, n] that ascend strictly by key over all; streams.
+    """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
+
+    A sixteenth of each page stays free for the first edits.
 
     Pages are had and written within `turn`, for others may use the pager meanwhile.
     Raises OrderError naming the first record out of order.  Memory is bounded by the arena.

@@ -1,6 +1,6 @@
 """`pagestore load FILE RELATION PARQUET_DIR --key x,y`: a folder of Parquet files becomes a relation.
 
-Rows stream from the files into full pages, bottom-up, while their order is checked. Where they are not in the
+Rows stream from the files into pages bottom-up, while their order is checked. Where they are not in the
 relation's order they are sorted outside memory first, and the report says so. Text is always sorted: inside
 the store it is ordered by its dictionary's ids.
 """

@@ -1,4 +1,4 @@
-"""Build a tree bottom-up from sorted records, full pages, streaming.
+"""Build a tree bottom-up from sorted records, pages that are full but for a sixteenth, streaming.
 
 Level 0 of `node` takes the records, every level above the entries of the pages below it.  A level is
 written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
@@ -7,6 +7,8 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 from pagestore.kernels.apply import entry_columns
 from pagestore.kernels.build import ENDS, cuts, emit, fill, records_max
 from pagestore.kernels.kernel import kernel
+
+SPARE = 16  # one part of so many of a page stays free, so that the first edits of it do not cut it in two
 
 # words of `progress`
 USED, TAKEN, UNSORTED = range(3)
@@ -67,13 +69,13 @@ def ascending(records, keys, lo, hi, last, started):
 
 @kernel
 def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work):
-    """Write one full page from every level that has two pages' worth of entries waiting."""
+    """Write one page from every level that has two pages' worth of entries waiting."""
     level = 0
     while sizes[level] >= 2 * records_max(page_words):
         columns = entry_columns(keys, values, scans, level)
         lo = 0
         while sizes[level] - lo > records_max(page_words):
-            end = fill(node[level], columns, lo, sizes[level], page_words, scans, level, node[-1])
+            end = fill(node[level], columns, lo, sizes[level], filled(page_words), scans, level, node[-1])
             if progress[USED] + sizes.shape[0] >= ids.shape[0]:
                 break
             put(
@@ -85,6 +87,12 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
                 node[level, c, i - lo] = node[level, c, i]
         sizes[level] -= lo
         level += 1
+
+
+@kernel
+def filled(page_words):
+    """Words of a page that are filled, or kept free for all time."""
+    return page_words - page_words // SPARE
 
 
 @kernel
@@ -109,7 +117,7 @@ def finish_level(
     ends = node[-1, ENDS]
     lo = 0
     progress[USED] = 0
-    for p in range(cuts(node[level], columns, sizes[level], page_words, scans, level, node[-1])):
+    for p in range(cuts(node[level], columns, sizes[level], filled(page_words), scans, level, node[-1])):
         put(
             page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
         )  # fmt: skip
