@@ -90,12 +90,12 @@ class Space:
 
     def retract(self, pages: np.ndarray) -> int:
         """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
-        below = np.arange(self.top - len(pages), self.top)
-        unlike = np.flatnonzero(pages != below)
-        n = len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
+        n = right_below(pages, self.top)
         self.top -= n
-        while self._counted > self.top and self._freed and self._freed[-1] == self._counted - 1:
-            self._counted = self._freed.pop()
+        grown = self._freed[max(0, len(self._freed) - (self._counted - self.top)) :]
+        if m := right_below(np.array(grown, np.int64), self._counted):
+            del self._freed[-m:]
+            self._counted -= m
         return n
 
     def use(self, pages: np.ndarray) -> None:
@@ -168,6 +168,16 @@ class Space:
             self._half = self._lists.shape[1]
             self._lists[:, : longest + 1] = before[:, : longest + 1]
         self._room = self._lists.shape[1] - 1 - longest - n
+
+
+def right_below(pages: np.ndarray, top: int) -> int:
+    """How many at the end of some pages stand side by side, in order, right below `top`.
+
+    >>> right_below(np.array([3, 7, 8, 9]), 10)
+    3
+    """
+    unlike = np.flatnonzero(pages != np.arange(top - len(pages), top))
+    return len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
 
 
 def widened(array: np.ndarray, top: int) -> np.ndarray:
