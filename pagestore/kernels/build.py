@@ -46,11 +46,11 @@ def measured(values, lo, hi, anchored):
 
 @kernel
 def bounds(values, lo, hi):
-    """The least and the greatest of values[lo:hi]."""
-    low = values[lo]
-    high = low
-    for i in range(lo + 1, hi):
-        value = values[i]
+    """The least and the greatest of values[lo:hi]; a loop so plain that the compiler widens it."""
+    part = values[lo:hi]
+    low = high = part[0]
+    for i in range(1, part.shape[0]):
+        value = part[i]
         low = min(low, value)
         high = max(high, value)
     return low, high

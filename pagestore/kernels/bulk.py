@@ -36,8 +36,9 @@ def load_records(
             progress[UNSORTED] = 1
             return
         for c in range(columns):
-            for i in range(lo, hi):
-                node[0, c, sizes[0] + i - lo] = records[c, i]
+            waiting, come = node[0, c, sizes[0] :], records[c, lo:hi]
+            for i in range(come.shape[0]):
+                waiting[i] = come[i]
         sizes[0] += hi - lo
         sizes[-1] = 1  # something was loaded
         if sizes[0] >= batch:
@@ -50,18 +51,21 @@ def ascending(records, keys, lo, hi, last, started):
 
     Makes the newest the new last.
     """
-    for i in range(lo, hi):
+    if started:
         c = 0
-        if i > lo:
-            while c < keys and records[c, i] == records[c, i - 1]:
-                c += 1
-            if c == keys or records[c, i] < records[c, i - 1]:
-                return i
-        elif started:
-            while c < keys and records[c, i] == last[c]:
-                c += 1
-            if c == keys or records[c, i] < last[c]:
-                return i
+        while c < keys and records[c, lo] == last[c]:
+            c += 1
+        if c == keys or records[c, lo] < last[c]:
+            return lo
+    first = records[0, lo:hi]
+    for i in range(1, first.shape[0]):
+        if first[i] > first[i - 1]:
+            continue
+        c = 0
+        while c < keys and records[c, lo + i] == records[c, lo + i - 1]:
+            c += 1
+        if c == keys or records[c, lo + i] < records[c, lo + i - 1]:
+            return lo + i
     for c in range(keys):
         last[c] = records[c, hi - 1]
     return hi

@@ -115,8 +115,9 @@ def pack(words, start, base, width, values, lo, hi):
         return start
     word = 0
     filled = 0
-    for i in range(lo, hi):
-        value = values[i] - base
+    part = values[lo:hi]
+    for i in range(part.shape[0]):
+        value = part[i] - base
         word |= value << filled
         filled += width
         if filled >= 64:
