@@ -15,7 +15,9 @@ return 1 on a record, 0 at the end, and `-page` for a corrupt page, which `raise
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
     borrowed(array)                                                         the array without reference counts
     @kernel                                                                 njit, as the kernels here are compiled:
-                                                                            cached, no GIL, no references counted
+                                                                            cached, no GIL, no references counted; of
+                                                                            its indices only a constant that stands
+                                                                            alone, as in a[-1], may be negative
     @allocating                                                             as kernel, for one that makes arrays
     start_delta, next_changes                                               two roots' difference (delta.py)
 

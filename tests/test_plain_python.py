@@ -36,7 +36,7 @@ def test_an_edge_with_bounds_checked(tmp_path):
 
 @pytest.mark.campaign
 def test_everything_with_bounds_checked(tmp_path):
-    check_bounds(["tests/pagestore/test_tree.py", "tests/ivm"], tmp_path)
+    check_bounds(["tests/pagestore", "tests/ivm"], tmp_path)
 
 
 def check_bounds(tests, cache):

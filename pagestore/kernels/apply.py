@@ -293,7 +293,8 @@ def child_of(words, page, keys, edits, e, slot, level, node, walk):
     """The entry, from `slot` on, that edit e goes below."""
     if walk[AHEAD_EDIT, level] == e:
         return walk[AHEAD, level]
-    key = node[-1, KEY]
+    spare = node[-1]
+    key = spare[KEY]
     for c in range(keys):
         key[c] = edits[c, e]
     return child_slot(words, page, key, keys, keys, slot)
@@ -361,7 +362,8 @@ def merge_leaf(words, keys, values, scans, actions, edits, visible, node, delta_
     """
     columns = keys + values
     page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
-    buffer, ends, record = node[0], node[-1, ENDS], node[-1, RECORD]
+    spare = node[-1]
+    buffer, ends, record = node[0], spare[ENDS], spare[RECORD]
     copied = 0
     at = 0
     first = e = tally[EDIT]
@@ -580,8 +582,9 @@ def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, ta
     columns = entry_columns(keys, values, scans, level)
     n = walk[SIZE, level]
     lo = 0
-    above, ends = node[level + 1], node[-1, ENDS]
-    pieces = cuts(node[level], columns, n, page_words, scans, level, node[-1])
+    above, spare = node[level + 1], node[-1]
+    ends = spare[ENDS]
+    pieces = cuts(node[level], columns, n, page_words, scans, level, spare)
     alone = pieces == 1 and walk[RUNS, level] > 0
     for p in range(pieces):
         at = walk[SIZE, level + 1]

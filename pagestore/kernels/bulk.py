@@ -118,10 +118,11 @@ def finish_level(
 ):
     """Write what waits on a level, cut evenly."""
     columns = entry_columns(keys, values, scans, level)
-    ends = node[-1, ENDS]
+    spare = node[-1]
+    ends = spare[ENDS]
     lo = 0
     progress[USED] = 0
-    for p in range(cuts(node[level], columns, sizes[level], filled(page_words), scans, level, node[-1])):
+    for p in range(cuts(node[level], columns, sizes[level], filled(page_words), scans, level, spare)):
         put(
             page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
         )  # fmt: skip

@@ -19,6 +19,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
+from numba.np import arrayobj
 
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
@@ -27,10 +28,11 @@ def kernel(function: Callable, **options: Any) -> Any:
     """Decorate a function that kernels and Python call: cached, and without the GIL.
 
     It counts no references, which every array costs at every call: it makes no arrays and gets none from others.
+    Of its indices only a constant that stands alone, as in a[-1], may be negative.
     """
     if config.DISABLE_JIT:
         return njit(function)
-    return Kernel(function, targetoptions={**OPTIONS, **options})
+    return Kernel(function, targetoptions={**OPTIONS, **options}, pipeline_class=FromTheFront)
 
 
 def inlined(function: Callable) -> Any:
@@ -144,8 +146,30 @@ def takes(wanted: Any, given: Any) -> bool:
     return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
 
 
-class Lowering(Compiler):
-    """numba's pipeline as far as LLVM's language."""
+class FromTheFront(Compiler):
+    """numba's pipeline for functions whose indices count from the front, but for constants that stand alone.
+
+    numba asks of each whether it is negative, and adds the length if so: a few instructions in every loop, which
+    often keep the compiler from widening it.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.state.targetctx.counts_from_the_end = False  # a copy of its own, see `fix_index`
+
+
+def fix_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """As numba's, of which kernels leave out the question whether it is negative."""
+    if getattr(context, "counts_from_the_end", True) or isinstance(index, ir.Constant):
+        return numbas_fix_index(context, builder, kind, index, size)
+    return context.cast(builder, index, kind, types.intp)
+
+
+numbas_fix_index, arrayobj.fix_integer_index = arrayobj.fix_integer_index, fix_index
+
+
+class Lowering(FromTheFront):
+    """That as far as LLVM's language."""
 
     def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True

@@ -16,7 +16,7 @@ def compose(keys, columns, fresh, actions, edits):
     """
     out = -1
     for i in range(actions.shape[0]):
-        before, now = actions[out], actions[i]
+        before, now = actions[max(out, 0)], actions[i]
         if fresh[i]:
             out += 1
             actions[out] = now

@@ -44,17 +44,23 @@ def code_of(x, low, high):
 
 
 @kernel
+def bucket_of(x, low, high, width, lead):
+    """The leading bits of a code, which may have 64."""
+    return code_of(x, low, high) >> (width - lead) & (1 << lead) - 1
+
+
+@kernel
 def count_leads(first, low, high, width, lead, counts):
     """Count the tuples of each bucket: the leading bits of the codes of column 0, first[n]."""
     for i in range(first.shape[0]):
-        counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead)] += 1
+        counts[bucket_of(first[i], low[0], high[0], width[0], lead)] += 1
 
 
 @kernel
 def deal(first, low, high, width, lead, codes, at, out):
     """Put the codes of tuples into their buckets, at[b] onwards, and `at` behind them."""
     for i in range(first.shape[0]):
-        bucket = code_of(first[i], low[0], high[0]) >> (width[0] - lead)
+        bucket = bucket_of(first[i], low[0], high[0], width[0], lead)
         out[at[bucket]] = codes[i]
         at[bucket] += 1
 

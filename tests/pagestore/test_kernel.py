@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, njit
 from numba.core.errors import NumbaError
 
 from pagestore.kernels.kernel import Kernel, allocating, compiled, kernel, late
@@ -87,6 +87,17 @@ def test_a_kernel_that_makes_arrays_says_so():
     assert ones(3) == 1
     with pytest.raises(NumbaError, match="array passed into the function"):
         fresh(3)
+
+
+@kernel
+def last(values):
+    return values[-1]
+
+
+def test_an_index_that_varies_counts_from_the_front_and_the_functions_of_others_are_left_alone():
+    values = np.arange(5, 8)
+    assert njit(item.py_func)(values, -1) == last(values) == 7
+    assert item(values[1:], -1) == 5  # which stands there: nobody asked whether it is negative
 
 
 def test_garbage_is_collected_again_after_compiling():

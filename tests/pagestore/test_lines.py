@@ -59,7 +59,7 @@ def plain(*modules: ModuleType, **others) -> SimpleNamespace:
     for name, value in names.items():
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType):
-            names[name] = FunctionType(function.__code__, names)
+            names[name] = FunctionType(function.__code__, names, closure=function.__closure__)
     names |= {"word_at": word_at, "prefetch": Memory.prefetch, "as_array": np.array}
     names |= {"either": lambda condition, a, b: a if condition else b, "words_at": lambda there, n: there}
     names |= {"bytes_at": names["words_at"], **others}
