@@ -13,14 +13,17 @@ from pathlib import Path
 
 from numba import __version__, config
 
+SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # of numba's, that make other code
+
 
 def cache_folder() -> Path:
-    """The folder for this interpreter, this numba and these sources, under the user's cache."""
+    """The folder for this interpreter, this numba as it is set and these sources, under the user's cache."""
     packages = Path(__file__).parents[2]
     sources = [packages / "pagestore" / "layout.py"]
     for package in ("pagestore", "ivm"):
         sources += sorted((packages / package / "kernels").glob("*.py"))
-    digest = hashlib.sha256(f"{sys.version} numba {__version__}".encode())
+    settings = [str(getattr(config, name)) for name in SETTINGS]
+    digest = hashlib.sha256(f"{sys.version} numba {__version__} {settings}".encode())
     for source in filter(Path.exists, sources):
         digest.update(source.read_bytes())
     return user_cache() / digest.hexdigest()[:16]

@@ -7,6 +7,7 @@ import pytest
 from numba import config, njit
 from numba.core.errors import NumbaError
 
+from pagestore.kernels import cache_folder
 from pagestore.kernels.kernel import Kernel, allocating, compiled, kernel, late
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
@@ -98,6 +99,13 @@ def test_an_index_that_varies_counts_from_the_front_and_the_functions_of_others_
     values = np.arange(5, 8)
     assert njit(item.py_func)(values, -1) == last(values) == 7
     assert item(values[1:], -1) == 5  # which stands there: nobody asked whether it is negative
+
+
+def test_the_compiler_set_otherwise_has_another_cache(monkeypatch):
+    before = cache_folder()
+    assert cache_folder() == before
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    assert cache_folder() != before
 
 
 def test_garbage_is_collected_again_after_compiling():
