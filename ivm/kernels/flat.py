@@ -21,8 +21,6 @@ candidates under all their values are brought together first, each with how many
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 """
 
-from numpy import uintp
-
 from ivm.kernels.leapfrog import (
     ATOM_DEPTH,
     BINDING,
@@ -354,13 +352,13 @@ def leave(plan, state, rows, s, scratch, at, room, n):
         if source >= 0:
             x = state[state[BINDING] + source]
             for r in range(count):
-                rows[s, c, uintp(row + r)] = x
+                rows[s, c, row + r] = x
         elif source == -1:
             for r in range(count):
-                rows[s, c, uintp(row + r)] = scratch[uintp(at + r * shared)]
+                rows[s, c, row + r] = scratch[at + r * shared]
         elif source == -2:
             for r in range(count):
-                rows[s, c, uintp(row + r)] = scratch[uintp(at + room + min(r * shared + shared, n) - 1)]
+                rows[s, c, row + r] = scratch[at + room + min(r * shared + shared, n) - 1]
     state[state[ROW_COUNT] + s] = row + count
 
 
@@ -468,25 +466,25 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
     other = notes(step, 1 - steady)
     m, k, n = at + cursors[a, NOTED], other + cursors[b, NOTED], base
     y = data[j]
-    while y < last and j < j_last:  # an index that numba takes for negative costs three instructions: uintp
+    while y < last and j < j_last:
         i = ranked(bits, ranks, low, y)
-        z = data[uintp(i)]
-        scratch[uintp(m)] = y
-        scratch[uintp(m + room)] = z
+        z = data[i]
+        scratch[m] = y
+        scratch[m + room] = z
         m += x < y
         x = z
-        scratch[uintp(n)] = y
+        scratch[n] = y
         n += y == z
         if steady == 0:
             i += y == z
-            x = data[uintp(i)]
-            scratch[uintp(m)] = y
-            scratch[uintp(m + room)] = x
+            x = data[i]
+            scratch[m] = y
+            scratch[m + room] = x
             m += y == z
         j += 1
-        y = data[uintp(j)]
-        scratch[uintp(k)] = x
-        scratch[uintp(k + room)] = y
+        y = data[j]
+        scratch[k] = x
+        scratch[k + room] = y
         k += x <= y
     cursors[a, AT], cursors[b, AT] = i, j
     cursors[a, NOTED], cursors[b, NOTED] = m - at, k - other

@@ -82,6 +82,7 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
 
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a bound variable plus a constant
 ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
+LACKS, LEAVES = -1, -2  # no key to find: in the run, or as far as a slice tells
 # behind the cursor of an iterator: the end of its run in the current leaf; and where it was opened last, and
 # the end of the run there, since many bindings open the same slice
 RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
@@ -550,37 +551,17 @@ def intersect(words, plan, state, out, rows, runs):
     seeks = nexts = 0
     if sensor_a < 0 and sensor_b < 0:
         i, j, n, seeks, nexts = merge(plan, state, level, runs, i, i_end, j, j_end, out)
-    a, b = runs[i], runs[j]
-    phase = SEARCH
-    while True:
-        if n == n_max:
-            break
+    phase, k = SEARCH, 0
+    while n < n_max and not (full(state, sensor_a, room) or full(state, sensor_b, room)):
+        a, b = runs[i], runs[j]
         if a < b:
-            k = ahead(runs, i, i_end, b)
-            if k == i_end:
-                if ends_here(state, iterator(plan, state, atom_a, depth_a)):
-                    seeks += 1
-                    record(plan, state, rows, sensor_a, b, INT_MAX)
-                    phase = FAILED
-                break
-            seeks += 1
-            i = k
-            a = runs[i]
-            if sensor_a >= 0:
-                record(plan, state, rows, sensor_a, b, a)
+            k = sought(plan, state, rows, atom_a, depth_a, sensor_a, runs, i, i_end, b)
+            i = max(i, k)
+            seeks += k >= LACKS
         elif b < a:
-            k = ahead(runs, j, j_end, a)
-            if k == j_end:
-                if ends_here(state, iterator(plan, state, atom_b, depth_b)):
-                    seeks += 1
-                    record(plan, state, rows, sensor_b, a, INT_MAX)
-                    phase = FAILED
-                break
-            seeks += 1
-            j = k
-            b = runs[j]
-            if sensor_b >= 0:
-                record(plan, state, rows, sensor_b, a, b)
+            k = sought(plan, state, rows, atom_b, depth_b, sensor_b, runs, j, j_end, a)
+            j = max(j, k)
+            seeks += k >= LACKS
         else:
             for c in range(level):
                 out[c, n] = state[state[BINDING] + c]
@@ -592,22 +573,41 @@ def intersect(words, plan, state, out, rows, runs):
                 break
             nexts += 1
             i += 1
-            if sensor_a >= 0:
-                record(plan, state, rows, sensor_a, a, runs[i])
-            a = runs[i]
-        if sensor_a >= 0 and state[state[ROW_COUNT] + sensor_a] > room:
-            break
-        if sensor_b >= 0 and state[state[ROW_COUNT] + sensor_b] > room:
+            record(plan, state, rows, sensor_a, a, runs[i])
+        if k < 0:
+            phase = FAILED if k == LACKS else SEARCH
             break
     o = iterator(plan, state, atom_a, depth_a)
     state[o + LEAF_SLOT] += i - i_start
     o = iterator(plan, state, atom_b, depth_b)
     state[o + LEAF_SLOT] += j - j_start
-    state[state[AT] + atom_a * plan[DEPTHS] + depth_a] = a
-    state[state[AT] + atom_b * plan[DEPTHS] + depth_b] = b
+    state[state[AT] + atom_a * plan[DEPTHS] + depth_a] = runs[i]
+    state[state[AT] + atom_b * plan[DEPTHS] + depth_b] = runs[j]
     state[EMITTED] = n
     state[SEEKS] += seeks
     state[NEXTS] += nexts
-    state[TARGET] = max(a, b)
+    state[TARGET] = max(runs[i], runs[j])
     state[PHASE] = phase
     return 1
+
+
+@kernel
+def sought(plan, state, rows, atom, depth, sensor, runs, i, end, x):
+    """Where the first key from x on is in a slice, given that entry i is below it; the gap is recorded.
+
+    LACKS where the iterator's run has none, LEAVES where the slice does not tell.
+    """
+    k = ahead(runs, i, end, x)
+    if k < end:
+        record(plan, state, rows, sensor, x, runs[k])
+        return k
+    if ends_here(state, iterator(plan, state, atom, depth)):
+        record(plan, state, rows, sensor, x, INT_MAX)
+        return LACKS
+    return LEAVES
+
+
+@kernel
+def full(state, sensor, room):
+    """Has a sensor left so many rows that the next step may not have room?"""
+    return sensor >= 0 and state[state[ROW_COUNT] + sensor] > room

@@ -6,8 +6,6 @@ key of the other follows from that key and the one before alone. So a slice that
     keys 1 3 64 70, at 500 in `data`    bits of 0..63 {1, 3}, 500; of 64..127 {64, 70}, 502    rank of 65: 503
 """
 
-from numpy import uintp
-
 from ivm.kernels.word import population
 from pagestore.compiled import kernel
 
@@ -31,4 +29,4 @@ def lay_ranks(data, start, end, low, bits, at):
 def ranked(bits, at, low, x):
     """Where the first key that is not below x is in `data`: for x from the first key to the last."""
     w = at + 2 * ((x - low) >> 6)
-    return bits[uintp(w + 1)] + population(bits[uintp(w)] & ~(-1 << ((x - low) & 63)))
+    return bits[w + 1] + population(bits[w] & ~(-1 << ((x - low) & 63)))

@@ -186,7 +186,7 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
         return hi - lo
     if level > 0:
         c = keys + 1 + f
-    values = node[c, lo:hi]  # a slice from 0 on: the compiler then knows that no index is negative
+    values = node[c, lo:hi]
     result = values[0]
     if op == MAX:
         for i in range(1, values.shape[0]):

@@ -4,8 +4,6 @@ The least and the greatest word, which stand for no bound, get the codes below a
 do not make a column 64 bits wide.
 """
 
-from numpy import uintp
-
 from pagestore.kernels.kernel import kernel
 
 DIGIT = 10  # bits that a pass of a radix sort looks at: so many runs are written side by side
@@ -80,7 +78,7 @@ def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
                 x = LEAST
             elif code == greatest:
                 x = GREATEST
-            columns[c, uintp(at + i)] = x
+            columns[c, at + i] = x
         shift += width[c]
 
 
@@ -111,7 +109,7 @@ def pass_on(words, out, shift, counts):
         counts[d] = at - counts[d]
     for i in range(words.shape[0]):
         d = words[i] >> shift & mask
-        out[uintp(counts[d])] = words[i]
+        out[counts[d]] = words[i]
         counts[d] += 1
     return True
 

@@ -56,8 +56,7 @@ def bits(words, start, width, i):
 @kernel
 def narrow(words, start, width, i):
     """As `bits`, up to NARROW of them: one load, for they end within the eight bytes behind the one they begin in."""
-    at = i * width
-    return word_at(words, 8 * start + (at >> 3)) >> (at & 7) & ((1 << width) - 1)
+    return bits_at(words, 64 * start + i * width, (1 << width) - 1)
 
 
 @kernel

@@ -125,42 +125,20 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
             at, stop = (lo, a) if side == 0 else (b, hi)
             n += stop - at
             if narrowly and at < stop:
+                part, halves, top = folded_narrow(words, op, base, start, width, flip, at, stop)
                 if op == SUM:
-                    total = 0
-                    for k in range(at, stop):
-                        total += narrow(words, start, width, k)
-                    low += (stop - at) * (base & HALF) + (total & HALF)
-                    middle += (stop - at) * (base >> 32 & HALF) + (total >> 32)
-                    high += (stop - at) * (top_base if level > 0 else base >> 63)
+                    low, middle = low + part, middle + halves
+                    high += (stop - at) * top_base if level > 0 else top
                 else:
-                    most = -1 << 63
-                    for k in range(at, stop):
-                        most = max(most, narrow(words, start, width, k) ^ flip)
-                    low = max(low, base + (most ^ flip) ^ flip)
-                at = stop
+                    low = max(low, part)
+                continue
             for k in range(at, stop):
                 value = base + bits(words, start, width, k)
                 top = top_base + bits(words, top_start, top_width, k) if level > 0 else value >> 63
                 low, middle, high = added(op, value, top, low, middle, high)
         if i < j:
-            base, start, width = tree_column(words, page, area, 1 + first)
-            top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
-            left, right = (1 << depth) + i, (1 << depth) + j
-            while left < right:
-                if left & 1:
-                    k = left - 1
-                    top = top_base + bits(words, top_start, top_width, k)
-                    low, middle, high = added(op, base + bits(words, start, width, k), top, low, middle, high)
-                    left += 1
-                    n += 1
-                if right & 1:
-                    right -= 1
-                    k = right - 1
-                    top = top_base + bits(words, top_start, top_width, k)
-                    low, middle, high = added(op, base + bits(words, start, width, k), top, low, middle, high)
-                    n += 1
-                left >>= 1
-                right >>= 1
+            low, middle, high, nodes = folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high)
+            n += nodes
     if op <= SUM:
         middle += low >> 32
         acc[first] = middle << 32 | low & HALF
@@ -170,6 +148,42 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
         acc[first] = low ^ flip
     acc[2 * folds] = 1
     acc[2 * folds + 1] += n - 1
+
+
+@inlined
+def folded_narrow(words, op, base, start, width, flip, at, stop):
+    """Entries at..stop of a narrow column, one load each: a sum by halves and its high words, or a maximum."""
+    if op == SUM:
+        total = 0
+        for k in range(at, stop):
+            total += narrow(words, start, width, k)
+        many = stop - at
+        return many * (base & HALF) + (total & HALF), many * (base >> 32 & HALF) + (total >> 32), many * (base >> 63)
+    most = -1 << 63
+    for k in range(at, stop):
+        most = max(most, narrow(words, start, width, k) ^ flip)
+    return base + (most ^ flip) ^ flip, 0, 0
+
+
+@inlined
+def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
+    """A fold that leaves i..j of a ScanTree are put to, by the fewest of its nodes, and how many those are."""
+    base, start, width = tree_column(words, page, area, 1 + first)
+    top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
+    n, left, right = 0, (1 << depth) + i, (1 << depth) + j
+    while left < right:
+        if left & 1:
+            top = top_base + bits(words, top_start, top_width, left - 1)
+            low, middle, high = added(op, base + bits(words, start, width, left - 1), top, low, middle, high)
+            n, left = n + 1, left + 1
+        if right & 1:
+            right -= 1
+            top = top_base + bits(words, top_start, top_width, right - 1)
+            low, middle, high = added(op, base + bits(words, start, width, right - 1), top, low, middle, high)
+            n += 1
+        left >>= 1
+        right >>= 1
+    return low, middle, high, n
 
 
 @inlined

@@ -137,7 +137,7 @@ def move_bits(source, at, target, to, count):
     whole = count >> 6
     shift = at & 63
     k = at >> 6
-    out = target[to >> 6 : (to >> 6) + whole]  # slices: the compiler then knows that no index is negative
+    out = target[to >> 6 : (to >> 6) + whole]
     if shift == 0:
         from_ = source[k : k + whole]
         for i in range(whole):

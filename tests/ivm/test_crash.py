@@ -4,26 +4,24 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from numba import config
 
 from ivm.course import Course
 from ivm.workspace import Workspace
 from pagestore.errors import PagestoreError
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import SimulatedFile, crashes
+from tests.pagestore.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 RULES = """edge(x, y) -> int(x), int(y).
     path(x, z) <- edge(x, y), edge(y, z).
     closed(x, y, z) <- path(x, z), edge(x, y), edge(y, z), edge(x, z).
 """
-FALLBACK = ("meta slots", "record")  # how a commit that did not make it is reported
 
 
 def run_workload(workspace, rng, steps=20):
-    """Commits of a few edges each; the edges of each version. The file's `marks` are as in the store's own test."""
+    """Commits of a few edges each; the edges of each version."""
     workspace.install(RULES, maintenance="probe")
     versions, edges = {0: [], workspace.store.version: []}, set()
-    _mark(workspace.store)
+    workspace.store._file.mark(workspace.store.version)
     for step in range(steps):
         fresh = {(rng.randrange(12), rng.randrange(12)) for _ in range(1 if step % 3 else 30)}
         gone = set(rng.sample(sorted(edges), len(edges) // 8))
@@ -32,12 +30,8 @@ def run_workload(workspace, rng, steps=20):
             txn.insert("edge", sorted(fresh))
         edges = edges - gone | fresh
         versions[workspace.store.version] = sorted(edges)
-        _mark(workspace.store)
+        workspace.store._file.mark(workspace.store.version)
     return versions
-
-
-def _mark(store):
-    store._file.marks.append((len(store._file.operations), store.version))
 
 
 def agrees(store, versions):
@@ -49,7 +43,7 @@ def agrees(store, versions):
     assert [v for v in store.check() if v.invariant not in FALLBACK] == []
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
+@compiled
 @pytest.mark.parametrize("sync", ["full", "commit"])
 def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
     taken, run = [], Course.run
@@ -61,8 +55,8 @@ def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
     monkeypatch.undo()
     for done, image in crashes(start, file.operations, rng, variants=4):
         store = Store(SimulatedFile(image))
-        finished = max((v for at, v in file.marks if at <= done), default=0)
-        assert finished <= store.version <= finished + 1, store.recovery
+        acknowledged, in_flight = file.acknowledged(done)
+        assert acknowledged <= store.version <= in_flight, store.recovery
         agrees(store, versions)
 
 
@@ -77,5 +71,5 @@ def test_the_nth_operation_fails(how):
             run_workload(Workspace(Store(file)), Random(1), steps=4)
         assert n in range(file.calls + 1)
         store = Store(SimulatedFile(file.content()))
-        assert store.version >= max((v for _, v in file.marks), default=0)
+        assert store.version >= file.acknowledged(len(file.operations))[0]
         agrees(store, versions)

@@ -11,12 +11,17 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from numba import config
 
 from pagestore.file import EXCLUSIVE, UNLOCKED, stamped
 
 SECTOR = 512
+FALLBACK = ("meta slots", "record")  # how check() reports a commit that did not make it
 REFUSES = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # what a kernel writes by when it is to fail
+
+
+compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 
 class Operation(NamedTuple):
@@ -44,9 +49,18 @@ class SimulatedFile:
         self._memory[: len(content)] = np.frombuffer(content, np.uint8)
         self._size = len(content)
         self.operations: list[Operation] = []
-        self.marks: list[tuple[int, int]] = []  # (operations so far, version acknowledged)
+        self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
         self.calls = 0
+
+    def mark(self, version: int) -> None:
+        """After the operations so far, a version of the main branch was acknowledged."""
+        self.marks.append((len(self.operations), version))
+
+    def acknowledged(self, done: int) -> tuple[int, int]:
+        """The version whose commit had returned after so many operations, and the one that may be under way."""
+        finished = max((version for at, version in self.marks if at <= done), default=0)
+        return finished, min((version for at, version in self.marks if at > done), default=finished)
 
     def content(self) -> bytes:
         return self._memory[: self._size].tobytes()

@@ -16,6 +16,14 @@ PLACES = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]])
 SPECS = (SPEC, Spec(2, 2, 1), Spec(3, 3, 0))
 
 
+@pytest.fixture
+def descents(monkeypatch):
+    """One entry for each time that edits went down a tree level by level."""
+    calls, descend = [], applying._descend
+    monkeypatch.setattr(applying, "_descend", lambda *given: calls.append(1) or descend(*given))
+    return calls
+
+
 @pytest.mark.parametrize("few", [0, applying.FEW])
 @settings(max_examples=40)
 @given(steps=batches())
@@ -42,11 +50,8 @@ def test_orders_beside_against_a_dict(few, steps):
         assert set(live) == pager.live, "pages leaked or lost"
 
 
-def test_a_few_edits_that_need_more_pages_than_were_reserved(monkeypatch):
+def test_a_few_edits_that_need_more_pages_than_were_reserved(descents):
     """Wide values in the midst of pages of narrow ones cut each of them in three."""
-    calls = []
-    descend = applying._descend
-    monkeypatch.setattr(applying, "_descend", lambda *given: calls.append(1) or descend(*given))
     spec, pager, n = Spec(1, 1, 12), MemoryPager(pages_max=1 << 12), 40_000
     rows = np.zeros((13, n), np.int64)
     rows[0] = np.arange(n)
@@ -55,7 +60,7 @@ def test_a_few_edits_that_need_more_pages_than_were_reserved(monkeypatch):
     edits[0] = np.arange(40) * 1000 + 500
     rows[:, edits[0]] = edits
     tree, actions, _ = apply(pager, tree, np.full(40, SET), edits)
-    assert calls, "the room was enough; this test tests nothing"
+    assert descents, "the room was enough; this test tests nothing"
     assert len(actions) == 80 and np.array_equal(np.array(rows_of(pager.pages, tree)).T, rows)
     assert set(pages_of(pager.pages, tree).tolist()) == pager.live
 
@@ -71,11 +76,8 @@ def test_a_refused_edit_leaves_no_page_behind():
 
 
 @pytest.mark.parametrize("support", [-1, 0, 1])
-def test_many_edits_of_an_empty_tree_build_it(support, monkeypatch):
+def test_many_edits_of_an_empty_tree_build_it(support, descents):
     """But where a support is 0 or below, which are for the one kernel that knows of them."""
-    calls = []
-    descend = applying._descend
-    monkeypatch.setattr(applying, "_descend", lambda *given: calls.append(1) or descend(*given))
     n, pager, rng = 5000, MemoryPager(pages_max=1 << 12), np.random.default_rng(7)
     rows = np.array([np.arange(n), np.zeros(n, np.int64), rng.integers(1, 9, n)])
     actions = rng.choice([INSERT, ERASE, SET, ADD], n)
@@ -90,7 +92,7 @@ def test_many_edits_of_an_empty_tree_build_it(support, monkeypatch):
         assert set(kinds.tolist()) == {INSERT} and np.array_equal(changed, rows[:, there])
         assert np.array_equal(np.array(rows_of(pager.pages, tree)).T, changed)
         assert set(pages_of(pager.pages, tree).tolist()) == pager.live
-    assert bool(calls) == (support < 1)
+    assert bool(descents) == (support < 1)
 
 
 def test_nothing_to_do_touches_nothing():

@@ -9,17 +9,13 @@ import pytest
 
 from pagestore.errors import CorruptionError, FormatError, PagestoreError, PoisonedError
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import SimulatedFile, crashes
+from tests.pagestore.simulator import FALLBACK, SimulatedFile, crashes
 
-FALLBACK = ("meta slots", "record")  # how a commit that did not make it is reported
 Rows = list[tuple[int, int]]
 
 
 def run_workload(store: Store, rng: Random, steps: int = 12, close: bool = True) -> dict[int, Rows]:
-    """Commits of random edits, with all that administers versions in between; the rows of each version.
-
-    The file's `marks` say after how many operations a version of the main branch was acknowledged.
-    """
+    """Commits of random edits, with all that administers versions in between; the rows of each version."""
     versions: dict[int, Rows] = {0: []}
     rows: set[tuple[int, int]] = set()
     for step in range(steps):
@@ -34,7 +30,7 @@ def run_workload(store: Store, rng: Random, steps: int = 12, close: bool = True)
             txn["names"].insert([("x" * rng.choice([3, 2000]) + str(step),)])
             rows = rows - gone | fresh
             versions[txn.version] = sorted(rows)
-        _mark(store)
+        store._file.mark(store.version)
         administer(store, step, versions)
     if close:
         store.close()
@@ -60,11 +56,7 @@ def administer(store: Store, step: int, versions: dict[int, Rows]) -> None:
         for version in range(store.version + 1, store.version + 3):
             versions[version] = versions[store.version]
         store.compact()
-        _mark(store)
-
-
-def _mark(store: Store) -> None:
-    store._file.marks.append((len(store._file.operations), store.version))
+        store._file.mark(store.version)
 
 
 @pytest.mark.parametrize("sync", ["full", "commit"])
@@ -75,19 +67,12 @@ def test_every_crash_leaves_an_acknowledged_commit(sync: str, seed: int) -> None
     file = SimulatedFile(start)
     versions = run_workload(Store(file, sync=sync), rng)
     for done, image in crashes(start, file.operations, rng):
-        acknowledged, in_flight = _acknowledged(file, done)
+        acknowledged, in_flight = file.acknowledged(done)
         store = Store(SimulatedFile(image))
         assert acknowledged <= store.version <= in_flight, store.recovery
         _agrees(store, versions)
         assert [v for v in store.check() if v.invariant not in FALLBACK] == []
         _goes_on(store, versions[store.version])
-
-
-def _acknowledged(file: SimulatedFile, done: int) -> tuple[int, int]:
-    """The version whose commit had returned after so many operations, and the one that may be under way."""
-    finished = [version for at, version in file.marks if at <= done]
-    begun = [version for at, version in file.marks if at > done]
-    return max(finished, default=0), min(begun, default=max(finished, default=0))
 
 
 def _agrees(store: Store, versions: dict[int, Rows]) -> None:
@@ -145,7 +130,7 @@ def test_the_nth_operation_fails(how: str) -> None:
         store = Store(file)
         with suppress(OSError, PagestoreError):
             run_workload(store, Random(1))
-        acknowledged, _ = _acknowledged(file, len(file.operations))
+        acknowledged, _ = file.acknowledged(len(file.operations))
         if store._ledger.poison or store._ledger.pager.poison:
             with pytest.raises(PoisonedError):
                 store.transaction()

@@ -7,17 +7,16 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from numba import config
 
 import pagestore
 from pagestore import groups as grouping
 from pagestore.groups import Group
 from pagestore.kernels.settle import settle
 from pagestore.tree import ADD, ERASE, INSERT, SET, scan
+from tests.pagestore.simulator import compiled
 
 EDGES = Group(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
 TIMES = Group(("$times",), np.array([[0, 1]]), 1)
-compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 small = st.integers(0, 9)
 edges = st.lists(st.tuples(st.sampled_from([INSERT, ERASE, SET]), small, small), max_size=8)
