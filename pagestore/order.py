@@ -71,12 +71,12 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     words = np.empty(n, np.int64)
     encode_tuples(columns, *coding[:3], words)
     places = n.bit_length()
-    if coding.bits + places > 63:
-        return np.argsort(words, kind="stable")
-    words <<= places
-    words |= np.arange(n)  # sorted as they are, which is faster than by reference
-    words.sort()
-    return words & (1 << places) - 1
+    order, spare, room = np.arange(n), np.empty(n, np.int64), 63 - places
+    for at in range(0, coding.bits, room):  # so many bits fit a word with the place of it, which goes with them
+        some = (words[order] >> at & (1 << room) - 1) << places | np.arange(n)
+        some = _by_digits(some, spare, places, places + min(room, coding.bits - at))
+        order = order[some & (1 << places) - 1]
+    return order
 
 
 def distinct(columns: np.ndarray) -> np.ndarray:
@@ -127,14 +127,17 @@ def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.nd
 def _sorted(words: np.ndarray, ends: np.ndarray, bits: int) -> Iterator[np.ndarray]:
     """The words of each bucket sorted, each once; those of one differ in their last `bits` bits. Overwrites them."""
     spare = np.empty(np.diff(ends, prepend=0).max(), np.int64)
-    counts = np.empty(1 << DIGIT, np.int64)
     for start, end in pairwise([0, *ends.tolist()]):
-        some = words[start:end]
-        if len(some) < RADIX_FROM:
-            some.sort()
-        elif sort_words(some, spare[: len(some)], bits, counts):
-            some = spare[: len(some)]
+        some = _by_digits(words[start:end], spare[: end - start], 0, bits)
         yield some[: drop_repeats(some)]
+
+
+def _by_digits(words: np.ndarray, spare: np.ndarray, first: int, bits: int) -> np.ndarray:
+    """Words sorted, of which the `first` last bits ascend and all but the last `bits` are alike.  Overwrites both."""
+    if len(words) < RADIX_FROM:
+        words.sort()
+        return words
+    return spare if sort_words(words, spare, first, bits, np.empty(1 << DIGIT, np.int64)) else words
 
 
 def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.ndarray]:

@@ -83,10 +83,13 @@ def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
 
 
 @kernel
-def sort_words(words, spare, bits, counts):
-    """Sort words that differ in their last `bits` bits only; counts[1 << DIGIT].  Are they in `spare` now?"""
+def sort_words(words, spare, first, bits, counts):
+    """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
+
+    counts[1 << DIGIT] is room.
+    """
     moved = False
-    for shift in range(0, bits, DIGIT):
+    for shift in range(first, bits, DIGIT):
         if moved:
             moved = not pass_on(spare, words, shift, counts)
         else:
