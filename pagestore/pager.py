@@ -251,7 +251,7 @@ class Pager:
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:
             released, self._released = np.concatenate(self._released), []
-            kept = np.setdiff1d(kept, released)
+            kept = kept[~np.isin(kept, released, kind="table")]
             self.space.take_back(released)
         return kept
 

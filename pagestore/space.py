@@ -45,7 +45,7 @@ class Space:
 
     def pages(self) -> np.ndarray:
         """Pages that may be lent, int64[n], ascending. O(top)."""
-        return np.flatnonzero(self._noted()[: self.top])
+        return np.flatnonzero(self._noted()[: self.top].view(bool))
 
     def _noted(self) -> np.ndarray:
         """Which pages may be lent, a byte each."""
@@ -137,7 +137,9 @@ class Space:
 
     def all_free(self, lent: np.ndarray) -> np.ndarray:
         """All free pages, ascending, the lent ones among them. O(top)."""
-        return np.sort(np.concatenate([self.pages(), np.array(self.pending, np.int64), lent]))
+        free = self._noted()[: self.top].view(bool).copy()
+        free[np.array(self.pending, np.int64)] = free[lent] = True
+        return np.flatnonzero(free)
 
     def checkpoint(self, lent: np.ndarray) -> np.ndarray:
         """As `all_free`; from now on the difference is counted from them."""
