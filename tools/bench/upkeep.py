@@ -26,7 +26,7 @@ from .meter import Meter
 Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
-WARMING = 4  # changes before the first that counts: edges out, edges in, and once more
+WARMING = 32  # changes before the first that counts: so many grow a store to the size that its versions need
 
 
 class Maintainer(Protocol):
