@@ -29,7 +29,7 @@ def test_short_work_comes_in_stretches() -> None:
     calls: list[str] = []
     sides = [Side(name, lambda name=name: calls.append(name)) for name in "ab"]
     result = measure(Row("work", sides, rounds=5, stretch=3))
-    assert "".join(calls) == "ab" + "aaabbb" + "aabb"
+    assert "".join(calls) == "ab" + "aaaabbbb" + "aaabbb"
     assert {side: len(times) for side, times in result.times.items()} == {"a": 5, "b": 5}
 
 

@@ -33,8 +33,8 @@ class Side:
 class Row:
     """A piece of work; `scale` turns the seconds of a run into `unit`: 1e3 for ms, 1e6 / n for µs each.
 
-    A side runs `stretch` times in a row when its turn comes: short work one by one would always find the caches
-    full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report tells how
+    A side runs `stretch` times in a row when its turn comes, and once more before: short work one by one would always
+    find the caches full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report tells how
     many that makes a second. Of a row that is `told`, a run returns its own figure, in `unit`; nothing is timed.
     """
 
@@ -118,7 +118,8 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
         for side in row.sides:
             if side.name not in slow:
                 progress(f"{row.name}: {side.name}, {turn + 1} of {row.rounds}")
-                taken[side.name] += [s * row.scale for s in _seconds(side, min(row.stretch, row.rounds - turn))]
+                stretch = min(row.stretch, row.rounds - turn)
+                taken[side.name] += [s * row.scale for s in _seconds(side, stretch, int(row.stretch > 1))]
     return taken
 
 
@@ -131,17 +132,17 @@ def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, 
     return answer, time.perf_counter() - began
 
 
-def _seconds(side: Side, runs: int) -> list[float]:
-    """Of some runs in a row, without the collector of garbage in between."""
+def _seconds(side: Side, runs: int, warming: int) -> list[float]:
+    """Of some runs in a row, behind some that do not count, without the collector of garbage in between."""
     seconds = []
-    gc.collect()
+    gc.collect()  # which leaves the caches full of all objects there are
     gc.disable()
     try:
-        for _ in range(runs):
+        for _ in range(warming + runs):
             side.before()
             began = time.perf_counter()
             side.run()
             seconds.append(time.perf_counter() - began)
     finally:
         gc.enable()
-    return seconds
+    return seconds[warming:]

@@ -105,7 +105,7 @@ def _maintaining(
     edges: np.ndarray,
     folder: Path,
     rounds: int,
-    stretch: int = 20,
+    stretch: int = 50,
 ) -> Iterator[Row]:
     """Every side makes the same changes, to systems of its own, which are compared in the end."""
     opened: dict[type[Maintainer], Maintainer] = {}
