@@ -8,9 +8,6 @@ buffer too large for a page is cut into several, one too small takes in its next
 previous one.  The entries of the pages written go to the buffer above.
 """
 
-import numpy as np
-
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.build import (
     ENDS,
     KEY,
@@ -23,7 +20,7 @@ from pagestore.kernels.build import (
     records_max,
     words_needed,
 )
-from pagestore.kernels.kernel import allocating, kernel
+from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import LINE, prefetch
 from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
 from pagestore.kernels.scantree import SHIFTED
@@ -48,6 +45,7 @@ STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
 BELOW, ROOT_ON = 1, 2
 WHOLE = BELOW | ROOT_ON
 ALL = (1 << 63) - 1  # behind the last entry of any root
+SAMPLES = 64  # places in the root where a part of a batch may end
 
 
 def reserve_of(height, n, columns, page_words):
@@ -139,32 +137,31 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
     walk[CHANGED, top] |= other_walk[CHANGED, top]
 
 
-@allocating
-def cut_edits(words, seen, page_words, root, keys, edits, cuts):
-    """Cut a batch where entries of the root begin, into parts of about as many edits.
+@kernel
+def cut_edits(words, seen, page_words, root, keys, edits, page_edits, cuts):
+    """Cut a batch where entries of the root begin, into parts of about as much work.
 
     Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
-    that makes, at most P, or ``-page_id``.
+    that makes, at most P, or ``-page_id``. An entry with edits below takes as long as `page_edits` of them.
     """
-    words, seen, edits, cuts = borrowed(words), borrowed(seen), borrowed(edits), borrowed(cuts)
     page = enter(words, seen, page_words, root)
     if page < 0:
         return page
-    wanted, n = cuts.shape[1] - 1, edits.shape[1]
-    key = np.empty(keys, np.int64)
-    parts = 1
+    wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + COUNT]
+    step = 1 + entries // (SAMPLES * wanted)
+    parts, total = 1, 0
     cuts[:, 0] = 0
-    for p in range(1, wanted):
-        e = n * p // wanted
-        for c in range(keys):
-            key[c] = edits[c, e]
-        slot = child_slot(words, page, key, keys, keys, 0)
-        if slot > cuts[0, parts - 1]:
-            cuts[0, parts] = slot
-            cuts[1, parts] = first_not_below(words, page, slot, keys, edits, 0, e + 1)
-            parts += 1
-    cuts[0, parts] = words[page + COUNT]
-    cuts[1, parts] = n
+    for measured in range(2):
+        work = e = 0
+        for slot in range(step, entries + step, step):
+            end = first_not_below(words, page, slot, keys, edits, e, n) if slot < entries and e < n else n
+            work += end - e + page_edits * min(end - e, step)
+            e = end
+            if measured and parts < wanted and wanted * work >= parts * total and cuts[1, parts - 1] < e < n:
+                cuts[0, parts], cuts[1, parts] = slot, e
+                parts += 1
+        total = work
+    cuts[0, parts], cuts[1, parts] = entries, n
     return parts
 
 

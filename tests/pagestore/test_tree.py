@@ -1,17 +1,20 @@
 """Trees against a dict: batches of every action, page accounting, bulk loads, ranges, deltas."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagestore import layout
 from pagestore import tree as tree_module
-from pagestore.apply import apply, net
+from pagestore.apply import PAGE_EDITS, apply, net
 from pagestore.delta import Delta, delta
 from pagestore.errors import EditError, OrderError
 from pagestore.interval import interval_spec, stab_many
+from pagestore.kernels.apply import cut_edits
 from pagestore.tree import (
     ADD,
     COUNT,
@@ -90,6 +93,26 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
         patch.setattr("pagestore.apply.FEW", 0)  # few edits are never parted
         patch.setattr("pagestore.apply.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
         follow_a_dict(steps, pager)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize("crowd", [0.0, 0.5, 1.0])
+def test_parts_of_a_batch_are_about_as_much_work(threads, crowd):
+    """However much of it is below a few of the entries."""
+    n, keys, rng = 10_000, 400_000, np.random.default_rng(threads)
+    pager = MemoryPager(pages_max=1 << 12)
+    tree = bulk(pager, SPEC, [np.array([np.arange(keys), np.zeros(keys, np.int64), np.ones(keys, np.int64)])])
+    assert tree.height == 2
+    entries = int(pager.pages.words[tree.root * pager.pages.page_words + layout.COUNT])
+    firsts = np.sort(np.where(rng.random(n) < crowd, rng.integers(0, keys // 5, n), rng.integers(0, keys, n)))
+    cuts = np.zeros((2, threads + 1), np.int64)
+    edits = np.array([firsts, np.zeros(n, np.int64)])
+    assert cut_edits(*pager.pages, tree.root, 2, edits, PAGE_EDITS, cuts) == threads
+    assert cuts[:, 0].tolist() == [0, 0]
+    assert cuts[:, -1].tolist() == [entries, n]
+    below = np.minimum(firsts * entries // keys, entries - 1)
+    work = [end - start + PAGE_EDITS * len(set(below[start:end].tolist())) for start, end in pairwise(cuts[1].tolist())]
+    assert max(work) - min(work) < 0.25 * sum(work) / threads
 
 
 def follow_a_dict(steps, pager):

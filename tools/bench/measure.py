@@ -34,8 +34,9 @@ class Row:
     """A piece of work; `scale` turns the seconds of a run into `unit`: 1e3 for ms, 1e6 / n for µs each.
 
     A side runs `stretch` times in a row when its turn comes, and once more before: short work one by one would always
-    find the caches full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report tells how
-    many that makes a second. Of a row that is `told`, a run returns its own figure, in `unit`; nothing is timed.
+    find the caches full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report
+    tells how many that makes a second. Of a row that is `told`, a run returns its own figure, in `unit`; nothing is
+    timed.
     """
 
     name: str
