@@ -178,14 +178,14 @@ class Head:
         for comparison in _ready(plan.filters, plan.columns):
             columns = dict(zip(plan.columns, delta.rows, strict=True))
             keep = evaluator.mask(comparison, columns, delta.rows.shape[1])
-            delta = Delta(delta.actions[keep], delta.rows[:, keep])
+            delta = delta.where(keep)
         columns = dict(zip(plan.columns, delta.rows, strict=True))
         for name, term in plan.computed:
             columns[name] = evaluator.words(term, columns, delta.rows.shape[1])
         for comparison in plan.filters:
             if comparison not in _ready(plan.filters, plan.columns):
                 keep = evaluator.mask(comparison, columns, len(delta.actions))
-                delta = Delta(delta.actions[keep], delta.rows[:, keep])
+                delta = delta.where(keep)
                 columns = {name: column[keep] for name, column in columns.items()}
         return delta, columns
 

@@ -24,6 +24,10 @@ class Delta(NamedTuple):
     def __bool__(self) -> bool:
         return len(self.actions) > 0
 
+    def where(self, keep: np.ndarray) -> "Delta":
+        """The rows for which keep[n] holds; compress takes a fifth of what rows[:, keep] does."""
+        return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
+
 
 def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
     """The branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
@@ -36,13 +40,12 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
     branches = distinct(delta.rows[:depth])
     before, after = count_prefixes(pages, old, branches), count_prefixes(pages, new, branches)
     changed = before != after
-    return Delta(np.where(before > after, ERASE, INSERT)[changed], branches[:, changed])
+    return Delta(np.where(before > after, ERASE, INSERT), branches).where(changed)
 
 
 def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
     """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
-    netted, rows = net(actions, rows, Spec(0, len(rows), 0))
-    if len(netted) == len(actions):  # no two of one row
-        return Delta(netted, rows)
-    changed = (netted == ERASE) | (netted == INSERT)
-    return Delta(netted[changed], rows[:, changed])
+    netted = Delta(*net(actions, rows, Spec(0, len(rows), 0)))
+    if len(netted.actions) == len(actions):  # no two of one row
+        return netted
+    return netted.where((netted.actions == ERASE) | (netted.actions == INSERT))

@@ -140,7 +140,7 @@ def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> 
     there = actions != ERASE
     if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
         return None
-    rows = edits[:, there]
+    rows = edits.compress(there, axis=1)
     return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
 
 

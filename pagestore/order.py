@@ -104,8 +104,8 @@ def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.nd
     coding = coding_of(parts)
     if coding is None:
         columns = np.concatenate(parts, axis=1)
-        columns = columns[:, np.lexsort(columns[::-1])]
-        yield columns[:, begins(columns)]
+        columns = columns.take(np.lexsort(columns[::-1]), axis=1)
+        yield columns.compress(begins(columns), axis=1)
         return
     left = sum(part.shape[1] for part in parts)
     crowd = min((left >> BUCKET).bit_length(), LEAD_MAX, int(coding.width[0]))
