@@ -9,6 +9,8 @@ import numpy as np
 from .kernels.net import ascends, shell_order
 from .kernels.order import (
     DIGIT,
+    GREATEST,
+    LEAST,
     count_leads,
     deal,
     decode_tuples,
@@ -44,7 +46,7 @@ class Coding(NamedTuple):
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     """The coding of tuples parts[K, n]; None where they are too wide for words in a few buckets.  O(n)."""
-    low, high = np.repeat([[np.iinfo(np.int64).max], [np.iinfo(np.int64).min]], len(parts[0]), axis=1)
+    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
     for part in parts:
         value_bounds(part, low, high)
     empty = low > high
