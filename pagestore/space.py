@@ -5,7 +5,7 @@ set is a checkpoint (a run, now and then) and what changed since (in every commi
 docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isqrt
 
 import numpy as np
@@ -20,9 +20,9 @@ class Space:
     """The free pages below `top`, and the never used ones from there on."""
 
     def __init__(
-        self, top: int, free: np.ndarray | None = None, added: Iterable[int] = (), removed: Iterable[int] = ()
+        self, top: int, free: Sequence[int] | np.ndarray = (), added: Iterable[int] = (), removed: Iterable[int] = ()
     ):
-        """Nothing is free, or what a checkpoint says: pages int64[n], and how they have changed since."""
+        """What a checkpoint says is free: pages int64[n], and how they have changed since."""
         self.top = top
         added, removed = flat(added), flat(removed)
         self.appending = False  # whether to lend from `top` on only, so that the front empties
@@ -34,8 +34,7 @@ class Space:
         self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._room = 0  # pages that each list has room for, at least
-        if free is not None:
-            self.take_back(np.setdiff1d(np.concatenate([free, np.array(added, np.int64)]), removed))
+        self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
         if removed:
             self.use(np.frombuffer(removed, np.int64))
 
