@@ -17,7 +17,7 @@ together(tasks)
 child = os.fork()
 if child:
     raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-os._exit(together(tasks) != [os.getpid()] * 3)
+raise SystemExit(together(tasks) != [os.getpid()] * 3)
 """
 
 
