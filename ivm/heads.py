@@ -201,7 +201,7 @@ class Head:
             words = [np.zeros(n, np.int64)]  # a bare aggregate adds up under the key 0
         if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
             order = np.argsort(actions == INSERT, kind="stable")
-            return actions[order], np.stack(words)[:, order]
+            return actions[order], np.stack(words).take(order, axis=1)
         if layout.kind == SUM:
             words.append(self._signed(columns, weights, evaluator))
         if layout.kind in MAX_OR_MIN:

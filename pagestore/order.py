@@ -70,13 +70,14 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     coding = coding_of([columns])
     if coding is None or coding.lead:
         return np.lexsort(columns[::-1])
-    words = np.empty(n, np.int64)
+    words, spare = np.empty((2, n), np.int64)
     encode_tuples(columns, *coding[:3], words)
-    places = n.bit_length()
-    order, spare, room = np.arange(n), np.empty(n, np.int64), 63 - places
-    for at in range(0, coding.bits, room):  # so many bits fit a word with the place of it, which goes with them
-        some = (words[order] >> at & (1 << room) - 1) << places | np.arange(n)
-        some = _by_digits(some, spare, places, places + min(room, coding.bits - at))
+    bits, places = coding.bits, n.bit_length()
+    order = numbers = np.arange(n)
+    room = 63 - places
+    for at in range(0, bits, room):  # so many bits fit a word with the place of it, which goes with them
+        some = (words[order] >> at & (1 << room) - 1) << places | numbers
+        some = _by_digits(some, spare, places, places + min(room, bits - at))
         order = order[some & (1 << places) - 1]
     return order
 
@@ -89,8 +90,8 @@ def distinct(columns: np.ndarray) -> np.ndarray:
            [9, 4]])
     """
     if columns.shape[1] <= SHELLS:
-        columns = columns[:, sort_order(columns)]
-        return columns[:, begins(columns)]
+        columns = columns.take(sort_order(columns), axis=1)
+        return columns.compress(begins(columns), axis=1)
     batches = list(ascending([columns]))
     return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 

@@ -42,10 +42,6 @@ class Space:
         """How many pages may be lent."""
         return int(self._book[kernel.MANY]) + len(self._durable)
 
-    def pages(self) -> np.ndarray:
-        """Pages that may be lent, int64[n], ascending. O(top)."""
-        return np.flatnonzero(self._noted()[: self.top].view(bool))
-
     def _noted(self) -> np.ndarray:
         """Which pages may be lent, a byte each."""
         if self._durable:

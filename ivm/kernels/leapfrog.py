@@ -552,7 +552,7 @@ def intersect(words, plan, state, out, rows, runs):
     if sensor_a < 0 and sensor_b < 0:
         i, j, n, seeks, nexts = merge(plan, state, level, runs, i, i_end, j, j_end, out)
     phase, k = SEARCH, 0
-    while n < n_max and not (full(state, sensor_a, room) or full(state, sensor_b, room)):
+    while k >= 0 and n < n_max and not (full(state, sensor_a, room) or full(state, sensor_b, room)):
         a, b = runs[i], runs[j]
         if a < b:
             k = sought(plan, state, rows, atom_a, depth_a, sensor_a, runs, i, i_end, b)
@@ -574,9 +574,8 @@ def intersect(words, plan, state, out, rows, runs):
             nexts += 1
             i += 1
             record(plan, state, rows, sensor_a, a, runs[i])
-        if k < 0:
-            phase = FAILED if k == LACKS else SEARCH
-            break
+    if k == LACKS:
+        phase = FAILED
     o = iterator(plan, state, atom_a, depth_a)
     state[o + LEAF_SLOT] += i - i_start
     o = iterator(plan, state, atom_b, depth_b)

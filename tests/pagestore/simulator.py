@@ -19,8 +19,6 @@ from pagestore.file import EXCLUSIVE, UNLOCKED, stamped
 SECTOR = 512
 FALLBACK = ("meta slots", "record")  # how check() reports a commit that did not make it
 REFUSES = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # what a kernel writes by when it is to fail
-
-
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 

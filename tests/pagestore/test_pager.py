@@ -68,9 +68,9 @@ class SpaceMachine(RuleBasedStateMachine):
         self.checkpoint = set(self.space.checkpoint(np.array([*self.lent], np.int64)).tolist())
 
     def lendable(self) -> set[int]:
-        pages = self.space.pages().tolist()
+        pages = {*self.space.all_free(np.zeros(0, np.int64)).tolist()} - {*self.space.pending}
         assert len(pages) == len(self.space)
-        return set(pages)
+        return pages
 
     @invariant()
     def the_difference_is_no_longer_than_it_says(self) -> None:
