@@ -61,6 +61,7 @@ class Groups:
             self._taken, self._retired, shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits,
             self._deltas, self._tallies,
         )  # fmt: skip
+        self._left: Sequence[Tree] = ()  # the trees as they stand in the table
         self._asked = PAGES, self._columns, folds, 2 * MOST
         few = partial(np.empty, 2 * MOST)
         self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
@@ -82,7 +83,9 @@ class Groups:
         room.fit(pages.page_words, *self._asked)
         self._tallies.fill(0)
         self._taken[:] = NOTHING
-        self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
+        if trees != self._left:  # mostly they are as the kernel has left them
+            self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
+        self._left = ()
         returned = host(
             *pages, fd, pager.version, pager.lineage, ids, *self._arrays,
             room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),
@@ -90,7 +93,8 @@ class Groups:
         written, runs, gone, oldest, newest = self._taken.tolist()
         pager.took(ids, written, runs, self._retired[:gone], oldest, newest)
         self.tallies = self._tallies.tolist()
-        return [*map(_successor, trees, self.tallies)], returned
+        self._left = [*map(_successor, trees, self.tallies)]
+        return self._left, returned
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Actions int64[n] and rows int64[C, n] that are left waiting for group g."""

@@ -1,5 +1,6 @@
 """The benchmark's own arithmetic: turns, agreement, ratios, reports, limits."""
 
+import gc
 import json
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,12 @@ def test_short_work_comes_in_stretches() -> None:
     result = measure(Row("work", sides, rounds=5, stretch=3))
     assert "".join(calls) == "ab" + "aaaabbbb" + "aaabbb"
     assert {side: len(times) for side, times in result.times.items()} == {"a": 5, "b": 5}
+
+
+def test_turns_look_for_garbage_among_what_is_new_and_leave_nothing_frozen() -> None:
+    frozen: list[int] = []
+    measure(Row("work", [Side("a", lambda: None, lambda: frozen.append(gc.get_freeze_count()))], rounds=2))
+    assert frozen[0] == 0 < frozen[1] == frozen[2] and gc.get_freeze_count() == 0
 
 
 def test_a_slow_side_of_others_runs_once(monkeypatch) -> None:

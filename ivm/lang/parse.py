@@ -33,6 +33,7 @@ from ivm.lang.tree import (
     Or,
     Statement,
 )
+from pagestore.kernels import user_cache
 
 NESTING_MAX = 100
 
@@ -62,8 +63,9 @@ def _check_depth(tree: Any, source: str) -> None:
 
 @cache
 def _parser() -> Lark:
-    grammar = Path(__file__).with_name("syntax.lark").read_text()
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+    """The parser; its tables, which take longer to make than a program to parse, are kept beside compiled kernels."""
+    grammar, tables = Path(__file__).with_name("syntax.lark").read_text(), str(user_cache() / "syntax.tables")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True, cache=tables)
 
 
 @v_args(meta=True)

@@ -30,7 +30,7 @@ def cache_folder() -> Path:
 
 
 def user_cache() -> Path:
-    """The user's cache folder for kernels, or one for temporary files where a home cannot be written to."""
+    """The user's own folder for what is compiled, or one for temporary files where a home cannot be written to."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,10 @@ def user_cache() -> Path:
             return folder
     except OSError:
         pass
-    return Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
+    folder.mkdir(0o700, exist_ok=True)
+    ours = folder.lstat().st_uid == os.getuid()  # what stands in anybody else's would be run as ours
+    return folder if ours else Path(tempfile.mkdtemp(prefix="pagestore-"))
 
 
 if not config.CACHE_DIR:

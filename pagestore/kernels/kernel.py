@@ -14,10 +14,11 @@ from typing import Any
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils, sigutils
-from numba.core.caching import NullCache
+from numba.core.caching import FunctionCache, NullCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -102,14 +103,16 @@ def compiled(function: Any, signature: str) -> Callable:
 class Kernel(CPUDispatcher):
     """A kernel as Python calls it."""
 
+    _cache: Any
+
     @cached_property
     def part(self) -> "Part":
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=Lowering)
 
     def compile(self, sig: Any) -> Any:
         """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
-        if isinstance(self._cache, NullCache):
-            self.enable_caching()  # here, since it looks at the disk, and most kernels are never called from Python
+        if isinstance(self._cache, NullCache):  # now: it looks at the disk, and most are never called from Python
+            self._cache = FunctionCache(self.py_func) if self.targetoptions["_nrt"] else Compiled(self.py_func)
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -123,6 +126,15 @@ class Kernel(CPUDispatcher):
 
     def get_overload(self, sig: Any) -> Any:
         return self.part.get_overload(sig)
+
+
+class Compiled(FunctionCache):
+    """The machine code on disk of a kernel that makes no arrays."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba's, which first gets ready to compile, 0.1 s; what calls others that make arrays links what these do."""
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
 
 
 class Part(CPUDispatcher):

@@ -1,13 +1,17 @@
 """How kernels are compiled: parts once, whatever they are called with; machine code for what Python calls only."""
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import config, njit
 from numba.core.errors import NumbaError
 
-from pagestore.kernels import cache_folder
+from pagestore.kernels import cache_folder, user_cache
 from pagestore.kernels.kernel import Kernel, allocating, compiled, kernel, late
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
@@ -106,6 +110,36 @@ def test_the_compiler_set_otherwise_has_another_cache(monkeypatch):
     assert cache_folder() == before
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
     assert cache_folder() != before
+
+
+FOUND = """
+import sys
+import numpy as np
+from tests.pagestore.test_kernel import last, ones
+for kernel, given in (last, np.arange(3)), (ones, 3):
+    print(kernel(given), "numba.cpython.cmathimpl" in sys.modules)
+"""
+
+
+def test_a_kernel_found_on_disk_wants_no_compiler_unless_it_makes_arrays(tmp_path):
+    command, environment = [sys.executable, "-c", FOUND], {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    root = Path(__file__).parents[2]
+    for compiler in True, False:
+        run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        assert run.stdout.split() == ["2", str(compiler), "1", "True"], run.stderr
+
+
+def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert user_cache() == tmp_path / "pagestore"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = user_cache()
+    assert ours == user_cache() == tmp_path / f"pagestore-{os.getuid()}" and ours.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
+    (tmp_path / f"pagestore-{os.getuid()}").mkdir()  # somebody else's, who knew the name
+    assert user_cache() not in (ours, tmp_path / f"pagestore-{os.getuid()}")
 
 
 def test_garbage_is_collected_again_after_compiling():

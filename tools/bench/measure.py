@@ -7,7 +7,8 @@ counts are medians, and their ratio to the first side's, which is ours.
 import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,13 +116,25 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
     others = [side.name for side in row.sides if not is_ours(side.name, row.sides[0].name)]  # ours may have compiled
     slow = {name: [times[name][1] * row.scale] for name in others if times[name][1] > SLOW_SECONDS}
     taken = {side.name: slow.get(side.name, []) for side in row.sides}
-    for turn in range(0, row.rounds, row.stretch):
-        for side in row.sides:
-            if side.name not in slow:
-                progress(f"{row.name}: {side.name}, {turn + 1} of {row.rounds}")
-                stretch = min(row.stretch, row.rounds - turn)
-                taken[side.name] += [s * row.scale for s in _seconds(side, stretch, int(row.stretch > 1))]
+    with _settled():
+        for turn in range(0, row.rounds, row.stretch):
+            for side in row.sides:
+                if side.name not in slow:
+                    progress(f"{row.name}: {side.name}, {turn + 1} of {row.rounds}")
+                    stretch = min(row.stretch, row.rounds - turn)
+                    taken[side.name] += [s * row.scale for s in _seconds(side, stretch, int(row.stretch > 1))]
     return taken
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """What there is now is no garbage: to look at it before every turn would leave the caches full of it."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, float]:
@@ -136,7 +149,7 @@ def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, 
 def _seconds(side: Side, runs: int, warming: int) -> list[float]:
     """Of some runs in a row, behind some that do not count, without the collector of garbage in between."""
     seconds = []
-    gc.collect()  # which leaves the caches full of all objects there are
+    gc.collect()
     gc.disable()
     try:
         for _ in range(warming + runs):

@@ -113,8 +113,10 @@ def _since_start(what: str, folder: Path, **environment: str) -> Told:
 
 
 def _child(what: str, folder: Path, system: str = "Ours", **environment: str) -> Told:
+    """What a child tells. It may keep bytecode, which an installed package has, and does not compile its modules again."""
     command = _command(what, folder, system)
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
         raise ChildProcessError(f"`{' '.join(command)}` ended with {done.returncode}: {said or 'it said nothing'}")
