@@ -132,7 +132,7 @@ class Compiled(FunctionCache):
     """The machine code on disk of a kernel that makes no arrays."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """As numba's, which first gets ready to compile, 0.1 s; what calls others that make arrays links what these do."""
+        """As numba's, which first gets ready to compile, 0.1 s. What kernels that make arrays use may be part of it."""
         rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)
 

@@ -113,7 +113,7 @@ def _since_start(what: str, folder: Path, **environment: str) -> Told:
 
 
 def _child(what: str, folder: Path, system: str = "Ours", **environment: str) -> Told:
-    """What a child tells. It may keep bytecode, which an installed package has, and does not compile its modules again."""
+    """What a child tells. It may keep its modules' bytecode, which an installed package has."""
     command = _command(what, folder, system)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
