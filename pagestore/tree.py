@@ -24,6 +24,7 @@ from pagestore.kernels.kernel import compiled
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
 from pagestore.order import FEW, ascending
+from pagestore.pool import pooled
 from pagestore.scratch import scratch
 from pagestore.threads import together
 
@@ -266,7 +267,7 @@ def scan(
     checked(k_cursor.seek(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
     n = rows
     while n == rows:
-        out = np.empty((len(wanted), rows), np.int64)
+        out = pooled(len(wanted), rows)
         n = checked(k_read.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
         if n:
             yield out[:, :n]
