@@ -70,10 +70,32 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     coding = coding_of([columns])
     if coding is None or coding.lead:
         return np.lexsort(columns[::-1])
-    words, spare = np.empty((2, n), np.int64)
+    words = np.empty(n, np.int64)
     encode_tuples(columns, *coding[:3], words)
-    bits, places = coding.bits, n.bit_length()
+    return _order_of(words, coding.bits)
+
+
+def near_order(columns: np.ndarray) -> np.ndarray:
+    """An order of columns[K, n] that is theirs as tuples, or nearly so where they have more than 63 bits.  O(n).
+
+    >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
+    array([1, 3, 2, 0])
+    """
+    words, room = np.zeros(columns.shape[1], np.int64), 63
+    for column in columns:
+        low = int(column.min())
+        width = (int(column.max()) - low).bit_length()
+        taken = min(width, room)
+        words = words << taken | column - low >> width - taken
+        room -= taken
+    return np.arange(len(words)) if (words[1:] >= words[:-1]).all() else _order_of(words, 63 - room)
+
+
+def _order_of(words: np.ndarray, bits: int) -> np.ndarray:
+    """Stable order of words that have so many bits."""
+    n, spare = len(words), np.empty(len(words), np.int64)
     order = numbers = np.arange(n)
+    places = n.bit_length()
     room = 63 - places
     for at in range(0, bits, room):  # so many bits fit a word with the place of it, which goes with them
         some = (words[order] >> at & (1 << room) - 1) << places | numbers

@@ -23,7 +23,7 @@ from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.kernel import compiled
 from pagestore.layout import HEIGHT_MAX
 from pagestore.operators import address_of
-from pagestore.order import FEW, ascending
+from pagestore.order import FEW, ascending, near_order
 from pagestore.pool import pooled
 from pagestore.scratch import scratch
 from pagestore.threads import together
@@ -220,24 +220,6 @@ class Finder:
             return found
         checked(status, self.tree.spec)
         return None
-
-
-def near_order(columns: np.ndarray) -> np.ndarray:
-    """An order of columns[K, n] that is theirs as tuples, or nearly so where they have more than 63 bits.
-
-    One machine sort of their leading bits.
-
-    >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
-    array([1, 3, 2, 0])
-    """
-    packed, room = np.zeros(columns.shape[1], np.int64), 63
-    for column in columns:
-        low = int(column.min())
-        width = (int(column.max()) - low).bit_length()
-        taken = min(width, room)
-        packed = packed << taken | column - low >> width - taken
-        room -= taken
-    return np.argsort(packed)
 
 
 def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:

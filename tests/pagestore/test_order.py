@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pagestore import order
 from pagestore.kernels.net import shell_order
 from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
-from pagestore.order import LEAD_MAX, ascending, coding_of, distinct, sort_order
+from pagestore.order import LEAD_MAX, ascending, coding_of, distinct, near_order, sort_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
@@ -45,6 +45,25 @@ def test_long_batches_however_wide(span, ends):
     expected = np.lexsort(columns[::-1])
     assert (sort_order(columns) == expected).all()
     assert (distinct(columns) == np.unique(columns, axis=1)).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 60, 5000])
+@pytest.mark.parametrize("spans", [(1, 1), (9, 1 << 40), (1 << 20, 1 << 43), (1 << 31, 1 << 31, 2)])
+def test_near_is_exact_up_to_63_bits(n, spans):
+    columns = np.stack([np.random.default_rng(n).integers(0, span, n) - span // 2 for span in spans])
+    expected = np.lexsort(columns[::-1])
+    assert (near_order(columns) == expected).all()
+    assert (near_order(columns.take(expected, axis=1)) == np.arange(n)).all()
+
+
+@pytest.mark.parametrize("ends", [(LEAST, GREATEST), (-5, GREATEST), (LEAST, 9)])
+def test_near_goes_by_the_leading_bits_of_wider_tuples(ends):
+    columns = np.random.default_rng(1).integers(*ends, (3, 2000))
+    columns[0, :2] = ends
+    order = near_order(columns)
+    assert sorted(order.tolist()) == [*range(2000)]
+    first = columns[0, order].astype(object)
+    assert (np.maximum.accumulate(first) - first).max() <= 1  # its last bit is left out where it has 64
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
