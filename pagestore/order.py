@@ -86,7 +86,8 @@ def near_order(columns: np.ndarray) -> np.ndarray:
         low = int(column.min())
         width = (int(column.max()) - low).bit_length()
         taken = min(width, room)
-        words = words << taken | column - low >> width - taken
+        offsets = (column - low).view(np.uint64) >> np.uint64(width - taken)
+        words = words << taken | offsets.view(np.int64)
         room -= taken
     return np.arange(len(words)) if (words[1:] >= words[:-1]).all() else _order_of(words, 63 - room)
 
