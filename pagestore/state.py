@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .catalog import Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
-from .flat import Flat, flat, rows
+from .flat import Flat, rows
 from .history import HISTORY, Entry, History
 from .mapping import Mapping, Run
 from .meta import Meta
@@ -108,7 +108,7 @@ def roots_of(trees: dict[int, Tree]) -> Flat:
     for tree_id, (root, height, count, _) in trees.items():
         if root:
             words += tree_id, root, height, count
-    return flat(words)
+    return Flat("q", words)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

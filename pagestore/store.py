@@ -550,7 +550,8 @@ class Store:
             if waited:
                 self._check_writable()  # the other one may have failed
             branch_id = self._branch_id(branch)
-            base = self._version(self._state.heads[branch_id].version)
+            head = self._state.heads[branch_id].version
+            base = self._versions.get(head) or self._version(head)
             assert base is not None
             transaction = Transaction(self, base, branch_id, message)
             self._writer = me
