@@ -13,6 +13,7 @@ import numpy as np
 from ivm.kernels import leapfrog as kernel
 from ivm.shape import Regions, Sensors, Shape, plan_array, state_array, tree_words
 from pagestore.compiled import raise_for
+from pagestore.pool import pooled
 from pagestore.tree import Pages, Tree
 
 BATCH = 1 << 16
@@ -43,7 +44,7 @@ class Run(ABC):
 
     def stock(self, buffers: int) -> None:
         """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
-        self._stock = list(np.empty((buffers, *self._sizes[0]), np.int64))
+        self._stock = list(pooled(buffers, *self._sizes[0]))
         self._stocked += buffers
 
     def over(self, first: tuple[int, int]) -> Self:

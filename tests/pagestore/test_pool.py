@@ -1,5 +1,7 @@
 """Large arrays are Arrow's memory for as long as they live, and small ones are not."""
 
+import mmap
+
 import pyarrow as pa
 import pytest
 
@@ -22,6 +24,17 @@ def test_large_arrays_come_from_the_pool_and_go_back_there():
     assert pa.total_allocated_bytes() - before == 8 * 64 and part.tolist() == [7, 7]
     del part
     assert pa.total_allocated_bytes() == before
+
+
+@pytest.mark.parametrize("pages", [0, 1, 3, 40])
+def test_large_pages_are_asked_for_within_the_array(pages, monkeypatch):
+    asked = []
+    monkeypatch.setattr(pool, "_madvise", lambda *given: asked.append(given))
+    array = pool.pooled(64 + pages * pool.HUGE_PAGE // 8)
+    begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
+    assert pages - 1 <= sum(length // pool.HUGE_PAGE for _, length, _ in asked) <= pages
+    for at, length, advice in asked:
+        assert begin <= at < at + length <= end and at % pool.HUGE_PAGE == 0 and advice == mmap.MADV_HUGEPAGE
 
 
 def test_a_relation_is_read_into_the_pool(tmp_path):
