@@ -9,6 +9,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from numba import __version__, config
@@ -39,9 +40,11 @@ def user_cache() -> Path:
     except OSError:
         pass
     folder = Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
-    folder.mkdir(0o700, exist_ok=True)
-    ours = folder.lstat().st_uid == os.getuid()  # what stands in anybody else's would be run as ours
-    return folder if ours else Path(tempfile.mkdtemp(prefix="pagestore-"))
+    with suppress(FileExistsError):
+        folder.mkdir(0o700, exist_ok=True)
+        if folder.lstat().st_uid == os.getuid():
+            return folder
+    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # what stands in anybody else's would be run as ours
 
 
 if not config.CACHE_DIR:

@@ -138,8 +138,12 @@ def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_pat
     ours = user_cache()
     assert ours == user_cache() == tmp_path / f"pagestore-{os.getuid()}" and ours.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
-    (tmp_path / f"pagestore-{os.getuid()}").mkdir()  # somebody else's, who knew the name
-    assert user_cache() not in (ours, tmp_path / f"pagestore-{os.getuid()}")
+    theirs = tmp_path / f"pagestore-{os.getuid()}"  # of somebody who knew the name
+    theirs.mkdir()
+    assert user_cache() not in (ours, theirs)
+    theirs.rmdir()
+    theirs.touch()
+    assert user_cache() not in (ours, theirs) and user_cache().is_dir()
 
 
 def test_garbage_is_collected_again_after_compiling():
