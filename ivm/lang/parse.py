@@ -6,12 +6,17 @@ Const(value=3, type='int64')
 """
 
 import json
+import sys
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import lark
 from lark import Lark, Token, Transformer, Tree, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 from lark.tree import Meta
@@ -36,6 +41,8 @@ from ivm.lang.tree import (
 from pagestore.kernels import user_cache
 
 NESTING_MAX = 100
+OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
+SEAL = 32  # bytes
 
 
 def parse(text: str, source: str = "rules") -> list[Statement]:
@@ -64,8 +71,23 @@ def _check_depth(tree: Any, source: str) -> None:
 @cache
 def _parser() -> Lark:
     """The parser; its tables, which take longer to make than a program to parse, are kept beside compiled kernels."""
-    grammar, tables = Path(__file__).with_name("syntax.lark").read_text(), str(user_cache() / "syntax.tables")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True, cache=tables)
+    grammar, file = Path(__file__).with_name("syntax.lark").read_text(), user_cache() / "syntax.tables"
+    with suppress(OSError):
+        kept = file.read_bytes()
+        seal, tables = kept[:SEAL], kept[SEAL:]
+        if seal == _seal(grammar, tables):
+            return Lark.load(BytesIO(tables))
+    parser = Lark(grammar, **OPTIONS)
+    made = BytesIO()
+    parser.save(made)
+    with suppress(OSError):
+        file.write_bytes(_seal(grammar, made.getvalue()) + made.getvalue())
+    return parser
+
+
+def _seal(grammar: str, tables: bytes) -> bytes:
+    """What stands before tables that are whole, and of this grammar, lark and Python."""
+    return sha256(f"{grammar} {OPTIONS} {lark.__version__} {sys.version} ".encode() + tables).digest()
 
 
 @v_args(meta=True)
