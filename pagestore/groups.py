@@ -20,7 +20,7 @@ from .kernels import apply as k_apply
 from .kernels import settle as kernel
 from .kernels.beside import HEIGHT, ROOT, apply_beside_at
 from .pager import Pager
-from .scratch import Scratch, scratch
+from .scratch import scratch
 from .tree import Spec, Tree, scan_array
 
 PAGES = 64  # that all groups together may write
@@ -62,7 +62,6 @@ class Groups:
             self._deltas, self._tallies,
         )  # fmt: skip
         self._left: Sequence[Tree] = ()  # the trees as they stand in the table
-        self._fitted: Scratch | None = None
         self._asked = PAGES, self._columns, folds, 2 * MOST
         few = partial(np.empty, 2 * MOST)
         self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
@@ -81,14 +80,12 @@ class Groups:
         ids = pager.reserve(PAGES)
         fd = pager.descriptor(ids)
         self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
-        if room is not self._fitted:
-            room.fit(pages.page_words, *self._asked)
-            self._fitted = room
+        room.fit(pages.page_words, *self._asked)
         self._tallies.fill(0)
         self._taken[:] = NOTHING
         if trees != self._left:  # mostly they are as the kernel has left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
-        self._left = ()
+        self._left = ()  # until the kernel has returned
         returned = host(
             *pages, fd, pager.version, pager.lineage, ids, *self._arrays,
             room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),

@@ -107,7 +107,7 @@ class Pager:
         They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
         """
         self.mapping.file.wrote(ids[:written], runs)
-        self._position -= len(ids) - written
+        self.release(ids[written:])
         if newest < self.version and oldest > self.origin:
             self.retired.frombytes(dead.tobytes())
         else:

@@ -42,7 +42,7 @@ from pagestore.kernels import user_cache
 
 NESTING_MAX = 100
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
-SEAL = 32  # bytes
+SEAL = sha256().digest_size
 
 
 def parse(text: str, source: str = "rules") -> list[Statement]:

@@ -33,12 +33,10 @@ def cache_folder() -> Path:
 def user_cache() -> Path:
     """The user's own folder for what is compiled, or one for temporary files where a home cannot be written to."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
-    try:
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
-    except OSError:
-        pass
     folder = Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(0o700, exist_ok=True)

@@ -112,7 +112,7 @@ class Kernel(CPUDispatcher):
     def compile(self, sig: Any) -> Any:
         """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
         if isinstance(self._cache, NullCache):  # now: it looks at the disk, and most are never called from Python
-            self._cache = FunctionCache(self.py_func) if self.targetoptions["_nrt"] else Compiled(self.py_func)
+            self._cache = FunctionCache(self.py_func) if self.targetoptions["_nrt"] else OnDisk(self.py_func)
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -128,11 +128,11 @@ class Kernel(CPUDispatcher):
         return self.part.get_overload(sig)
 
 
-class Compiled(FunctionCache):
-    """The machine code on disk of a kernel that makes no arrays."""
+class OnDisk(FunctionCache):
+    """The machine code of a kernel that makes no arrays."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """As numba's, which first gets ready to compile, 0.1 s. What kernels that make arrays use may be part of it."""
+        """As numba's, which first gets ready to compile, 0.1 s. Parts that make arrays need the counts."""
         rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)
 
