@@ -1,9 +1,9 @@
 """All input and output of a store, in one small object, so that a simulator can stand in for it.
 
 A store does nothing to its file but what is here: positioned reads and writes, one kind of sync, growing and
-cutting, one read-only map, and byte locks. Locks belong to the open file (Linux "open file description"
-locks): closing another handle of the same file does not drop them, and the kernel drops them with the last
-process that holds the file open, however it ends. They lie far behind any data:
+cutting, a map to read, an outlet that kernels write by, and byte locks. Locks belong to the open file (Linux
+"open file description" locks): closing another handle of the same file does not drop them, and the kernel drops
+them with the last process that holds the file open, however it ends. They lie far behind any data:
 
     WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
@@ -28,6 +28,7 @@ from numba import config
 from .errors import LockedError
 from .kernels.write import PIECE, write_pages
 from .layout import CRC, WORD
+from .outlet import CLOSED, Outlet
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
@@ -41,8 +42,11 @@ _libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the fi
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.fstatfs.argtypes = [ctypes.c_int, ctypes.c_void_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap has no name for: in place of what is mapped there
+_STATFS = 256  # bytes, more than there are; the first long says which kind of file system it is
+IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: what is written again takes no new room, which may be short
 
 
 class File:
@@ -53,6 +57,8 @@ class File:
         self.writable = writable
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self._map = np.zeros(0, np.int64)
+        self._outlet = Outlet(self._fd)
+        self._mapped_pages = 0  # bytes of a page that a kernel may write through a map; 0 for none
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
@@ -94,15 +100,27 @@ class File:
         One call of a kernel. What it did not get written, this writes again, as `pwrite` does; where that raises
         OSError, any of the pages may be written.
         """
-        done = 0 if config.DISABLE_JIT else write_pages(self._fd, arena, ids, page_words)
+        done = 0 if config.DISABLE_JIT else write_pages(self._opened(), arena, ids, page_words)
         if done < len(ids):
             for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
                 _write_all(self._fd, data, offset)
 
+    def write_mapped(self, page_size: int) -> None:
+        """Let kernels write pages through a map where they have their places.
+
+        Not where a page that is written again may go elsewhere: a disk that is full then would end the process.
+        """
+        self._mapped_pages = page_size if file_system(self._fd) in IN_PLACE else 0
+
     @property
-    def descriptor(self) -> int:
-        """What a kernel may write pages by, -1 where it cannot; who lets it do so says what it `wrote`."""
-        return -1 if config.DISABLE_JIT else self._fd
+    def outlet(self) -> np.ndarray:
+        """What a kernel may write pages by; who lets it do so says what it `wrote`."""
+        return CLOSED if config.DISABLE_JIT else self._opened()
+
+    def _opened(self) -> np.ndarray:
+        if self._mapped_pages and self._outlet.nbytes < self._map.nbytes:
+            self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True), self._mapped_pages)
+        return self._outlet.words
 
     def wrote(self, ids: np.ndarray, runs: int) -> None:
         """A kernel has written these pages, in so many runs of neighbours: for those who watch a file."""
@@ -120,6 +138,8 @@ class File:
             os.truncate(self._fd, max(self.size(), offset + count))
 
     def truncate(self, size: int) -> None:
+        if self._mapped_pages:
+            self._outlet.cut(size // self._mapped_pages)
         os.truncate(self._fd, size)
 
     def map(self, count: int) -> np.ndarray:
@@ -158,6 +178,7 @@ class File:
                 self.lock(UNLOCKED, WRITER_LOCK, 0)
             os.close(self._fd)
             self._fd = -1
+            self._outlet.close()
 
 
 def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
@@ -178,8 +199,14 @@ def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
     return [*pairwise([0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)])]
 
 
-def mapped(*files: tuple[int, int]) -> np.ndarray:
-    """So many bytes of each open file, one file behind the other, as words: shared, read-only.
+def file_system(fd: int) -> int:
+    """The number of the kind of file system that an open file is on; 0 if the system does not say."""
+    about = ctypes.create_string_buffer(_STATFS)
+    return 0 if _libc.fstatfs(fd, about) else ctypes.c_long.from_buffer(about).value
+
+
+def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
+    """So many bytes of each open file, one file behind the other, as words: shared, read-only unless said.
 
     What lies behind a file's end must not be read before the file holds it. All but the last count whole pages of the
     system's.
@@ -189,10 +216,10 @@ def mapped(*files: tuple[int, int]) -> np.ndarray:
     weakref.finalize(held, _libc.munmap, ctypes.addressof(held), total).atexit = False
     at = ctypes.addressof(held)
     for fd, count in files:
-        _mmap(at, count, mmap.PROT_READ, mmap.MAP_SHARED | _FIXED, fd)
+        _mmap(at, count, mmap.PROT_READ | mmap.PROT_WRITE * writable, mmap.MAP_SHARED | _FIXED, fd)
         at += count
     words = np.frombuffer(memoryview(held), np.int64)
-    words.flags.writeable = False
+    words.flags.writeable = writable
     return words
 
 

@@ -78,7 +78,7 @@ class Groups:
     def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
         ids = pager.reserve(PAGES)
-        fd = pager.descriptor(ids)
+        outlet = pager.outlet(ids)
         self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)
         self._tallies.fill(0)
@@ -87,7 +87,7 @@ class Groups:
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left = ()  # until the kernel has returned
         returned = host(
-            *pages, fd, pager.version, pager.lineage, ids, *self._arrays,
+            *pages, outlet, pager.version, pager.lineage, ids, *self._arrays,
             room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),
         )  # fmt: skip
         written, runs, gone, oldest, newest = self._taken.tolist()

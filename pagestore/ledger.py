@@ -307,7 +307,7 @@ class Ledger:
         n, said = run_pages(run.words, page_words), record.said()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         written = write_commit(
-            file.descriptor, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
+            file.outlet, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
             self.pager.version, arena, ids, page_words,
         )  # fmt: skip
         assert written >= 0, f"a record that is longer than its run of {run.words} words"

@@ -14,6 +14,7 @@ import numpy as np
 
 from .file import RESERVE_MIN, Buffer, File, mapped
 from .layout import WORD
+from .outlet import CLOSED, Outlet
 
 
 class Overlay(File):
@@ -25,6 +26,7 @@ class Overlay(File):
         os.unlink(path)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
+        self._outlet, self._mapped_pages = Outlet(self._fd), 0
 
     def size(self) -> int:
         return self.end + super().size()
@@ -43,8 +45,8 @@ class Overlay(File):
         super().write_pages(arena, own, page_words)
 
     @property
-    def descriptor(self) -> int:
-        return -1
+    def outlet(self) -> np.ndarray:
+        return CLOSED
 
     def fallocate(self, offset: int, count: int) -> None:
         """Make the file longer; a full disk shows when it is written to."""

@@ -96,10 +96,10 @@ class Pager:
             raise
         self.pages.seen[pages] = 1
 
-    def descriptor(self, ids: np.ndarray) -> int:
+    def outlet(self, ids: np.ndarray) -> np.ndarray:
         """What a kernel may write to reserved pages ids[n] by, which ascend; -1 where only `write` can."""
         self.mapping.grow(int(ids[-1]) + 1)
-        return self.mapping.file.descriptor
+        return self.mapping.file.outlet
 
     def took(self, ids: np.ndarray, written: int, runs: int, dead: np.ndarray, oldest: int, newest: int) -> None:
         """A kernel has written the first of pages reserved last, in so many runs of neighbours, and verified them.

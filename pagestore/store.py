@@ -85,7 +85,8 @@ def open(
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
-    (none: fast, and a power cut may lose or damage the store); `retain` is how many versions of a branch are
+    (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
+    once they have their places); `retain` is how many versions of a branch are
     kept at least, or "all"; older ones go in batches, of half as many but 8 at most, or of 32 where more than 32
     are kept. Large batches of edits are applied by so many `threads`, as many as there are cores unless told
     otherwise.
@@ -171,6 +172,8 @@ class Store:
         self._catalogs: dict[tuple[Run, int], Catalog] = {}
         self._versions: dict[int, Version] = {}
         if self._mode == "rw":
+            if self._sync == "off":
+                self._file.write_mapped(self._meta.page_size)
             self._ledger = Ledger(self._mapping, self._state, self._meta, self._sync, self._locks, self.threads)
 
     # --- reading --------------------------------------------------------------------------------

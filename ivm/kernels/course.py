@@ -25,7 +25,7 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 @kernel
 def carry(
-    words, seen, page_words, fd, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
+    words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
     deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes, indices,
     sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs, found,
     signs, net_signs, net_found, operations, probe,
@@ -42,7 +42,7 @@ def carry(
         of = steps[s, OF]
         if steps[s, KIND] == SETTLE:
             if waits[of] and not settle(
-                words, seen, page_words, fd, birth, lineage, ids, taken, retired, groups, trees, places, scans,
+                words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans,
                 waiting, waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, of,
             ):  # fmt: skip
                 return s

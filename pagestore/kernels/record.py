@@ -12,7 +12,7 @@ from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import words_at
 from pagestore.kernels.page import type_word
 from pagestore.kernels.space import count
-from pagestore.kernels.write import write_pages
+from pagestore.kernels.write import FD, write_pages
 from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE, WORD
 
 COMMIT = 1
@@ -63,7 +63,7 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
 
 @kernel
-def write_commit(fd, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words):
+def write_commit(outlet, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words):
     """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
 
     The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
@@ -78,4 +78,4 @@ def write_commit(fd, address, n, freed, m, used, lists, place, record, page, bir
     if length < 0:
         return length
     lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
-    return write_pages(fd, arena, ids, page_words) if fd >= 0 else 0
+    return write_pages(outlet, arena, ids, page_words) if outlet[FD] >= 0 else 0

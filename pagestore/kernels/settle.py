@@ -11,7 +11,7 @@ from pagestore.kernels.apply import ALL, WHOLE, reserved
 from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.net import compose_few
-from pagestore.kernels.write import write_pages
+from pagestore.kernels.write import FD, write_pages
 
 # columns of `groups`: which trees, which rows of `scans` the first one has, columns that are reported
 FIRST, END, SCANS, SCANS_END, VISIBLE = range(5)
@@ -22,7 +22,7 @@ CHANGES = tally.DELTA  # the word of a tally that says how many rows of `deltas`
 
 @kernel
 def settle(
-    words, seen, page_words, fd, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
+    words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
     deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, g,
 ):  # fmt: skip
     """Settle group g; returns whether it was done, otherwise nothing has happened.
@@ -38,7 +38,7 @@ def settle(
         height = max(height, trees[t, HEIGHT])
     edits, free = moving[0], ids[taken[WRITTEN] :]
     n = compose_few(keys, columns, waiting[g, 0], waiting[g, 1:], order[: waits[g]], fresh, edits[0], edits[1:])
-    if n < 0 or fd < 0:
+    if n < 0 or outlet[FD] < 0:
         return False
     some = tallies[first:end]
     done = apply_beside_at(
@@ -49,7 +49,7 @@ def settle(
     )  # fmt: skip
     used, gone = total(some, tally.USED), total(some, tally.DEAD)
     whole = done == end - first and taken[GONE] + gone <= retired.shape[0]
-    if not whole or write_pages(fd, arena, free[:used], page_words) < used:
+    if not whole or write_pages(outlet, arena, free[:used], page_words) < used:
         some[:] = 0
         return False
     note(free[:used], seen, lineage, dead[:gone], taken, retired)

@@ -15,10 +15,11 @@ import pytest
 from numba import config
 
 from pagestore.file import EXCLUSIVE, UNLOCKED, stamped
+from pagestore.outlet import CLOSED, Outlet
 
 SECTOR = 512
 FALLBACK = ("meta slots", "record")  # how check() reports a commit that did not make it
-REFUSES = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # what a kernel writes by when it is to fail
+REFUSES = Outlet(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)).words  # what a kernel writes by when it is to fail
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 
@@ -46,6 +47,7 @@ class SimulatedFile:
         self._memory = np.frombuffer(mmap.mmap(self._fd, limit), np.uint8)
         self._memory[: len(content)] = np.frombuffer(content, np.uint8)
         self._size = len(content)
+        self._outlet = Outlet(self._fd)
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
@@ -85,11 +87,14 @@ class SimulatedFile:
         for data, offset in stamped(arena, ids, page_words):
             self.pwrite(data, offset)
 
+    def write_mapped(self, page_size: int) -> None:
+        self._outlet.widen(self._memory.view(np.int64), page_size)
+
     @property
-    def descriptor(self) -> int:
+    def outlet(self) -> np.ndarray:
         if config.DISABLE_JIT:
-            return -1
-        return REFUSES if self.calls + 1 in self.fail else self._fd
+            return CLOSED
+        return REFUSES if self.calls + 1 in self.fail else self._outlet.words
 
     def wrote(self, ids: np.ndarray, runs: int) -> None:
         """Each page counts as a write of its own, so that a crash may keep any of them."""
@@ -113,6 +118,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         if self._failure():
             raise OSError(errno.EIO, "simulated")
+        self._outlet.cut(size // self._page_size)
         self._memory[size : self._size] = 0
         self._size = size
         self.operations.append(Operation("cut", size))

@@ -14,10 +14,10 @@ from numba import config
 
 import pagestore
 from pagestore.errors import PoisonedError
-from pagestore.file import File
+from pagestore.file import IN_PLACE, File, file_system
 from pagestore.kernels.checksum import ONES, checksum, look_up, stamp
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.write import write_pages
+from pagestore.kernels.write import FD, PAGES, write_pages
 from pagestore.layout import CRC, WORD
 
 SIZES = [4096, 8192, 65536]
@@ -80,6 +80,15 @@ def file(tmp_path):
     file.close()
 
 
+@pytest.fixture
+def mapped_file(file, monkeypatch):
+    """Pages that were written before are written through a map."""
+    monkeypatch.setattr("pagestore.file.file_system", lambda fd: IN_PLACE[0])
+    file.write_mapped(4096)
+    file.map(64 * 4096)
+    return file
+
+
 @contextmanager
 def largest_file(size):
     """Writes behind so many bytes fail with EFBIG, and one across them is short: Python ignores the signal."""
@@ -130,13 +139,100 @@ def test_an_error_in_the_middle(file, limit):
     assert (contents(file, 512).ravel() == wanted).all()
 
 
-@pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel is not called")
+by_kernel = pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel is not called")
+
+
+@by_kernel
 def test_the_kernel_counts_pages_that_are_whole(file):
     arena = random_pages(len(IDS), 512)
     with largest_file(4096 * 5 + 1000):
-        assert write_pages(file._fd, arena, IDS, 512) == 0
-        assert write_pages(file._fd, arena, IDS[1:], 512) == 3
-        assert write_pages(file._fd, arena, IDS[1:4], 512) == 3
+        assert write_pages(file.outlet, arena, IDS, 512) == 0
+        assert write_pages(file.outlet, arena, IDS[1:], 512) == 3
+        assert write_pages(file.outlet, arena, IDS[1:4], 512) == 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
+    """By the descriptor, through the map, or some of it either way."""
+    random = np.random.default_rng(seed)
+    wanted = np.zeros((64, 512), np.int64)
+    for turn in range(12):
+        n = int(random.integers(1, 24))
+        ids = random.choice(64, n, replace=False) if turn % 2 else np.arange(n) + int(random.integers(0, 64 - n))
+        arena = random_pages(n, 512, turn)
+        mapped_file.write_pages(arena, ids, 512)
+        wanted[ids] = arena.reshape(-1, 512)
+        wanted[ids, CRC] = sums(arena, 512)
+        assert (contents(mapped_file, 512) == wanted).all()
+
+
+@by_kernel
+def test_only_what_was_written_before_goes_through_the_map(mapped_file):
+    arena, again = random_pages(len(IDS), 512), random_pages(len(IDS), 512, 1)
+    mapped_file.write_pages(arena, IDS, 512)
+    with largest_file(0):  # nothing may be written by the descriptor
+        mapped_file.write_pages(again, IDS, 512)
+        with pytest.raises(OSError) as raised:
+            mapped_file.write_pages(arena, np.array([9, 10]), 512)
+    assert raised.value.errno == errno.EFBIG
+    wanted = np.zeros((64, 512), np.int64)
+    wanted[IDS], wanted[9] = again.reshape(-1, 512), arena[:512]
+    wanted[IDS, CRC] = [sums(arena, 512)[0], *sums(again, 512)[1:]]
+    assert (contents(mapped_file, 512) == wanted).all()
+
+
+@by_kernel
+def test_what_was_cut_off_must_be_written_anew(mapped_file):
+    """A page of a map that the file does not reach would end the process."""
+    mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
+    mapped_file.truncate(5 * 4096)
+    assert [write_pages(mapped_file.outlet, random_pages(3, 512), IDS[i : i + 3], 512) for i in (0, 1)] == [3, 3]
+    assert mapped_file.size() == 10 * 4096
+    mapped_file.truncate(5 * 4096)
+    with largest_file(0):
+        assert write_pages(mapped_file.outlet, random_pages(5, 512), IDS[1:], 512) == 3
+    assert mapped_file.size() == 5 * 4096
+
+
+@by_kernel
+def test_a_longer_map_knows_what_was_written(mapped_file):
+    mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
+    before = mapped_file.outlet[PAGES]
+    mapped_file.map(int(before + 1) * 4096)
+    assert mapped_file.outlet[PAGES] > before
+    with largest_file(0):
+        mapped_file.write_pages(random_pages(len(IDS), 512, 1), IDS, 512)
+
+
+def test_a_closed_file_is_not_written(mapped_file):
+    """Its number may be another file's by then."""
+    mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
+    before = contents(mapped_file, 512)
+    mapped_file.close()
+    assert mapped_file.outlet[FD] == -1
+    with pytest.raises(OSError) as raised:
+        mapped_file.write_pages(random_pages(len(IDS), 512, 1), IDS, 512)
+    assert raised.value.errno == errno.EBADF
+    assert (contents(mapped_file, 512) == before).all()
+
+
+@by_kernel
+@pytest.mark.parametrize("sync", ["full", "commit", "off"])
+@pytest.mark.parametrize("kind", [0, *IN_PLACE])
+def test_a_map_is_written_where_nothing_is_synced_and_pages_stay(tmp_path, monkeypatch, sync, kind):
+    monkeypatch.setattr("pagestore.file.file_system", lambda fd: kind)
+    with pagestore.open(tmp_path / "s.pages", sync=sync) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64", key="k").insert([(1,)])
+        assert bool(store._file.outlet[PAGES]) == (sync == "off" and kind in IN_PLACE)
+
+
+def test_file_systems_are_told_apart(file):
+    descriptor = os.open("/proc/self/stat", os.O_RDONLY)
+    assert file_system(descriptor) == 0x9FA0
+    os.close(descriptor)
+    assert file_system(file._fd) not in (0, 0x9FA0)
+    assert file_system(-1) == 0
 
 
 def test_a_file_that_was_opened_to_be_read(file):

@@ -12,6 +12,7 @@ import pagestore
 from pagestore import groups as grouping
 from pagestore.groups import Group
 from pagestore.kernels.settle import settle
+from pagestore.outlet import Outlet
 from pagestore.tree import ADD, ERASE, INSERT, SET, scan
 from tests.pagestore.simulator import compiled
 
@@ -111,7 +112,7 @@ def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
     """The kernel says so by what it has not settled; the error is the general way's to raise."""
     with begun(tmp_path / "g.pages") as store:
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
-        monkeypatch.setattr(type(store._file), "descriptor", reading)
+        monkeypatch.setattr(type(store._file), "outlet", Outlet(reading).words)
         with store.transaction() as txn:
             untouched(store, txn, txn.groups([EDGES, TIMES]))
         os.close(reading)

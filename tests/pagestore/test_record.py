@@ -16,6 +16,7 @@ from pagestore.file import stamped
 from pagestore.flat import Flat, flat
 from pagestore.kernels.record import HEAD, WIDTHS, gather
 from pagestore.mapping import Mapping, Run, pages_of_run
+from pagestore.outlet import CLOSED
 from pagestore.record import COMMIT, Commit
 from pagestore.store import Store, empty_store
 from tests.pagestore.simulator import SimulatedFile
@@ -93,7 +94,7 @@ def fill(store, random, relations=3):
 @pytest.mark.parametrize("relations", [3, 400])
 def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync, relations):
     """Whether a kernel wrote it or, where it may not, Python."""
-    monkeypatch.setattr(SimulatedFile, "descriptor", -1)
+    monkeypatch.setattr(SimulatedFile, "outlet", CLOSED)
     simulated = Store(SimulatedFile(empty_store(4096)), sync=sync)
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
         for store in stored, simulated:
@@ -134,7 +135,7 @@ def test_the_difference_stays_short(tmp_path):
 
 
 def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
-    store = pagestore.open(tmp_path / "s.pages", sync="off")
+    store = pagestore.open(tmp_path / "s.pages", sync="commit")
     for _ in fill(store, Random(2)):
         pass
     version = store.version
@@ -158,7 +159,7 @@ def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
         write, short = ledger.write_commit, []
 
         def nothing(_, *rest):
-            short.append(write(-1, *rest))
+            short.append(write(CLOSED, *rest))
             return short[-1]
 
         monkeypatch.setattr(ledger, "write_commit", nothing)
