@@ -39,6 +39,10 @@ class MemoryPager:
             assert not self._words[at : at + self.page_words].any(), "a page was written twice"
             self._words[at : at + self.page_words] = page
 
+    def write_all(self, parts) -> None:
+        for part in parts:
+            self.write(*part)
+
     def release(self, ids: np.ndarray) -> None:
         self.live.difference_update(ids.tolist())
 
