@@ -28,9 +28,9 @@ def keys_of(n: int) -> list[int]:
     return random.Random(n).sample(range(5 * KEYS), KEYS)
 
 
-def write(path: str, promises: str) -> None:
+def write(path: str, sync: str, promises: str) -> None:
     """Commit for ever; note each acknowledged version."""
-    with pagestore.open(path) as store, open(promises, "a") as notes:
+    with pagestore.open(path, sync=sync) as store, open(promises, "a") as notes:
         while True:
             with store.transaction() as txn:
                 if "r" in txn:
@@ -80,15 +80,17 @@ def start(action: str, *arguments: object) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
 
 
+@pytest.mark.parametrize("sync", ["full", "off"])
 @pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.campaign)])
-def test_kills_lose_nothing(tmp_path, seconds):
+def test_kills_lose_nothing(tmp_path, seconds, sync):
+    """Without a sync, too: what a process has written survives it."""
     path, promises = tmp_path / "s.pages", tmp_path / "promises"
     pagestore.open(path, page_size=4096).close()
     promises.touch()
-    rng = random.Random(seconds)
+    rng = random.Random(f"{seconds} {sync}")
     wrongs = [tmp_path / f"wrong{i}" for i in range(4)]
     readers = [start("read", path, wrong) for wrong in wrongs]
-    writer = start("write", path, promises)
+    writer = start("write", path, sync, promises)
     kills = 0
     try:
         writing(promises, 0)
@@ -100,7 +102,7 @@ def test_kills_lose_nothing(tmp_path, seconds):
                 writer.wait()
                 kills += 1
                 before = promised(promises)
-                writer = start("write", path, promises)
+                writer = start("write", path, sync, promises)
                 with pagestore.open(path, mode="r") as store:
                     assert store.version >= before[-1]
                 writing(promises, len(before))
