@@ -225,22 +225,30 @@ def _run(
 def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
     """Run the parts side by side, then the first one with the root over all of them."""
     spec, (first, *others) = tree.spec, parts
-    run = partial(_run, pager, tree, visible)
-    together([partial(run, part, k_apply.BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
-    below = [_used(spec, part) for part in parts]
-    pager.write_all([(part.room.arena, part.ids[:used]) for part, used in zip(parts, below, strict=True)])
+    pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
+
+    def below(part: Part, ends: tuple[int, int]) -> int:
+        _run(pager, tree, visible, part, k_apply.BELOW, *ends)
+        return _write(pager, tree, part)
+
+    written = together([partial(below, *one) for one in zip(parts, pairwise(slots), strict=True)])
     for part in others:
         k_apply.adopt(
             pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
             first.room.node, first.room.walk, part.room.node, part.room.walk,
         )  # fmt: skip
-    run(first, k_apply.ROOT_ON)
-    _write(pager, tree, first, below[0])
+    _run(pager, tree, visible, first, k_apply.ROOT_ON)
+    _write(pager, tree, first, written[0])
 
 
-def _write(pager: Pager, tree: Tree, part: Part, begin: int = 0) -> None:
-    """Write the pages that a run made, from one of them on.  Raises CorruptionError or EditError if it failed."""
-    pager.write(part.room.arena[begin * pager.pages.page_words :], part.ids[begin : _used(tree.spec, part)])
+def _write(pager: Pager, tree: Tree, part: Part, begin: int = 0) -> int:
+    """Write the pages that a run made, but for the first ones; how many it made.
+
+    Raises CorruptionError or EditError if it failed.
+    """
+    used = _used(tree.spec, part)
+    pager.write(part.room.arena[begin * pager.pages.page_words :], part.ids[begin:used])
+    return used
 
 
 def _used(spec: Spec, part: Part) -> int:

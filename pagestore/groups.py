@@ -78,7 +78,7 @@ class Groups:
     def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
         ids = pager.reserve(PAGES)
-        outlet = pager.outlet(int(ids[-1]) + 1)
+        outlet = pager.make_room(int(ids[-1]) + 1)
         self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)
         self._tallies.fill(0)

@@ -11,9 +11,8 @@ A *lineage* is a sequence of versions that share pages: 0 is all versions of the
 dictionary), any other is a branch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from .flat import Flat, flat
 from .layout import BIRTH
 from .mapping import Mapping, Run, pages_of_run, run_pages
 from .space import Space
-from .threads import together
 from .tree import Pages
 
 STORE_LINEAGE = 0
@@ -88,11 +86,6 @@ class Pager:
             file, page_words = self.mapping.file, self.pages.page_words
             self._put(ids, max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
 
-    def write_all(self, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-        """As `write`, the first pages of several arenas, side by side."""
-        self.outlet(1 + max(int(ids.max(initial=0)) for _, ids in parts))  # nobody makes room while others write
-        together([partial(self.write, *part) for part in parts])
-
     def _put(self, pages: np.ndarray | slice, top: int, write: Callable[..., None], *what: Any) -> None:
         """Have `what` written to pages below `top`; they need not be verified. Errors as `write` says."""
         self.mapping.grow(top)
@@ -103,8 +96,8 @@ class Pager:
             raise
         self.pages.seen[pages] = 1
 
-    def outlet(self, top: int) -> np.ndarray:
-        """What a kernel may write to pages below `top` by, see kernels/write.py."""
+    def make_room(self, top: int) -> np.ndarray:
+        """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
         self.mapping.grow(top)
         return self.mapping.file.outlet
 
