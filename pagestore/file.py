@@ -58,7 +58,6 @@ class File:
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
-        self._mapped_pages = 0  # bytes of a page that a kernel may write through a map; 0 for none
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
@@ -110,7 +109,7 @@ class File:
 
         Not where a page that is written again may go elsewhere: a disk that is full then would end the process.
         """
-        self._mapped_pages = page_size if file_system(self._fd) in IN_PLACE else 0
+        self._outlet.page_size = page_size if file_system(self._fd) in IN_PLACE else 0
 
     @property
     def outlet(self) -> np.ndarray:
@@ -118,8 +117,8 @@ class File:
         return CLOSED if config.DISABLE_JIT else self._opened()
 
     def _opened(self) -> np.ndarray:
-        if self._mapped_pages and self._outlet.nbytes < self._map.nbytes:
-            self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True), self._mapped_pages)
+        if not self._outlet.covers(self._map.nbytes):
+            self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True))
         return self._outlet.words
 
     def wrote(self, ids: np.ndarray, runs: int) -> None:
@@ -138,8 +137,7 @@ class File:
             os.truncate(self._fd, max(self.size(), offset + count))
 
     def truncate(self, size: int) -> None:
-        if self._mapped_pages:
-            self._outlet.cut(size // self._mapped_pages)
+        self._outlet.cut(size)
         os.truncate(self._fd, size)
 
     def map(self, count: int) -> np.ndarray:

@@ -11,23 +11,24 @@ class Outlet:
     def __init__(self, fd: int) -> None:
         self.words = np.zeros(OUTLET, np.int64)
         self.words[FD] = fd
+        self.page_size = 0  # bytes of a page; 0 while no map may be used
         self._map, self._written = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the map."""
-        return self._map.nbytes
+    def covers(self, count: int) -> bool:
+        """Is there a map of so many bytes, where one may be used?"""
+        return not self.page_size or self._map.nbytes >= count
 
-    def widen(self, words: np.ndarray, page_size: int) -> None:
+    def widen(self, words: np.ndarray) -> None:
         """Go on with a longer map, int64[n]. Nobody may be writing."""
-        written = np.zeros(words.nbytes // page_size, np.uint8)
+        written = np.zeros(words.nbytes // self.page_size, np.uint8)
         written[: len(self._written)] = self._written
         self._map, self._written = words, written
         self.words[[MAP, PAGES, WRITTEN]] = words.ctypes.data, len(written), written.ctypes.data
 
-    def cut(self, pages: int) -> None:
-        """The file ends behind so many pages: what comes after them later was not written yet."""
-        self._written[pages:] = 0
+    def cut(self, size: int) -> None:
+        """The file ends behind so many bytes: pages that come after them later were not written yet."""
+        if self.page_size:
+            self._written[size // self.page_size :] = 0
 
     def close(self) -> None:
         """Nothing is written any more."""

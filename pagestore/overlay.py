@@ -26,7 +26,7 @@ class Overlay(File):
         os.unlink(path)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
-        self._outlet, self._mapped_pages = Outlet(self._fd), 0
+        self._outlet = Outlet(self._fd)
 
     def size(self) -> int:
         return self.end + super().size()

@@ -88,7 +88,8 @@ class SimulatedFile:
             self.pwrite(data, offset)
 
     def write_mapped(self, page_size: int) -> None:
-        self._outlet.widen(self._memory.view(np.int64), page_size)
+        self._outlet.page_size = page_size
+        self._outlet.widen(self._memory.view(np.int64))
 
     @property
     def outlet(self) -> np.ndarray:
@@ -118,7 +119,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         if self._failure():
             raise OSError(errno.EIO, "simulated")
-        self._outlet.cut(size // self._page_size)
+        self._outlet.cut(size)
         self._memory[size : self._size] = 0
         self._size = size
         self.operations.append(Operation("cut", size))
