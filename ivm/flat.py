@@ -213,6 +213,7 @@ class Layout:
         staying = np.flatnonzero(moves <= changer)
         places = parts @ [shape.argument_level.shape[1], 1]
         low, span = _range(flat, shape, level)
+        ground[overlay.OVERLAYS] = kernel.overlay.address()
         ground[overlay.STAYING] = (1 << staying).sum()
         ground[overlay.CHANGER] = changer
         ground[overlay.LISTED] = ground[overlay.LISTED_STOP] = self._take(flat.longest[places[staying]].min())
@@ -246,6 +247,7 @@ class Layout:
             return
         step = self.steps[level]
         step[kernel.TALLIES] = tallies
+        step[kernel.SORTS] = kernel.sort_slice.address()
         step[kernel.COLLECTS], step[kernel.COUNT_LOW] = first, low
         self.steps[first, kernel.COLLECTOR] = level
         step[kernel.COLLECTED_BASE] = step[kernel.COLLECTED] = self._take(span)

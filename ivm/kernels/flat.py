@@ -61,6 +61,7 @@ from ivm.kernels.overlay import (
     LISTED,
     LISTED_STOP,
     MET,
+    OVERLAYS,
     STAYING,
     clear,
     lay,
@@ -70,7 +71,7 @@ from ivm.kernels.overlay import (
     row_words,
 )
 from ivm.kernels.ranks import lay_ranks, ranked
-from pagestore.compiled import allocating, kernel
+from pagestore.compiled import kernel
 from pagestore.kernels.kernel import late
 
 # columns of `place` and of `cursors`, a row for each atom and depth
@@ -95,6 +96,7 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     TRIED,  # the stamp of level MOVES at the last gathering
     KEPT,  # the stamp of level MOVES when the steady slices were kept, 0 when they are not
     COLLECTS,  # the first of the levels whose values this one brings together; its own if it does not
+    SORTS,  # the address of `sort_slice` where it does
     COLLECTOR,  # the level that collects under the values of this one and those after; -1 for none
     COLLECTED_BASE,  # where a collecting level's candidates begin in `scratch`
     COLLECTED,  # behind them
@@ -106,7 +108,7 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
     STEP,
-) = range(25)
+) = range(26)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
@@ -200,12 +202,19 @@ def tally(step, scratch, counts, times):
     return True
 
 
-@allocating
+@late("int64(int64[::1], int64, int64)", allocates=True)
+def sort_slice(words, begin, end):
+    """Sort words[begin:end]; returns how many they are."""
+    words[begin:end].sort()
+    return end - begin
+
+
+@kernel
 def arrange(plan, steps, cursors, scratch, counts, level):
     """Make what a level has collected its candidates, in order."""
     base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
     if SPARSE * (stop - base) < counts.shape[0]:
-        scratch[base:stop].sort()
+        sort_slice(steps[level, SORTS], scratch, base, stop)
     else:
         n = base
         for i in range(counts.shape[0]):
@@ -279,8 +288,11 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
         n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, rows, level)
     else:
         n = -1
-        if grounds[level, STAYING]:
-            n = overlay(data, plan, state, steps, cursors, scratch, grounds[level], numbers, bits, level, low, high)
+        if grounds[level, OVERLAYS]:
+            n = overlay(
+                grounds[level, OVERLAYS], data, plan, state, steps, cursors, scratch, grounds[level], numbers, bits,
+                level, low, high,
+            )  # fmt: skip
         if n < 0:
             n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
@@ -540,7 +552,10 @@ def leap(data, i, i_last, x, scratch, step, cursors, k, o):
     return i
 
 
-@kernel
+@late(
+    "int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
+    "int64[::1], int64, int64, int64)"
+)
 def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
     """Candidates as bits over the ground of a level.  Returns how many, -1 where there is no room for rows."""
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]

@@ -13,7 +13,8 @@ from pagestore.compiled import kernel
 
 # columns of `ground`, a row for each level
 (
-    STAYING,  # a bit for each part whose slice is of the ground; 0 where there are no rows
+    OVERLAYS,  # the address of `overlay`, 0 where there are no rows
+    STAYING,  # a bit for each part whose slice is of the ground
     CHANGER,  # the level whose binding changes the ground
     LAID,  # its stamp when the ground was laid
     LISTED,  # where the keys of the ground are listed in `scratch`
@@ -26,7 +27,7 @@ from pagestore.compiled import kernel
     ROWS_STOP,  # behind the last
     ROWS_MAX,  # and where there is no more room
     GROUND,
-) = range(13)
+) = range(14)
 
 LEAP = 8  # a slice so many times longer than the ground is leapt through
 

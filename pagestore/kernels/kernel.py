@@ -46,14 +46,14 @@ def allocating(function: Callable) -> Any:
     return kernel(function, _nrt=True)
 
 
-def late(signature: str) -> Callable:
+def late(signature: str, allocates: bool = False) -> Callable:
     """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever."""
-    return lambda function: by_address(addressed(function), signature)
+    return lambda function: by_address(addressed(function, _nrt=allocates), signature)
 
 
-def addressed(function: Callable) -> Any:
+def addressed(function: Callable, **options: Any) -> Any:
     """As `kernel`, for a function that other kernels may call by its address."""
-    return kernel(function, no_cfunc_wrapper=False)
+    return kernel(function, no_cfunc_wrapper=False, **options)
 
 
 def by_address(compiled: Any, signature: str) -> Any:

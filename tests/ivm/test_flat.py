@@ -16,7 +16,9 @@ from ivm.errors import RangeError
 from ivm.evaluate import evaluate
 from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join, joined
+from ivm.kernels import flat as kernel
 from ivm.kernels import ranks
+from ivm.kernels.overlay import OVERLAYS
 from ivm.plan import Orders, make_plans, sensors_of
 from ivm.shape import INT_MAX, INT_MIN
 from pagestore.tree import Spec, Tree, bulk
@@ -129,6 +131,29 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
         counts = [group(join.over(first), asked) for join in (long, short)]
         short = FlatJoin(layout)
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(
+    "name, asked, late",
+    [
+        ("triangle", None, set()),
+        ("four", None, {"overlay"}),
+        ("triangle", {0}, {"sort_slice"}),
+        ("five", {0}, {"overlay", "sort_slice"}),
+    ],
+)
+def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, late, monkeypatch):
+    """A first triangle waits for no rows of bits, and for no sort."""
+    compiled = []
+    for one in "overlay", "sort_slice", "leapfrog":
+        monkeypatch.setattr(getattr(kernel, one), "address", lambda one=one: compiled.append(one) or 1)
+    variables, body = BODIES[name]
+    pager, plan = MemoryPager(512), plan_of(body, variables.split())
+    pairs, triples = np.array([[1, 1, 2], [2, 3, 3]]), np.array([[1, 1, 2], [2, 3, 3], [4, 5, 6]])
+    trees = tries_of(pager, plan, {"r": pairs, "s": pairs, "u": pairs[:1], "t": triples})
+    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked and frozenset(asked))
+    assert {*compiled} == late
+    assert layout.grounds[:, OVERLAYS].any() == ("overlay" in late)
 
 
 def test_batches_are_kept_in_few_pieces_of_memory():
