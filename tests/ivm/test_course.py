@@ -9,7 +9,7 @@ from ivm import course
 from ivm.course import Course, Settle
 from pagestore import groups
 from pagestore_tools.bench.graphs import skewed
-from tests.pagestore.test_groups import compiled
+from tests.pagestore.simulator import compiled
 
 EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x] = t -> int(x), int(t).\n"
 PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel's

@@ -19,6 +19,7 @@ from pagestore.kernels.checksum import ONES, checksum, look_up, stamp
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.write import FD, PAGES, write_pages
 from pagestore.layout import CRC, WORD
+from tests.pagestore.simulator import compiled
 
 SIZES = [4096, 8192, 65536]
 
@@ -139,10 +140,7 @@ def test_an_error_in_the_middle(file, limit):
     assert (contents(file, 512).ravel() == wanted).all()
 
 
-by_kernel = pytest.mark.skipif(config.DISABLE_JIT, reason="the kernel is not called")
-
-
-@by_kernel
+@compiled
 def test_the_kernel_counts_pages_that_are_whole(file):
     arena = random_pages(len(IDS), 512)
     with largest_file(4096 * 5 + 1000):
@@ -166,7 +164,7 @@ def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
         assert (contents(mapped_file, 512) == wanted).all()
 
 
-@by_kernel
+@compiled
 def test_only_what_was_written_before_goes_through_the_map(mapped_file):
     arena, again = random_pages(len(IDS), 512), random_pages(len(IDS), 512, 1)
     mapped_file.write_pages(arena, IDS, 512)
@@ -181,7 +179,7 @@ def test_only_what_was_written_before_goes_through_the_map(mapped_file):
     assert (contents(mapped_file, 512) == wanted).all()
 
 
-@by_kernel
+@compiled
 def test_what_was_cut_off_must_be_written_anew(mapped_file):
     """A page of a map that the file does not reach would end the process."""
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
@@ -194,7 +192,7 @@ def test_what_was_cut_off_must_be_written_anew(mapped_file):
     assert mapped_file.size() == 5 * 4096
 
 
-@by_kernel
+@compiled
 def test_a_longer_map_knows_what_was_written(mapped_file):
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     before = mapped_file.outlet[PAGES]
@@ -216,7 +214,7 @@ def test_a_closed_file_is_not_written(mapped_file):
     assert (contents(mapped_file, 512) == before).all()
 
 
-@by_kernel
+@compiled
 @pytest.mark.parametrize("sync", ["full", "commit", "off"])
 @pytest.mark.parametrize("kind", [0, *IN_PLACE])
 def test_a_map_is_written_where_nothing_is_synced_and_pages_stay(tmp_path, monkeypatch, sync, kind):

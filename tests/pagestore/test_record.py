@@ -19,9 +19,8 @@ from pagestore.mapping import Mapping, Run, pages_of_run
 from pagestore.outlet import CLOSED
 from pagestore.record import COMMIT, Commit
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import SimulatedFile
+from tests.pagestore.simulator import SimulatedFile, compiled
 from tests.pagestore.test_file import largest_file
-from tests.pagestore.test_groups import compiled
 
 words = st.integers(-(1 << 63), (1 << 63) - 1)
 NAMES = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"
