@@ -33,7 +33,7 @@ class Edits(NamedTuple):
     rows: np.ndarray
 
 
-def compose(pages: Pages, tree: Tree, edits: Edits) -> Edits:
+def compose(pages: Pages, tree: Tree, edits: Edits, threads: int = 1) -> Edits:
     """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
     if not tree.spec.values:
         return Edits(*net(edits.actions, edits.rows, tree.spec))
@@ -41,7 +41,7 @@ def compose(pages: Pages, tree: Tree, edits: Edits) -> Edits:
     order = sort_order(edits.rows[:keys])
     actions, rows = edits.actions[order], edits.rows.take(order, axis=1)
     starts = np.flatnonzero(begins(rows[:keys]))
-    found, stored = get(pages, tree, rows[:keys, starts])
+    found, stored = get(pages, tree, rows[:keys, starts], threads)
     sizes = np.diff(np.append(starts, len(order)))
     composed, final = actions[starts], rows[:, starts]
     _check_single(composed, final, found, stored, sizes == 1, keys)

@@ -450,7 +450,7 @@ class Transaction:
         if self._installed.layouts[name].bare:
             return self._only(name, actions, rows)
         try:
-            return compose(self._txn.pages, tree, Edits(actions, rows))
+            return compose(self._txn.pages, tree, Edits(actions, rows), self._txn.threads)
         except Clash as clash:
             raise self._conflict(name, clash.row, clash.other) from None
 

@@ -38,6 +38,8 @@ class Source(Protocol):
     def pages(self) -> Pages: ...
     @property
     def dictionary(self) -> Dictionary: ...
+    @property
+    def threads(self) -> int: ...
     def tree(self, name: str) -> Tree: ...
 
 
@@ -217,7 +219,7 @@ class Relation:
         """Keys int64[K, n]: (found bool[n], values int64[V, n])."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            return get(pages, tree, keys)
+            return get(pages, tree, keys, self._source.threads)
 
     def _inside(self, key: tuple[int, ...]) -> bool:
         return key >= self._lo and (not self._hi or key < self._hi)

@@ -52,6 +52,11 @@ class Snapshot(Mapping[str, Relation]):
         return self._pages
 
     @property
+    def threads(self) -> int:
+        """How many look many keys up side by side."""
+        return self._store.threads
+
+    @property
     def properties(self) -> dict[str, str | bytes]:
         """What the host keeps beside its relations; a copy."""
         return dict(self._version.catalog.properties)

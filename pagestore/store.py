@@ -88,7 +88,7 @@ def open(
     (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
     once they have their places); `retain` is how many versions of a branch are kept at least, or "all"; older ones
     go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. Large batches of edits are
-    applied by so many `threads`, as many as there are cores unless told otherwise.
+    applied, and of keys looked up, by so many `threads`, as many as there are cores unless told otherwise.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """

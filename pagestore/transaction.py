@@ -191,6 +191,11 @@ class Transaction:
         return self.pager.pages
 
     @property
+    def threads(self) -> int:
+        """How many apply many edits, and look many keys up, side by side."""
+        return self.pager.threads
+
+    @property
     def catalog(self) -> Catalog:
         """Which relations there are, of which shapes; another object where that has changed."""
         return self._catalog

@@ -6,7 +6,7 @@ two share every page that did not change.  The paper's *update-actions* are INSE
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -34,6 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
+SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
 UNSHARED = nullcontext()
 
 
@@ -175,19 +176,25 @@ def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
     pager.release(ids[used:])
 
 
-def get(pages: Pages, tree: Tree, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
 
-    Many keys are looked up in their order, so that each page is read once.
+    Many keys are looked up in their order, so that each page is read once; more still are shared out among threads.
     """
     spec = tree.spec
+    n = keys.shape[1]
     keys = np.ascontiguousarray(keys, np.int64)
-    found, out = np.zeros(keys.shape[1], bool), np.zeros((spec.values, keys.shape[1]), np.int64)
-    order = near_order(keys) if keys.shape[1] > FEW else np.arange(keys.shape[1])
-    places = np.zeros((k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
+    found, out = np.zeros(n, bool), np.zeros((spec.values, n), np.int64)
     shape = (tree.root, tree.height, spec.keys, spec.values)
-    status = k_read.get_records(*pages, *shape, keys, order, places, found, out)
-    checked(status, spec)
+
+    def look_up(some: np.ndarray) -> int:
+        places = np.zeros((spec.keys + 2, k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
+        return k_read.get_records(*pages, *shape, keys, some, places, found, out)
+
+    order = near_order(keys) if n > FEW else np.arange(n)
+    shares = np.array_split(order, max(1, min(threads, n // SHARE)))
+    for status in together([partial(look_up, some) for some in shares]):
+        checked(status, spec)
     return found, out
 
 

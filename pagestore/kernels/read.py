@@ -30,8 +30,8 @@ from pagestore.kernels.page import (
 )
 from pagestore.layout import COUNT, HEADER
 
-GROUP = 64  # keys that are looked up side by side: more loads than a core keeps under way
-ALIKE = 8  # keys in one leaf for which it is loaded at once
+GROUP = 24  # keys that take a step side by side: more loads than a core keeps under way, and few pages
+ALIKE = 4  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 32  # equal entries that are looked through in step
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
 NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
@@ -39,89 +39,92 @@ NEAR = 32  # entries that a good guess is off at most; sixteen to a first column
 # numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
-# rows of `places`: the pages of two groups, what each key of one has come to there, a key and the one before it
-PAGE, PAGE_BEFORE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, BEFORE, PLACE_ROWS = range(14)
+# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search; a key
+PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, PLACE_ROWS = range(12)
 
 
 @kernel
 def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
-    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.  `places` is scratch.
+    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.  `places` are scratch.
 
-    Takes GROUP keys at a time, neighbours in `order`: down to their leaves one behind the other, then, while those
-    come from memory and the next group goes down, the group before through its leaves side by side.  Any order is
-    right, an ascending one is fast.
+    Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
+    values. What a step will look at comes from memory while other groups take theirs, which are a step behind each.
+    Any order is right, an ascending one is fast.
     """
     count = order.shape[0] if height else 0
-    for begin in range(0, count + GROUP if count else 0, GROUP):
-        turn = begin // GROUP & 1
-        if begin < count:
-            group, pages = order[begin : begin + GROUP], places[PAGE + turn]
-            status = leaves(words, seen, page_words, root, height, keys, wanted, group, places, pages)
-            if status < 0:
-                return status
-            prefetch_leaves(words, page_words, pages, group.shape[0])
-        if begin:
-            group, pages = order[begin - GROUP : begin], places[PAGE_BEFORE - turn]
-            locate_many(words, pages, keys, wanted, group, places)
-            for g in range(group.shape[0]):
-                found[group[g]] = places[EQUAL, g]
-                for v in range(values if places[EQUAL, g] else 0):
-                    out[v, group[g]] = field(words, pages[g], keys + v, places[LOW, g])
+    groups, steps = (count + GROUP - 1) // GROUP, keys + 2
+    for turn in range(groups + steps - 1 if groups else 0):
+        for step in range(max(0, turn - groups + 1), min(turn + 1, steps)):
+            number = turn - step
+            group, place = order[number * GROUP : (number + 1) * GROUP], places[number % steps]
+            if step == 0:
+                status = leaves(words, seen, page_words, root, height, keys, wanted, group, place)
+                if status < 0:
+                    return status
+                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which has come since
+                prefetch_leaves(words, place[PAGE], group.shape[0], like)
+            elif step <= keys:
+                locate_column(words, step - 1, keys + values, wanted, group, place)
+            else:
+                for g in range(group.shape[0]):
+                    found[group[g]] = place[EQUAL, g]
+                    for v in range(values if place[EQUAL, g] else 0):
+                        out[v, group[g]] = field(words, place[PAGE, g], keys + v, place[LOW, g])
     return 1
 
 
 @kernel
-def leaves(words, seen, page_words, root, height, keys, wanted, group, places, pages):
-    """Put the leaf that key wanted[:, group[g]] belongs to into pages[g], for all g.  Returns 1, or ``-page_id``."""
-    status = pages[: group.shape[0]] = enter(words, seen, page_words, root)
+def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
+    """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
+    status = place[PAGE] = enter(words, seen, page_words, root)
     for _ in range(height - 1):
         if status > 0:
-            status = children(words, seen, page_words, keys, wanted, group, places[KEY], places[BEFORE], pages)
+            status = children(words, seen, page_words, keys, wanted, group, place[KEY], place[PAGE])
     return status
 
 
 @kernel
-def prefetch_leaves(words, page_words, pages, n):
-    """Begin to load leaves: those with ALIKE keys or more as far as a first column may reach, the heads of others."""
+def prefetch_leaves(words, pages, n, like):
+    """Begin to load leaves: those of ALIKE keys or more as far as the first column reaches in leaf `like`, or heads."""
+    _, start, width = column(words, like, 0)
+    reach = start - like + (words[like + COUNT] * width >> 6)
     last = 0
     for g in range(n):
         if pages[g] != last:
             last = pages[g]
-            far = page_words >> 1 if g + ALIKE <= n and pages[g + ALIKE - 1] == last else 2 * LINE
+            far = reach if g + ALIKE <= n and pages[g + ALIKE - 1] == last else 2 * LINE
             for i in range(last, last + far, LINE):
                 prefetch(words, i)
 
 
 @kernel
-def children(words, seen, page_words, keys, wanted, group, key, before, pages):
+def children(words, seen, page_words, keys, wanted, group, key, pages):
     """Put the child that key wanted[:, group[g]] belongs to in the place of index page pages[g], for all g.
 
-    A key behind its predecessor is looked for from there on.  Returns 1, or ``-page_id``.
+    Keys that are clearly between the separators around a child follow it there; the next one is looked for from there
+    on, if it is behind.  Returns 1, or ``-page_id``.
     """
-    last = slot = 0
-    for g in range(group.shape[0]):
-        for c in range(keys):
-            before[c] = key[c]
-            key[c] = wanted[c, group[g]]
+    last = slot = g = 0
+    while g < group.shape[0]:
         page = pages[g]
-        if page == last and not less(key, before, keys):
+        for c in range(keys):
+            key[c] = wanted[c, group[g]]
+        if page == last and not above(words, page, slot, key, keys):
             slot = child_behind(words, page, key, keys, slot)
         else:
             slot = child_slot(words, page, key, keys, keys, 0)
         last = page
-        pages[g] = enter(words, seen, page_words, field(words, page, keys, slot))
-        if pages[g] < 0:
-            return pages[g]
+        child = enter(words, seen, page_words, field(words, page, keys, slot))
+        if child < 0:
+            return child
+        low = field(words, page, 0, slot)
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else WORD_MAX
+        pages[g] = child
+        g += 1
+        while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
+            pages[g] = child
+            g += 1
     return 1
-
-
-@kernel
-def less(a, b, keys):
-    """Is tuple a below tuple b?"""
-    for c in range(keys):
-        if a[c] != b[c]:
-            return a[c] < b[c]
-    return False
 
 
 @kernel
@@ -142,48 +145,52 @@ def child_behind(words, page, key, keys, slot):
 
 
 @kernel
-def locate_many(words, pages, keys, wanted, group, places):
-    """As `locate`, for key wanted[:, group[g]] in pages[g], for all g: places[LOW] and places[EQUAL]."""
-    n = group.shape[0]
-    low, end, equal, x, size = places[LOW], places[END], places[EQUAL], places[X], places[SIZE]
-    for g in range(n):
-        low[g], end[g], equal[g] = 0, words[pages[g] + COUNT], 1
-    for c in range(keys):
-        if c:  # the run of entries that are equal so far
-            for g in range(n):
-                places[RUN, g] = low[g]
-                x[g], size[g] = x[g] + (x[g] < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
-            lower_many(words, pages, c - 1, n, places)
-            for g in range(n):
-                run = places[RUN, g]
-                if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
-                    low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
-                low[g], end[g] = run, low[g]
-                _, start, width = column(words, pages[g], c)
-                prefetch(words, start + (run * width >> 6))
-                prefetch(words, start + (run * width >> 6) + LINE)
-        for g in range(n):
-            x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
-        lower_many(words, pages, c, n, places)
-        alive = 0
-        for g in range(n):
-            equal[g] &= low[g] < end[g] and field(words, pages[g], c, low[g]) == x[g]
-            alive += equal[g]
-        if not alive:
-            return
+def locate_many(words, m, wanted, group, place):
+    """As `locate`, for key wanted[:m, group[g]] in page place[PAGE, g], for all g: place[LOW] and place[EQUAL]."""
+    for c in range(m):
+        locate_column(words, c, m, wanted, group, place)
 
 
 @kernel
-def lower_many(words, pages, c, n, places):
-    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
+def locate_column(words, c, columns, wanted, group, place):
+    """As `locate_many`, from what columns before c found on; begins to load what the next of so many columns has there.
 
-    All g halve in step.  Their loads do not wait for each other, so cache misses overlap.
+    All g take each step side by side.  Their loads do not wait for each other, so cache misses overlap.
     """
-    low, x, size = places[LOW], places[X], places[SIZE]
-    base, start, width = places[BASE], places[START], places[WIDTH]
+    n = group.shape[0]
+    pages, low, end, equal, x, size = place[PAGE], place[LOW], place[END], place[EQUAL], place[X], place[SIZE]
+    if c:  # the run of entries that are equal so far
+        for g in range(n):
+            place[RUN, g] = low[g]
+            value = wanted[c - 1, group[g]]
+            x[g], size[g] = value + (value < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
+        lower_many(words, c - 1, n, place)
+        for g in range(n):
+            run = place[RUN, g]
+            if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
+                low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
+            low[g], end[g] = run, low[g]
+    else:
+        for g in range(n):
+            low[g], end[g], equal[g] = 0, words[pages[g] + COUNT], 1
+    for g in range(n):
+        x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
+    lower_many(words, c, n, place)
+    for g in range(n):
+        equal[g] &= low[g] < end[g] and field(words, pages[g], c, low[g]) == x[g]
+        if c + 1 < columns:
+            _, start, width = column(words, pages[g], c + 1)
+            prefetch(words, start + (low[g] * width >> 6))
+            prefetch(words, start + (low[g] * width >> 6) + LINE)
+
+
+@kernel
+def lower_many(words, c, n, place):
+    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g]."""
+    low, x, size, base, start, width = place[LOW], place[X], place[SIZE], place[BASE], place[START], place[WIDTH]
     most = 0
     for g in range(n):
-        base[g], start[g], width[g] = column(words, pages[g], c)
+        base[g], start[g], width[g] = column(words, place[PAGE, g], c)
         most = max(most, size[g])
     while most > 1:
         for g in range(n):

@@ -20,6 +20,7 @@ from pagestore.kernels.read import (
     HEIGHT,
     LINE,
     LOW,
+    PAGE,
     PAGE_WORDS,
     PLACE_ROWS,
     READY,
@@ -286,9 +287,9 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
-    group, pages = rest[:width], rest[width : 2 * width]
-    places = rest[2 * width : (2 + PLACE_ROWS) * width].reshape(PLACE_ROWS, width)
-    ways = rest[(2 + PLACE_ROWS) * width : (2 + PLACE_ROWS + 2 * HEIGHT_MAX) * width].reshape(HEIGHT_MAX, 2, width)
+    group, rest = rest[:width], rest[width:]
+    place, rest = rest[: PLACE_ROWS * width].reshape(PLACE_ROWS, width), rest[PLACE_ROWS * width :]
+    ways = rest[: 2 * HEIGHT_MAX * width].reshape(HEIGHT_MAX, 2, width)
     n = full.shape[0] if height else 0
     full[:], out[:, :] = 0, 0
     for begin in range(0, n, GROUP):
@@ -299,7 +300,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
                 words, seen, page_words, root, height, keys, low if at == 0 else high, bounds,
-                group[at : at + size + together], at, scans[first, 0] != COUNT, pages, places, ways,
+                group[at : at + size + together], at, scans[first, 0] != COUNT, place, ways,
             )  # fmt: skip
             if status < 0:
                 return status
@@ -365,19 +366,19 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 @kernel
 def work_words(folds, n):
-    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, pages, places, ways."""
-    return acc_words(folds) + (2 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
+    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, their place, ways."""
+    return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 
 @kernel
-def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, folded, pages, places, ways):
+def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, folded, place, ways):
     """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
     place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
     Returns 1, or ``-page_id``.
     """
-    n = group.shape[0]
+    n, pages = group.shape[0], place[PAGE]
     pages[:n] = enter(words, seen, page_words, root)
     for level in range(height - 1, -1, -1):
         for g in range(n):
@@ -392,11 +393,11 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
                 prefetch(words, pages[g] + i)
         for g in range(n if level == 0 else 0):
             prefetch_leaf(words, pages[g], page_words, folded, n <= 2)
-        locate_many(words, pages, m, bounds, group, places)
+        locate_many(words, m, bounds, group, place)
         for g in range(n):
-            slot = places[LOW, g]
+            slot = place[LOW, g]
             if level:
-                slot = max(slot - 1 + (places[EQUAL, g] if m == keys else 0), 0)
+                slot = max(slot - 1 + (place[EQUAL, g] if m == keys else 0), 0)
                 pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot))
             ways[level, 1, at + g] = slot
     return 1

@@ -12,9 +12,11 @@ from pagestore import layout
 from pagestore import tree as tree_module
 from pagestore.apply import PAGE_EDITS, apply, net
 from pagestore.delta import Delta, delta
-from pagestore.errors import EditError, OrderError
+from pagestore.errors import CorruptionError, EditError, OrderError
 from pagestore.interval import interval_spec, stab_many
 from pagestore.kernels.apply import cut_edits
+from pagestore.layout import HEADER
+from pagestore.threads import together
 from pagestore.tree import (
     ADD,
     COUNT,
@@ -22,6 +24,7 @@ from pagestore.tree import (
     INSERT,
     MAX,
     SET,
+    SHARE,
     Finder,
     Spec,
     Tree,
@@ -222,6 +225,23 @@ def test_looking_up_many_in_any_order(seed, keys, bits, ends):
     one = Finder(pager.pages, tree)
     for key, answer in zip(wanted.T.tolist()[:50], answers, strict=False):
         assert one.find(tuple(key)) == (None if answer is None else (answer,))
+
+
+def test_looking_up_side_by_side(monkeypatch):
+    pager, tree, keys = big_tree()
+    shares = []
+    monkeypatch.setattr(tree_module, "together", lambda tasks: shares.append(len(tasks)) or together(tasks))
+    wanted = np.random.default_rng(5).permutation(np.concatenate([keys, keys + 1]))[None, : 2 * SHARE + 1]
+    found, _ = get(pager.pages, tree, wanted)
+    assert np.array_equal(found, np.isin(wanted[0], keys))
+    assert np.array_equal(get(pager.pages, tree, wanted, 2)[0], found)
+    assert np.array_equal(get(pager.pages, tree, wanted, 3)[0], found)
+    assert shares == [1, 2, 2]  # each of SHARE keys at least
+    words = pager.pages.words.copy()
+    words[pages_of(pager.pages, tree)[-1] * pager.pages.page_words + HEADER] ^= 1
+    hurt = pager.pages._replace(words=words, seen=np.zeros_like(pager.pages.seen))
+    with pytest.raises(CorruptionError):
+        get(hurt, tree, np.sort(wanted), 2)
 
 
 def test_looking_up_reads_only_the_way_to_a_key():

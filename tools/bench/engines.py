@@ -72,9 +72,9 @@ class Pagestore:
             txn["t"].insert(list(rows))
         self.traffic.commits += 1
 
-    def get(self, rows: np.ndarray) -> int:
+    def get(self, rows: np.ndarray, threads: int = 1) -> int:
         with self.store.snapshot() as snapshot:
-            found, _ = tree.get(snapshot.pages, snapshot.tree("t"), rows)
+            found, _ = tree.get(snapshot.pages, snapshot.tree("t"), rows, threads)
         return int(found.sum())
 
     def each(self, rows: list[tuple]) -> int:
