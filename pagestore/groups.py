@@ -23,8 +23,9 @@ from .pager import Pager
 from .scratch import scratch
 from .tree import Spec, Tree, scan_array
 
-PAGES = 64  # that all groups together may write
-MOST = 500  # edits that may wait for a group
+PAGES = 64  # that all groups together may write at least, and
+PAGES_MAX = 256  # at most
+MOST = 4000  # edits that may wait for a group
 
 
 class Group(NamedTuple):
@@ -56,13 +57,13 @@ class Groups:
         self._waiting, self.waits = np.empty((len(groups), width, MOST), np.int64), np.zeros(len(groups), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
         self._tallies, self._taken = np.zeros((len(specs), k_apply.WORDS), np.int64), np.zeros(kernel.TAKEN, np.int64)
-        self._retired = np.empty((2 * PAGES, 3), np.int64)
+        self._retired = np.empty((2 * PAGES_MAX, 3), np.int64)
         self._arrays = (
             self._taken, self._retired, shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits,
             self._deltas, self._tallies,
         )  # fmt: skip
         self._left: Sequence[Tree] = ()  # the trees as they stand in the table
-        self._asked = PAGES, self._columns, folds, 2 * MOST
+        self._asked = PAGES_MAX, self._columns, folds, 2 * MOST
         few = partial(np.empty, 2 * MOST)
         self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
 
@@ -77,7 +78,7 @@ class Groups:
 
     def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
-        ids = pager.reserve(PAGES)
+        ids = pager.reserve(PAGES, PAGES_MAX)
         outlet = pager.make_room(int(ids[-1]) + 1)
         self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)

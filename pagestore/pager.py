@@ -68,12 +68,15 @@ class Pager:
     def pages(self) -> Pages:
         return self.mapping.pages
 
-    def reserve(self, n: int) -> np.ndarray:
-        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly."""
+    def reserve(self, n: int, most: int = 0) -> np.ndarray:
+        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly.
+
+        They are more, up to `most`, if these are at hand.
+        """
         if self._position + n > len(self._pool):
             self._refill(n)
-        ids = self._pool[self._position : self._position + n]
-        self._position += n
+        ids = self._pool[self._position : self._position + max(n, most)]
+        self._position += len(ids)
         return ids
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:

@@ -4,7 +4,7 @@
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.kernel import kernel
 
-GAPS = (301, 132, 57, 23, 10, 4, 1)  # Ciura's
+GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)  # Ciura's
 
 
 @kernel

@@ -94,6 +94,8 @@ def test_views_are_right_however_far_the_kernel_goes(program, tmp_path, taken):
 )
 def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least, tmp_path, taken, monkeypatch):
     monkeypatch.setattr(module, limit, least)
+    if limit == "PAGES":
+        monkeypatch.setattr(groups, "PAGES_MAX", least)
     if limit == "MOST":
         monkeypatch.setattr(groups, limit, least)
         monkeypatch.setattr(course, "FEW", least)

@@ -102,6 +102,7 @@ def untouched(store, txn, groups):
 
 def test_too_few_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "PAGES", 4)
+    monkeypatch.setattr(grouping, "PAGES_MAX", 4)
     with begun(tmp_path / "g.pages") as store:
         with store.transaction() as txn:
             untouched(store, txn, txn.groups([EDGES, TIMES]))
