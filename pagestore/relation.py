@@ -41,6 +41,7 @@ class Source(Protocol):
     @property
     def threads(self) -> int: ...
     def tree(self, name: str) -> Tree: ...
+    def finder(self, name: str) -> TreeFinder: ...
 
 
 class Relation:
@@ -59,7 +60,6 @@ class Relation:
     ):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
-        self._finder: TreeFinder | None = None  # of the tree as it was last
         self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
 
     @cached_property
@@ -175,13 +175,11 @@ class Relation:
         """The value words of the words of a key; None where it is not there, or out of range."""
         if (self._lo or self._hi) and not self._inside(key):
             return None
-        tree, pages, finder = self._source.tree(self.info.name), self._source.pages, self._finder  # as `view`
-        if finder is None or finder.tree is not tree or finder.pages is not pages:
-            finder = self._finder = TreeFinder(pages, tree)
+        finder = self._source.finder(self.info.name)
         try:
             return finder.find(key)
         except CorruptionError as error:
-            raise with_path(error, pages, tree) from None
+            raise with_path(error, finder.pages, finder.tree) from None
 
     def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Look up many keys at once: (found bool[n], columns of the values by name; 0 or "" where not found).

@@ -15,7 +15,7 @@ from .dictionary import Dictionary
 from .errors import ClosedError, MissingError
 from .relation import Relation
 from .state import Version
-from .tree import Pages, Tree
+from .tree import Finder, Pages, Tree
 from .words import Column, Type, decode, encode
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Snapshot(Mapping[str, Relation]):
         self._store, self._version = store, version
         self._pages = pages
         self._trees: dict[str, Tree] = {}  # those asked for so far
+        self._finders: dict[str, Finder] = {}  # likewise
         self._open = True
         self.dictionary = Dictionary(lambda: pages, version.trees, store._read_run)  # no cycle: see __del__
 
@@ -68,6 +69,13 @@ class Snapshot(Mapping[str, Relation]):
             tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
         return tree
 
+    def finder(self, name: str) -> Finder:
+        """Looks up single keys in a relation."""
+        finder = self._finders.get(name)
+        if finder is None:
+            finder = self._finders[name] = Finder(self.pages, self.tree(name))
+        return finder
+
     def __getitem__(self, name: str) -> Relation:
         return Relation(self, self._info(name))
 
@@ -93,6 +101,7 @@ class Snapshot(Mapping[str, Relation]):
         """Let the version go. Idempotent."""
         if self._open:
             self._open = False
+            self._finders.clear()
             self._store._unpin(self.version)
 
     def __enter__(self) -> "Snapshot":

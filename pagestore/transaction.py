@@ -25,7 +25,7 @@ from .pager import Pager
 from .relation import WritableRelation
 from .scans import parse_scan, scan_names
 from .state import State, Version
-from .tree import Pages, Spec, Tree, bulk, pages_of, scan
+from .tree import Finder, Pages, Spec, Tree, bulk, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Transaction:
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, WritableRelation] = {}
+        self._finders: dict[str, Finder] = {}
         self._rewrite_catalog = False
         self._open = True
 
@@ -210,6 +211,13 @@ class Transaction:
         if name in self._buffers:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
+
+    def finder(self, name: str) -> Finder:
+        """Looks up single keys in a relation as it is now."""
+        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # pages as they are then
+        if finder is None or finder.tree is not tree or finder.pages is not pages:
+            finder = self._finders[name] = Finder(pages, tree)
+        return finder
 
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""

@@ -460,9 +460,12 @@ def test_one_transaction_at_a_time(store):
 def test_ended_things_say_so(store):
     snapshot = store.snapshot()
     edge = snapshot["edge"]
+    assert (9, 9) not in edge
     snapshot.close()
     with pytest.raises(ClosedError, match="version 1 is closed"):
         list(edge)
+    with pytest.raises(ClosedError, match="version 1 is closed"):
+        edge.__contains__((9, 9))
     store.close()
     with pytest.raises(ClosedError, match="closed"):
         store.snapshot()
