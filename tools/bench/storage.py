@@ -99,7 +99,7 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
     singles = list(zip(*shuffled[:, :SINGLES].tolist(), strict=True))
     for order, keys in (("random order", shuffled), ("sorted", in_order)):
         sides = [Side(s.name, _call(s.get, keys)) for s in stores]
-        sides += [Side(f"{s.name}, two threads", _call(s.get, keys, 2)) for s in stores if isinstance(s, Pagestore)]
+        sides[1:1] = [Side(f"{s.name}, two threads", _call(s.get, keys, 2)) for s in stores if isinstance(s, Pagestore)]
         yield Row(f"get in a batch, {order}, each", sides, unit="µs", scale=1e6 / KEYS)
     yield Row(
         "get one from Python",
