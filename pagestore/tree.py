@@ -188,11 +188,14 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     shape = (tree.root, tree.height, spec.keys, spec.values)
 
     def look_up(some: np.ndarray) -> int:
-        places = np.zeros((spec.keys + 2, k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
+        places = np.empty((spec.keys + 2, k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
         return k_read.get_records(*pages, *shape, keys, some, places, found, out)
 
     order = near_order(keys) if n > FEW else np.arange(n)
-    shares = np.array_split(order, max(1, min(threads, n // SHARE)))
+    if threads < 2 or n < 2 * SHARE:
+        checked(look_up(order), spec)
+        return found, out
+    shares = np.array_split(order, min(threads, n // SHARE))
     for status in together([partial(look_up, some) for some in shares]):
         checked(status, spec)
     return found, out
