@@ -192,7 +192,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
         return k_read.get_records(*pages, *shape, keys, some, places, found, out)
 
     order = near_order(keys) if n > FEW else np.arange(n)
-    if threads < 2 or n < 2 * SHARE:
+    if threads < 2 or n < 2 * SHARE:  # to cut one share takes as long as to look a few keys up
         checked(look_up(order), spec)
         return found, out
     shares = np.array_split(order, min(threads, n // SHARE))

@@ -45,11 +45,11 @@ PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, PLACE_ROWS = range
 
 @kernel
 def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
-    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.  `places` are scratch.
+    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
     Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
     values. What a step will look at comes from memory while other groups take theirs, which are a step behind each.
-    Any order is right, an ascending one is fast.
+    Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
     """
     count = order.shape[0] if height else 0
     groups, steps = (count + GROUP - 1) // GROUP, keys + 2
