@@ -96,7 +96,7 @@ def probes_of(plan: Plan) -> Probes:
     pieces: list[np.ndarray] = []
     rows = []
     for t, probing in enumerate(plan.probes):
-        shape = probing.shape
+        shape = probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
         back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
         none = shape.no_sensors
         which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
@@ -124,7 +124,7 @@ class Prober:
         self._rows = np.empty((0, 1, 1), np.int64)
         self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
         self._runs = self._regions = np.empty(0, np.int64)
-        self._order, self._fresh = np.empty(FEW, np.int64), np.empty(FEW, bool)
+        self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
         self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((self._columns, FEW), np.int64)
 
     def work(self, changed: Sequence[Delta]) -> int:

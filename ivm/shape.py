@@ -59,6 +59,13 @@ class Shape:
         start[0] = 0
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
 
+    def given(self, atom: int) -> "Shape":
+        """The shape where an atom is known to hold whatever its variables take, so that none looks; it has no reads."""
+        counts = np.diff(self.part_start)
+        levels = np.repeat(np.arange(self.levels), counts)[self.parts[:, 0] != atom]
+        start = np.searchsorted(levels, np.arange(self.levels + 1))
+        return replace(self, part_start=start, parts=self.parts[self.parts[:, 0] != atom])
+
 
 @dataclass(frozen=True, eq=False)
 class Sensors:

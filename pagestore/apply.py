@@ -19,7 +19,7 @@ from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import beside as k_beside
 from pagestore.kernels.net import ascends, compose, compose_few
-from pagestore.order import FEW, SHELLS, begins, sort_order
+from pagestore.order import FEW, MERGED, begins, sort_order
 from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import ADD, ERASE, INSERT, Pager, Spec, Tree, bulk, checked, scan_array
@@ -281,10 +281,10 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     n, keys = len(actions), spec.keys
     if n < 2 or ascends(edits[:keys]):
         return actions, edits
-    if n <= SHELLS:
+    if n <= MERGED:
         given, few = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
         actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
-        left = compose_few(keys, spec.columns, given, few, np.empty(n, np.int64), np.empty(n, bool), actions, edits)
+        left = compose_few(keys, spec.columns, given, few, np.empty(2 * n, np.int64), np.empty(n, bool), actions, edits)
     else:
         order = sort_order(edits[:keys])
         actions, edits = actions[order], edits.take(order, axis=1)

@@ -9,7 +9,6 @@ What Python does between two calls of kernels takes longer than these. See kerne
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -64,8 +63,8 @@ class Groups:
         )  # fmt: skip
         self._left: Sequence[Tree] = ()  # the trees as they stand in the table
         self._asked = PAGES_MAX, self._columns, folds, 2 * MOST
-        few = partial(np.empty, 2 * MOST)
-        self._room = np.empty((2, width, 2 * MOST), np.int64), few(np.int64), few(bool)
+        moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
+        self._room = moving, order, np.empty(2 * MOST, bool)
 
     def clear(self) -> None:
         """Nothing waits."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .kernels.net import ascends, shell_order
+from .kernels.net import ascends, merge_order
 from .kernels.order import (
     DIGIT,
     GREATEST,
@@ -21,7 +21,7 @@ from .kernels.order import (
 )
 
 FEW = 48  # so many edits or tuples are little work beside a call of numpy's
-SHELLS = 256  # so many tuples are sorted by shells faster than numpy is called
+MERGED = 256  # so many tuples are sorted by merging faster than numpy is called
 RADIX_FROM = 1 << 10  # so many words are sorted digit by digit: what numpy takes differs by 10 x between processors
 BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
@@ -63,10 +63,10 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     array([1, 2, 0])
     """
     n = columns.shape[1]
-    if n <= SHELLS:
-        order = np.empty(n, np.int64)
-        shell_order(columns, order)
-        return order
+    if n <= MERGED:
+        order = np.empty(2 * n, np.int64)
+        merge_order(columns, order)
+        return order[:n]
     coding = coding_of([columns])
     if coding is None or coding.lead:
         return np.lexsort(columns[::-1])
@@ -112,7 +112,7 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     array([[1, 2],
            [9, 4]])
     """
-    if columns.shape[1] <= SHELLS:
+    if columns.shape[1] <= MERGED:
         columns = columns.take(sort_order(columns), axis=1)
         return columns.compress(begins(columns), axis=1)
     batches = list(ascending([columns]))

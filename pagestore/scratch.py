@@ -21,7 +21,7 @@ class Scratch:
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
         self.moving = np.empty((2, 0, 2 * FEW), np.int64)  # for changes of a few edits, at most two each
-        self.order, self.fresh = np.empty(2 * FEW, np.int64), np.empty(2 * FEW, bool)
+        self.order, self.fresh = np.empty(4 * FEW, np.int64), np.empty(2 * FEW, bool)
         self.walk = np.empty((ROWS, LEVELS), np.int64)
         self.arena = np.empty(0, np.int64)
         self.dead = np.empty((0, 2), np.int64)

@@ -23,7 +23,6 @@ from pagestore.compiled import (
     PATH,
     TREE_HEIGHT,
     field,
-    first,
     forward,
     gallop,
     kernel,
@@ -200,12 +199,14 @@ def land(words, plan, state, atom, depth, status):
 
 
 @kernel
-def open_trie(words, seen, page_words, plan, state, atom, depth):
-    """Open the next level of an atom at its first key.  1 on a key, 0 if there is none, ``-page_id``."""
+def open_trie(words, seen, page_words, plan, state, atom, depth, x):
+    """Open the next level of an atom at its first key >= x.  1 on a key, 0 if there is none, ``-page_id``."""
     o = iterator(plan, state, atom, depth)
     if depth == 0:
-        tree = state[TREES] + 3 * atom
-        status = first(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], state, o)
+        tree, at = state[TREES] + 3 * atom, state[AT] + atom * plan[DEPTHS]
+        state[at] = x
+        key = state[at : at + 1]
+        status = seek(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, 1, state, o)
         state[o + RUN_END] = state[o + LEAF_ENTRIES]
         return status
     parent = o - ITERATOR_WORDS
@@ -213,11 +214,11 @@ def open_trie(words, seen, page_words, plan, state, atom, depth):
         state[o + i] = state[parent + i]
     page, slot = state[o + LEAF_PAGE], state[o + LEAF_SLOT]
     if state[o + FROM_PAGE] != page or state[o + FROM_SLOT] != slot:
-        x = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
+        above = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
         state[o + FROM_PAGE], state[o + FROM_SLOT] = page, slot
-        state[o + FROM_END] = run_end(words, page, depth - 1, slot, state[parent + RUN_END], x)
+        state[o + FROM_END] = run_end(words, page, depth - 1, slot, state[parent + RUN_END], above)
     state[o + RUN_END] = state[o + FROM_END]
-    return 1
+    return seek_trie(words, seen, page_words, plan, state, atom, depth, x)
 
 
 @kernel
@@ -315,13 +316,10 @@ def enter_level(words, seen, page_words, plan, state, regions, region_start, row
     target = x
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
-        status = open_trie(words, seen, page_words, plan, state, atom, depth)
-        landed = land(words, plan, state, atom, depth, max(status, 0))
-        if status == 1 and landed < x:
-            status = seek_trie(words, seen, page_words, plan, state, atom, depth, x)
-            landed = land(words, plan, state, atom, depth, max(status, 0))
+        status = open_trie(words, seen, page_words, plan, state, atom, depth, x)
         if status < 0:
             return status
+        landed = land(words, plan, state, atom, depth, status)
         state[OPENS] += 1
         s = plan[plan[SENSOR] + atom * plan[DEPTHS] + depth]
         if s >= 0:
@@ -410,9 +408,9 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
         return 1
     state[PHASE] = SEARCH
     state[TARGET] = goal
-    if goal > x + 1:
-        return 1
     p = plan[plan[PART_START] + level]
+    if goal > x + 1 or p == plan[plan[PART_START] + level + 1]:
+        return 1
     atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
     status = seek_trie(words, seen, page_words, plan, state, atom, depth, goal)
     if status < 0:

@@ -71,9 +71,9 @@ def probe_next(
         progress[OPERATIONS] += run[OPENS] + run[SEEKS] + run[NEXTS]
         progress[BEGUN] = 0
         progress[STEP] += 1
-    if all_ and n <= order.shape[0]:
+    if all_ and 2 * n <= order.shape[0]:
         progress[NETTED] = 1
-        n = net_few(columns, signs, found, order[:n], fresh, net_signs, net_found)
+        n = net_few(columns, signs, found, order[: 2 * n], fresh, net_signs, net_found)
     return n
 
 

@@ -23,8 +23,8 @@ def apply_beside(
 
     tallies[T] come back as from `apply_edits`, with actions and rows of what changed in deltas[T, 1 + C]. Arena, `ids`
     and `dead` are used by one tree after the other. Stops at a tree that did not go well, or took in only some of its
-    edits, or none since less than `reserve` pages are left; returns how many trees are done. `moving`, `order` and
-    `fresh` are room for twice as many edits as are few.
+    edits, or none since less than `reserve` pages are left; returns how many trees are done. `moving` and
+    `fresh` are room for twice as many edits as are few, `order` for as many twice.
     """
     n, used, gone = actions.shape[0], 0, 0
     for t in range(trees.shape[0]):
@@ -73,4 +73,4 @@ def moved(keys, columns, places, n, delta, moving, order, fresh):
         given[0, i] = delta[0, i]
         for c in range(columns):
             given[1 + c, i] = delta[1 + places[c], i]
-    return compose_few(keys, columns, given[0], given[1:], order[:n], fresh, moving[1, 0], moving[1, 1:])
+    return compose_few(keys, columns, given[0], given[1:], order[: 2 * n], fresh, moving[1, 0], moving[1, 1:])

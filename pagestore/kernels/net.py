@@ -4,8 +4,6 @@
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.kernel import kernel
 
-GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)  # Ciura's
-
 
 @kernel
 def compose(keys, columns, fresh, actions, edits):
@@ -41,9 +39,10 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """As `compose` for n edits, a few in any order, into out_edits; order[n] and `fresh` are room to work in."""
-    shell_order(edits[:keys], order)
-    for i in range(order.shape[0]):
+    """As `compose` for n edits, a few in any order, into out_edits; order[2n] and `fresh` are room to work in."""
+    n = order.shape[0] >> 1
+    merge_order(edits[:keys], order)
+    for i in range(n):
         e = order[i]
         out_actions[i] = actions[e]
         for c in range(columns):
@@ -51,7 +50,7 @@ def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_ed
         fresh[i] = i == 0
         for c in range(keys):
             fresh[i] |= i > 0 and out_edits[c, i] != out_edits[c, i - 1]
-    return compose(keys, columns, fresh, out_actions[: order.shape[0]], out_edits)
+    return compose(keys, columns, fresh, out_actions[:n], out_edits)
 
 
 @kernel
@@ -67,18 +66,56 @@ def ascends(keys):
 
 
 @kernel
-def shell_order(keys, order):
-    """Stable order[n] of the first n tuples of keys[K, m], a few, by insertion over ever smaller gaps."""
-    n = order.shape[0]
+def merge_order(keys, order):
+    """Make order[:n] a stable order of n tuples keys[K, m]; order[2n] is room.  O(n log r) for r runs that ascend.
+
+    What probes find comes in a few such runs.
+    """
+    n = order.shape[0] >> 1
     for i in range(n):
         order[i] = i
-    for gap in GAPS:
-        for i in range(gap, n):
-            e, at = order[i], i
-            while at >= gap and follows(keys, order[at - gap], e):
-                order[at] = order[at - gap]
-                at -= gap
-            order[at] = e
+    at, runs = 0, 2
+    while runs > 1:
+        runs, to, start = 0, n - at, 0
+        while start < n:
+            middle = run_behind(keys, order, at, start, n)
+            if middle - start == n:
+                to = at
+            else:
+                end = run_behind(keys, order, at, middle, n)
+                merge_runs(keys, order, at + start, at + middle, at + end, to + start)
+                middle = end
+            start = middle
+            runs += 1
+        at = to
+    for i in range(n if at else 0):
+        order[i] = order[n + i]
+
+
+@kernel
+def run_behind(keys, order, at, start, n):
+    """Where the run ends that ascends from `start` on, of n that begin at order[at]; n if there is none."""
+    end = min(start + 1, n)
+    while end < n and not follows(keys, order[at + end - 1], order[at + end]):
+        end += 1
+    return end
+
+
+@kernel
+def merge_runs(keys, order, a, b, end, out):
+    """Merge order[a:b] and order[b:end] to order[out:]."""
+    b_start = b
+    while a < b_start and b < end:
+        later = follows(keys, order[a], order[b])
+        order[out] = order[b if later else a]
+        a, b = a + (not later), b + later
+        out += 1
+    while a < b_start:
+        order[out] = order[a]
+        a, out = a + 1, out + 1
+    while b < end:
+        order[out] = order[b]
+        b, out = b + 1, out + 1
 
 
 @kernel

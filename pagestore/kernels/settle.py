@@ -37,7 +37,7 @@ def settle(
     for t in range(first, end):
         height = max(height, trees[t, HEIGHT])
     edits, free = moving[0], ids[taken[WRITTEN] :]
-    n = compose_few(keys, columns, waiting[g, 0], waiting[g, 1:], order[: waits[g]], fresh, edits[0], edits[1:])
+    n = compose_few(keys, columns, waiting[g, 0], waiting[g, 1:], order[: 2 * waits[g]], fresh, edits[0], edits[1:])
     if n < 0 or outlet[FD] < 0:
         return False
     some = tallies[first:end]

@@ -30,7 +30,7 @@ def descents(monkeypatch):
 def test_orders_beside_against_a_dict(few, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applying, "FEW", few)
-        patch.setattr(applying, "SHELLS", few)
+        patch.setattr(applying, "MERGED", few)
         pager, trees, model = MemoryPager(pages_max=1 << 16), [Tree.empty(spec) for spec in SPECS], {}
         for actions, rows in steps:
             wanted = edited(model, actions, rows)

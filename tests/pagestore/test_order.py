@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagestore import order
-from pagestore.kernels.net import shell_order
+from pagestore.kernels.net import merge_order
 from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
 from pagestore.order import LEAD_MAX, ascending, coding_of, distinct, near_order, sort_order
 
@@ -14,25 +14,25 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
 
 
-@pytest.mark.parametrize("shells", [order.SHELLS, 0])
+@pytest.mark.parametrize("merged", [order.MERGED, 0])
 @given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[words] * k), max_size=150).map(lambda r: (k, r))))
-def test_order_and_distinct(shells, case):
+def test_order_and_distinct(merged, case):
     width, rows = case
     columns = np.array(rows, np.int64).reshape(-1, width).T.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "SHELLS", shells)
+        patch.setattr(order, "MERGED", merged)
         assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
         assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 133, 302, 1000])
 @pytest.mark.parametrize("span", [2, 40, 1 << 62])
-def test_shells_are_stable(n, span):
+def test_merging_is_stable(n, span):
     columns = np.random.default_rng(n).integers(0, span, (2, n))
     for some in (columns, columns[:1], columns[:, np.lexsort(columns)]):
-        found = np.empty(n, np.int64)
-        shell_order(some, found)
-        assert (found == np.lexsort(some[::-1])).all()
+        found = np.empty(2 * n, np.int64)
+        merge_order(some, found)
+        assert (found[:n] == np.lexsort(some[::-1])).all()
 
 
 @pytest.mark.parametrize("span", [2, 1 << 20, 1 << 22, 1 << 24, 1 << 40, 1 << 62])
