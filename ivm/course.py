@@ -19,6 +19,7 @@ from ivm.kernels.probe import PINNED, PROGRESS, probe_next_at
 from ivm.plan import Index, Plan
 from ivm.probe import ACTIONS, probed, probes_of
 from ivm.program import Installed, Views, permuted
+from ivm.shape import slices_room
 from ivm.surgery import Delta
 from pagestore.apply import Edits
 from pagestore.groups import MOST, Group
@@ -163,7 +164,7 @@ class Course:
         return [
             words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
             words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
-            words((width, MOST)), words((0, 1, 1)), words(4 * page_words), words((columns, 2 * MOST)), words(2 * MOST),
+            words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words), words((columns, 2 * MOST)), words(2 * MOST),
             words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
         ]  # fmt: skip
 

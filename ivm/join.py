@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
-from ivm.shape import Regions, Sensors, Shape, plan_array, state_array, tree_words
+from ivm.shape import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import raise_for
 from pagestore.pool import pooled
 from pagestore.tree import Pages, Tree
@@ -131,7 +131,7 @@ class Join(Run):
         self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
         self._state = self._fresh.copy()
         self._regions = regions or shape.everything
-        self._runs = np.empty(4 * pages.page_words, np.int64)
+        self._runs = slices_room(shape.innermost, pages.page_words)
 
     def _advance(self) -> None:
         raise_for(

@@ -13,7 +13,7 @@ import numpy as np
 from ivm.kernels import leapfrog as names
 from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
-from ivm.shape import plan_array, state_array, tree_words
+from ivm.shape import plan_array, slices_room, state_array, tree_words
 from ivm.surgery import Delta, settled
 from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
@@ -87,6 +87,7 @@ class Probes(NamedTuple):
     levels: int
     width: int
     state: int
+    atoms: int  # that meet at a last level
 
 
 @lru_cache(256)
@@ -94,7 +95,7 @@ def probes_of(plan: Plan) -> Probes:
     """Lay the probes of a plan out."""
     indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
     pieces: list[np.ndarray] = []
-    rows = []
+    rows, atoms = [], 0
     for t, probing in enumerate(plan.probes):
         shape = probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
         back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
@@ -106,10 +107,11 @@ def probes_of(plan: Plan) -> Probes:
         branches = probed(plan).index((trie.index, len(trie.levels)))
         rows.append([at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)])
         pieces += sections
+        atoms = max(atoms, shape.innermost)
     table = np.array(rows, np.int64)
     return Probes(
         np.concatenate(pieces), table, indices, len(plan.columns), max(p.shape.levels for p in plan.probes),
-        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
+        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()), atoms,
     )  # fmt: skip
 
 
@@ -117,13 +119,13 @@ class Prober:
     """The probes of a plan, with buffers that are used again, so that a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        self._static, self._probes, self._indices, self._columns, self._levels, width, state = probes_of(plan)
+        self._static, self._probes, self._indices, self._columns, self._levels, width, state, self._atoms = probes_of(plan)
         self._state = np.empty(state, np.int64)
         self._start = np.empty(self._levels + 1, np.int64)
         self._out = np.empty((width, SMALL), np.int64)
         self._rows = np.empty((0, 1, 1), np.int64)
         self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
-        self._runs = self._regions = np.empty(0, np.int64)
+        self._runs, self._regions = np.empty((0, 0), np.int64), np.empty(0, np.int64)
         self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
         self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((self._columns, FEW), np.int64)
 
@@ -136,8 +138,8 @@ class Prober:
         self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
     ) -> Found:
         """As `probe_all`, in this thread."""
-        if len(self._runs) < 4 * pages.page_words:
-            self._runs = np.empty(4 * pages.page_words, np.int64)
+        if self._runs.shape[1] < 2 * pages.page_words:
+            self._runs = slices_room(self._atoms, pages.page_words)
         spans, branches, most = _laid_out(changed)
         if len(self._regions) < (self._levels + 1) * most:
             self._regions = np.empty((self._levels + 1) * most, np.int64)

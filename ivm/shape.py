@@ -42,6 +42,11 @@ class Shape:
     def depths(self) -> np.ndarray:
         return (self.argument_level >= 0).sum(axis=1)
 
+    @property
+    def innermost(self) -> int:
+        """How many atoms meet at the last level."""
+        return int(self.part_start[-1] - self.part_start[-2])
+
     @cached_property
     def no_sensors(self) -> "Sensors":
         return Sensors(np.full(self.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
@@ -141,9 +146,14 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
         kernel.ROW_COUNT: np.zeros(count, np.int64),
         kernel.SHARED: np.zeros(count, np.int64),
         kernel.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
-        kernel.RUNS: np.full(6, -1, np.int64),
+        kernel.RUNS: np.full(kernel.SLICE * shape.innermost, -1, np.int64),
     }
     return laid_out(kernel.STATE_HEADER, {}, sections)
+
+
+def slices_room(parts: int, page_words: int) -> np.ndarray:
+    """Room for a slice of a leaf of each of so many atoms; a page has two entries a word at most."""
+    return np.empty((parts, 2 * page_words), np.int64)
 
 
 def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:

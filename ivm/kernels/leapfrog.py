@@ -75,13 +75,14 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
     ROW_COUNT,  # [S]
     SHARED,  # [S] operations that share the newest interval
     INTERVAL_END,  # [S] the column of b
-    RUNS,  # which slices the two run buffers hold
+    RUNS,  # [parts of the last level] the slices that `runs` holds
     STATE_HEADER,
 ) = range(20)
 
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a bound variable plus a constant
 ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
-LACKS, LEAVES = -1, -2  # no key to find: in the run, or as far as a slice tells
+# a decoded slice: of which page, from which slot, how long, and where in it the iterator is
+HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
 # behind the cursor of an iterator: the end of its run in the current leaf; and where it was opened last, and
 # the end of the run there, since many bindings open the same slice
 RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
@@ -93,7 +94,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
-    rows[s, :, n]; runs is scratch for two decoded slices.  Returns 1, or ``-page_id``.
+    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Returns 1, or ``-page_id``.
     """
     levels = plan[LEVELS]
     state[EMITTED] = 0
@@ -424,22 +425,24 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
     return 1
 
 
-# The innermost level of two atoms, where nearly all operations happen.
+# The innermost level of several atoms, where nearly all operations happen.
 
 
 @kernel
 def plain(plan, state, level):
-    """Are two atoms all there is at this level, each key once: no oracle, no bounds, no negation, no values to read?"""
-    at = plan[PARTS] + 2 * plan[plan[PART_START] + level]
-    return (
+    """Are atoms, two and more, all there is at this level, each key once: no oracle, bounds, negation, values to read?"""
+    p, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    whole = (
         state[state[COVERED] + level] != 0
-        and plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level] == 2
+        and end - p > 1
         and plan[plan[BOUND_START] + level + 1] == plan[plan[BOUND_START] + level]
         and plan[plan[ABSENT_START] + level + 1] == plan[plan[ABSENT_START] + level]
         and plan[VALUES] == 0
-        and ends_key(state, plan[at], plan[at + 1])
-        and ends_key(state, plan[at + 2], plan[at + 3])
     )
+    while whole and p < end:
+        whole = ends_key(state, plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1])
+        p += 1
+    return whole
 
 
 @kernel
@@ -449,20 +452,131 @@ def ends_key(state, atom, depth):
 
 
 @kernel
-def load_run(words, plan, state, which, atom, depth, runs):
-    """Decode what is left of an iterator's run in its leaf to half `which` of runs; kept while it stays the same.
+def intersect(words, plan, state, out, rows, runs):
+    """Leapfrog over the slices that all iterators of a level have in their current leaves.
 
-    Returns (index of the current key, end) in runs.
+    Does exactly what `search` and `move_on` would, and stops where one of them has to leave its slice or
+    a buffer is full: with phase SEARCH at a target, with phase NEXT behind a binding, or with phase FAILED
+    where a run ends in its leaf.
     """
-    half = which * (runs.shape[0] >> 1)
-    o = iterator(plan, state, atom, depth)
+    level = state[LEVEL]
+    start, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    parts, slices, m, recorded = plan[PARTS] + 2 * start, state[RUNS], end - start, False
+    for k in range(m):
+        atom, depth = plan[parts + 2 * k], plan[parts + 2 * k + 1]
+        load_run(words, state, slices + SLICE * k, iterator(plan, state, atom, depth), depth, runs[k])
+        recorded |= sensor_of(plan, parts, k) >= 0
+    if m == 2 and not recorded:
+        merge(state, level, runs, out)
+    phase, k, x = SEARCH, 0, state[TARGET]
+    while state[EMITTED] < out.shape[1] and not crowded(plan, state, rows, m + 1):
+        s = slices + SLICE * k
+        at, stop = state[s + AT_KEY], state[s + STOP]
+        if runs[k, at] < x:
+            at = ahead(runs[k], at, stop, x)
+            if at == stop:
+                o = iterator(plan, state, plan[parts + 2 * k], plan[parts + 2 * k + 1])
+                if state[o + RUN_END] < state[o + LEAF_ENTRIES]:  # else the slice does not tell
+                    state[SEEKS] += 1
+                    record(plan, state, rows, sensor_of(plan, parts, k), x, INT_MAX)
+                    phase = FAILED
+                break
+            state[SEEKS] += 1
+            state[s + AT_KEY] = at
+            record(plan, state, rows, sensor_of(plan, parts, k), x, runs[k, at])
+        key = runs[k, at]
+        k += 1
+        if key > x:
+            x, k = key, 0
+        if k < m:
+            continue
+        note(state, level, x, out)
+        k, at = 0, state[slices + AT_KEY] + 1
+        if state[EMITTED] == out.shape[1] or at == state[slices + STOP]:
+            state[state[BINDING] + level] = x
+            phase = NEXT
+            break
+        state[NEXTS] += 1
+        state[slices + AT_KEY] = at
+        record(plan, state, rows, sensor_of(plan, parts, 0), x, runs[0, at])
+        x = runs[0, at]
+    for k in range(m):
+        atom, depth, s = plan[parts + 2 * k], plan[parts + 2 * k + 1], slices + SLICE * k
+        state[iterator(plan, state, atom, depth) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
+        state[state[AT] + atom * plan[DEPTHS] + depth] = runs[k, state[s + AT_KEY]]
+    state[TARGET] = x
+    state[PHASE] = phase
+    return 1
+
+
+@kernel
+def sensor_of(plan, parts, k):
+    """The sensor of one of the parts that begin there in `plan`, or -1."""
+    return plan[plan[SENSOR] + plan[parts + 2 * k] * plan[DEPTHS] + plan[parts + 2 * k + 1]]
+
+
+@kernel
+def load_run(words, state, s, o, depth, run):
+    """Decode what is left of the run of iterator o in its leaf; kept while it stays the same.
+
+    The slice at `s` says where in `run` the iterator is, and where its run stops.
+    """
     page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
-    held = state[RUNS] + 3 * which
-    if state[held] != page or state[held + 1] > slot or state[held + 2] != end:
-        state[held], state[held + 1], state[held + 2] = page, slot, end
-        unpack(words, page, depth, slot, end, runs, half)
-    start = state[held + 1] - half
-    return slot - start, end - start
+    if state[s + HELD_PAGE] != page or state[s + HELD_SLOT] > slot or state[s + HELD_SLOT] + state[s + STOP] != end:
+        state[s + HELD_PAGE], state[s + HELD_SLOT], state[s + STOP] = page, slot, end - slot
+        unpack(words, page, depth, slot, end, run, 0)
+    state[s + AT_KEY] = slot - state[s + HELD_SLOT]
+
+
+@kernel
+def note(state, level, x, out):
+    """Write a binding whose last value is x."""
+    n = state[EMITTED]
+    for c in range(level):
+        out[c, n] = state[state[BINDING] + c]
+    out[level, n] = x
+    state[EMITTED] = n + 1
+
+
+@kernel
+def merge(state, level, runs, out):
+    """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
+
+    Emits the matches and counts the operations that leapfrogging takes for them. Stops at a place from which
+    `intersect` goes on: before the last entry of one of the slices.
+    """
+    a_slice, b_slice = state[RUNS], state[RUNS] + SLICE
+    a_run, b_run = runs[0], runs[1]
+    i, i_end, j, j_end = state[a_slice + AT_KEY], state[a_slice + STOP], state[b_slice + AT_KEY], state[b_slice + STOP]
+    n = start = state[EMITTED]
+    seeks = behind = before = 0
+    if a_run[i] < b_run[j]:  # mostly one slice starts far behind the other
+        k = ahead(a_run, i, i_end, b_run[j])
+        seeks, i = (1, k) if k < i_end else (0, i)
+    elif b_run[j] < a_run[i]:
+        k = ahead(b_run, j, j_end, a_run[i])
+        seeks, j = (1, k) if k < j_end else (0, j)
+    if max(i_end - i, j_end - j) < 16 * min(i_end - i, j_end - j):
+        i_last, j_last = i_end - 1, j_end - 1
+        n_last = out.shape[1] - 1
+        while i < i_last and j < j_last and n < n_last:
+            a, b = a_run[i], b_run[j]
+            out[level, n] = a
+            n += a == b
+            behind = int(a > b) - int(a < b)
+            seeks += (behind != before) & (behind != 0)
+            before = behind
+            i += a <= b
+            j += b < a
+        for c in range(level):
+            value = state[state[BINDING] + c]
+            for k in range(start, n):
+                out[c, k] = value
+    state[a_slice + AT_KEY], state[b_slice + AT_KEY] = i, j
+    state[TARGET] = max(a_run[i], b_run[j])
+    state[EMITTED] = n
+    state[SEEKS] += seeks
+    state[NEXTS] += n - start
 
 
 @kernel
@@ -486,125 +600,3 @@ def ahead(run, i, end, x):
         else:
             end = middle
     return i
-
-
-@kernel
-def ends_here(state, o):
-    """Does an iterator's run end in the leaf it is in?"""
-    return state[o + RUN_END] < state[o + LEAF_ENTRIES]
-
-
-@kernel
-def merge(plan, state, level, runs, i, i_end, j, j_end, out):
-    """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
-
-    Emits the matches and counts the operations that leapfrogging takes for them.  Returns (i, j, n, seeks,
-    nexts) at a place from which `intersect` goes on: before the last entry of one of the slices.
-    """
-    n = start = state[EMITTED]
-    seeks = behind = before = 0
-    if runs[i] < runs[j]:  # mostly one slice starts far behind the other
-        k = ahead(runs, i, i_end, runs[j])
-        seeks, i = (1, k) if k < i_end else (0, i)
-    elif runs[j] < runs[i]:
-        k = ahead(runs, j, j_end, runs[i])
-        seeks, j = (1, k) if k < j_end else (0, j)
-    if max(i_end - i, j_end - j) < 16 * min(i_end - i, j_end - j):
-        i_last, j_last = i_end - 1, j_end - 1
-        n_last = out.shape[1] - 1
-        while i < i_last and j < j_last and n < n_last:
-            a, b = runs[i], runs[j]
-            out[level, n] = a
-            n += a == b
-            behind = int(a > b) - int(a < b)
-            seeks += (behind != before) & (behind != 0)
-            before = behind
-            i += a <= b
-            j += b < a
-        for c in range(level):
-            value = state[state[BINDING] + c]
-            for k in range(start, n):
-                out[c, k] = value
-    return i, j, n, seeks, n - start
-
-
-@kernel
-def intersect(words, plan, state, out, rows, runs):
-    """Leapfrog over the slices that both iterators have in their current leaves.
-
-    Does exactly what `search` and `move_on` would, and stops where one of them has to leave its slice or
-    a buffer is full: with phase SEARCH at a target, with phase NEXT behind a binding, or with phase FAILED
-    where a run ends in its leaf.
-    """
-    level = state[LEVEL]
-    p = plan[PARTS] + 2 * plan[plan[PART_START] + level]
-    atom_a, depth_a, atom_b, depth_b = plan[p], plan[p + 1], plan[p + 2], plan[p + 3]
-    i, i_end = load_run(words, plan, state, 0, atom_a, depth_a, runs)
-    j, j_end = load_run(words, plan, state, 1, atom_b, depth_b, runs)
-    i_start, j_start = i, j
-    sensor_a = plan[plan[SENSOR] + atom_a * plan[DEPTHS] + depth_a]
-    sensor_b = plan[plan[SENSOR] + atom_b * plan[DEPTHS] + depth_b]
-    room = rows.shape[2] - 4
-    n, n_max = state[EMITTED], out.shape[1]
-    seeks = nexts = 0
-    if sensor_a < 0 and sensor_b < 0:
-        i, j, n, seeks, nexts = merge(plan, state, level, runs, i, i_end, j, j_end, out)
-    phase, k = SEARCH, 0
-    while k >= 0 and n < n_max and not (full(state, sensor_a, room) or full(state, sensor_b, room)):
-        a, b = runs[i], runs[j]
-        if a < b:
-            k = sought(plan, state, rows, atom_a, depth_a, sensor_a, runs, i, i_end, b)
-            i = max(i, k)
-            seeks += k >= LACKS
-        elif b < a:
-            k = sought(plan, state, rows, atom_b, depth_b, sensor_b, runs, j, j_end, a)
-            j = max(j, k)
-            seeks += k >= LACKS
-        else:
-            for c in range(level):
-                out[c, n] = state[state[BINDING] + c]
-            out[level, n] = a
-            n += 1
-            if n == n_max or i + 1 == i_end:
-                state[state[BINDING] + level] = a
-                phase = NEXT
-                break
-            nexts += 1
-            i += 1
-            record(plan, state, rows, sensor_a, a, runs[i])
-    if k == LACKS:
-        phase = FAILED
-    o = iterator(plan, state, atom_a, depth_a)
-    state[o + LEAF_SLOT] += i - i_start
-    o = iterator(plan, state, atom_b, depth_b)
-    state[o + LEAF_SLOT] += j - j_start
-    state[state[AT] + atom_a * plan[DEPTHS] + depth_a] = runs[i]
-    state[state[AT] + atom_b * plan[DEPTHS] + depth_b] = runs[j]
-    state[EMITTED] = n
-    state[SEEKS] += seeks
-    state[NEXTS] += nexts
-    state[TARGET] = max(runs[i], runs[j])
-    state[PHASE] = phase
-    return 1
-
-
-@kernel
-def sought(plan, state, rows, atom, depth, sensor, runs, i, end, x):
-    """Where the first key from x on is in a slice, given that entry i is below it; the gap is recorded.
-
-    LACKS where the iterator's run has none, LEAVES where the slice does not tell.
-    """
-    k = ahead(runs, i, end, x)
-    if k < end:
-        record(plan, state, rows, sensor, x, runs[k])
-        return k
-    if ends_here(state, iterator(plan, state, atom, depth)):
-        record(plan, state, rows, sensor, x, INT_MAX)
-        return LACKS
-    return LEAVES
-
-
-@kernel
-def full(state, sensor, room):
-    """Has a sensor left so many rows that the next step may not have room?"""
-    return sensor >= 0 and state[state[ROW_COUNT] + sensor] > room

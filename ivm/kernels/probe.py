@@ -81,7 +81,7 @@ probe_next_at = by_address(
     probe_next,
     "int64(Array(int64, 1, 'C', True), uint8[::1], int64, int64[::1], int64[:, ::1], int64, int64[:, :, ::1],"
     "int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    "int64[:, :, ::1], int64[::1], int64[:, ::1], int64[::1], int64[::1], boolean[::1], int64[::1], int64[:, ::1])",
+    "int64[:, :, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], boolean[::1], int64[::1], int64[:, ::1])",
 )
 
 
