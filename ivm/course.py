@@ -67,6 +67,7 @@ class Course:
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
         self._installed, self.steps = installed, steps_of(installed, names)
         plain = [*takewhile(partial(_is_plain, installed), self.steps)]
+        self._plain = len(plain)
         self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.kept[name] for name in self.names]
@@ -100,10 +101,13 @@ class Course:
         self.groups.clear()
         for name, edit in edits.items():
             self.groups.wait(self._numbers[name], *edit)
-        return txn.settle(self.groups, self._carry)
+        done = txn.settle(self.groups, partial(self._carry, 0))
+        if 0 < done < self._plain and isinstance(self.steps[done], Settle):  # mostly for want of pages
+            done = txn.settle(self.groups, partial(self._carry, done), again=True)
+        return done
 
-    def _carry(self, *settling: Any) -> int:
-        return kernel.carry(*settling, *self._fixed, *self._room, probe_next_at.address())
+    def _carry(self, begin: int, *settling: Any) -> int:
+        return kernel.carry(begin, *settling, *self._fixed, *self._room, probe_next_at.address())
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
         """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""

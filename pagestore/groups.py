@@ -75,13 +75,20 @@ class Groups:
         n = self.waits[g] = len(actions)
         self._waiting[g, 0, :n], self._waiting[g, 1 : 1 + len(rows), :n] = actions, rows
 
-    def settle(self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int]) -> tuple[list[Tree], int]:
-        """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns."""
-        ids = pager.reserve(PAGES, PAGES_MAX)
+    def settle(
+        self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
+    ) -> tuple[list[Tree], int]:
+        """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns.
+
+        With `again` it goes on with what a call before it has left, and has as many pages as there may be.
+        """
+        ids = pager.reserve(PAGES_MAX if again else PAGES, PAGES_MAX)
         outlet = pager.make_room(int(ids[-1]) + 1)
-        self.trees, pages, room = trees, pager.pages, scratch()  # the map as it is when it holds the pages
+        pages, room = pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)
-        self._tallies.fill(0)
+        if not again:
+            self.trees = trees
+            self._tallies.fill(0)
         self._taken[:] = NOTHING
         if trees != self._left:  # mostly they are as the kernel has left them
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
@@ -93,7 +100,7 @@ class Groups:
         written, runs, gone, oldest, newest = self._taken.tolist()
         pager.took(ids, written, runs, self._retired[:gone], oldest, newest)
         self.tallies = self._tallies.tolist()
-        self._left = [*map(_successor, trees, self.tallies)]
+        self._left = [*map(_successor, self.trees, self.tallies)]
         return self._left, returned
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:

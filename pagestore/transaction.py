@@ -253,13 +253,16 @@ class Transaction:
         """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
         return Groups(groups, [self._info(name).spec for group in groups for name in group.names])
 
-    def settle(self, groups: Groups, host: Callable[..., int]) -> int:
-        """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns."""
+    def settle(self, groups: Groups, host: Callable[..., int], again: bool = False) -> int:
+        """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns.
+
+        With `again` it goes on where it stopped before, and has more pages.
+        """
         self._alive()
         for name in [*self._buffers]:
             self._flush(name)
         numbers = groups.numbers
-        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host)
+        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
         self._trees.update(zip(numbers, trees, strict=True))
         return returned
 

@@ -25,20 +25,21 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 @kernel
 def carry(
-    words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
+    begin, words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
     deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes, indices,
     sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs, found,
     signs, net_signs, net_found, operations, probe,
 ):  # fmt: skip
-    """Take the steps of a course; returns how many were taken.
+    """Take the steps of a course from step `begin` on; returns how many were taken, those before it among them.
 
     For groups, trees and edits see `settle`; operations[P] are those of each plan's probes, and `probe` is the address
     of `probe_next`.
     """
-    for t in range(trees.shape[0]):
-        before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
-    operations[:] = 0
-    for s in range(steps.shape[0]):
+    if begin == 0:
+        for t in range(trees.shape[0]):
+            before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
+        operations[:] = 0
+    for s in range(begin, steps.shape[0]):
         of = steps[s, OF]
         if steps[s, KIND] == SETTLE:
             if waits[of] and not settle(
