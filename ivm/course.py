@@ -168,8 +168,8 @@ class Course:
         return [
             words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
             words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
-            words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words), words((columns, 2 * MOST)), words(2 * MOST),
-            words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
+            words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words),
+            words((columns, 2 * MOST)), words(2 * MOST), words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
         ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ivm.kernels import leapfrog as names
 from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
-from ivm.shape import plan_array, slices_room, state_array, tree_words
+from ivm.shape import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.surgery import Delta, settled
 from pagestore.apply import one_batch
 from pagestore.compiled import raise_for
@@ -94,10 +94,10 @@ class Probes(NamedTuple):
 def probes_of(plan: Plan) -> Probes:
     """Lay the probes of a plan out."""
     indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
+    shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
     pieces: list[np.ndarray] = []
-    rows, atoms = [], 0
-    for t, probing in enumerate(plan.probes):
-        shape = probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
+    rows = []
+    for t, (probing, shape) in enumerate(zip(plan.probes, shapes, strict=True)):
         back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
         none = shape.no_sensors
         which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
@@ -107,50 +107,58 @@ def probes_of(plan: Plan) -> Probes:
         branches = probed(plan).index((trie.index, len(trie.levels)))
         rows.append([at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)])
         pieces += sections
-        atoms = max(atoms, shape.innermost)
     table = np.array(rows, np.int64)
     return Probes(
-        np.concatenate(pieces), table, indices, len(plan.columns), max(p.shape.levels for p in plan.probes),
-        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()), atoms,
+        np.concatenate(pieces), table, indices, len(plan.columns), max(shape.levels for shape in shapes),
+        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
+        max(shape.innermost for shape in shapes),
     )  # fmt: skip
+
+
+def _shape(probing: Plan, t: int) -> Shape:
+    """The shape of the probe that begins with the branches of trie t: they are there, so that none looks for them,
+    unless for a value.
+    """
+    return probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
 
 
 class Prober:
     """The probes of a plan, with buffers that are used again, so that a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
-        self._static, self._probes, self._indices, self._columns, self._levels, width, state, self._atoms = probes_of(plan)
-        self._state = np.empty(state, np.int64)
-        self._start = np.empty(self._levels + 1, np.int64)
-        self._out = np.empty((width, SMALL), np.int64)
+        self._laid = laid = probes_of(plan)
+        self._state = np.empty(laid.state, np.int64)
+        self._start = np.empty(laid.levels + 1, np.int64)
+        self._out = np.empty((laid.width, SMALL), np.int64)
         self._rows = np.empty((0, 1, 1), np.int64)
-        self._found, self._signs = np.empty((self._columns, FOUND), np.int64), np.empty(FOUND, np.int64)
+        self._found, self._signs = np.empty((laid.columns, FOUND), np.int64), np.empty(FOUND, np.int64)
         self._runs, self._regions = np.empty((0, 0), np.int64), np.empty(0, np.int64)
         self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
-        self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((self._columns, FEW), np.int64)
+        self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((laid.columns, FEW), np.int64)
 
     def work(self, changed: Sequence[Delta]) -> int:
         """How many branches are to be probed, counted for every trie."""
         counts = [len(branches.actions) for branches in changed]
-        return sum(counts[number] for number in self._probes[:, kernel.BRANCHES].tolist())
+        return sum(counts[number] for number in self._laid.rows[:, kernel.BRANCHES].tolist())
 
     def run(
         self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
     ) -> Found:
         """As `probe_all`, in this thread."""
+        laid = self._laid
         if self._runs.shape[1] < 2 * pages.page_words:
-            self._runs = slices_room(self._atoms, pages.page_words)
+            self._runs = slices_room(laid.atoms, pages.page_words)
         spans, branches, most = _laid_out(changed)
-        if len(self._regions) < (self._levels + 1) * most:
-            self._regions = np.empty((self._levels + 1) * most, np.int64)
-        both = tree_words([*map(old.__getitem__, self._indices), *map(new.__getitem__, self._indices)])
+        if len(self._regions) < (laid.levels + 1) * most:
+            self._regions = np.empty((laid.levels + 1) * most, np.int64)
+        both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
         trees = np.array(both, np.int64).reshape(2, -1, 3)
         progress = np.zeros(kernel.PROGRESS, np.int64)
         parts = []
-        while progress[kernel.STEP] < 2 * len(self._probes):
+        while progress[kernel.STEP] < 2 * len(laid.rows):
             n = raise_for(
                 kernel.probe_next(
-                    *pages, self._static, self._probes, self._columns, trees, branches, spans, ACTIONS, progress,
+                    *pages, laid.static, laid.rows, laid.columns, trees, branches, spans, ACTIONS, progress,
                     self._state, self._regions, self._start, self._out, self._rows, self._runs,
                     self._found, self._signs, self._order, self._fresh, self._net_signs, self._net_found,
                 )

@@ -23,7 +23,8 @@ from .scratch import scratch
 from .tree import Spec, Tree, scan_array
 
 PAGES = 64  # that all groups together may write at least, and
-PAGES_MAX = 256  # at most
+PAGES_MAX = 256  # at most, in a first call
+PAGES_AGAIN = 1024  # in a second one, if they were too few
 MOST = 4000  # edits that may wait for a group
 
 
@@ -56,13 +57,13 @@ class Groups:
         self._waiting, self.waits = np.empty((len(groups), width, MOST), np.int64), np.zeros(len(groups), np.int64)
         self._deltas = np.empty((len(specs), width, 2 * MOST), np.int64)
         self._tallies, self._taken = np.zeros((len(specs), k_apply.WORDS), np.int64), np.zeros(kernel.TAKEN, np.int64)
-        self._retired = np.empty((2 * PAGES_MAX, 3), np.int64)
+        self._retired = np.empty((2 * PAGES_AGAIN, 3), np.int64)
         self._arrays = (
             self._taken, self._retired, shapes, self._table, places, np.concatenate(scans), self._waiting, self.waits,
             self._deltas, self._tallies,
         )  # fmt: skip
         self._left: Sequence[Tree] = ()  # the trees as they stand in the table
-        self._asked = PAGES_MAX, self._columns, folds, 2 * MOST
+        self._asked = PAGES_AGAIN, self._columns, folds, 2 * MOST
         moving, order = np.empty((2, width, 2 * MOST), np.int64), np.empty(4 * MOST, np.int64)
         self._room = moving, order, np.empty(2 * MOST, bool)
 
@@ -80,9 +81,9 @@ class Groups:
     ) -> tuple[list[Tree], int]:
         """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns.
 
-        With `again` it goes on with what a call before it has left, and has as many pages as there may be.
+        With `again` it goes on with what a call before it has left, and has more pages.
         """
-        ids = pager.reserve(PAGES_MAX if again else PAGES, PAGES_MAX)
+        ids = pager.reserve(PAGES_AGAIN) if again else pager.reserve(PAGES, PAGES_MAX)
         outlet = pager.make_room(int(ids[-1]) + 1)
         pages, room = pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)

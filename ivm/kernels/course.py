@@ -25,10 +25,10 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 @kernel
 def carry(
-    begin, words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting, waits,
-    deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes, indices,
-    sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs, found,
-    signs, net_signs, net_found, operations, probe,
+    begin, words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting,
+    waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes,
+    indices, sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs,
+    found, signs, net_signs, net_found, operations, probe,
 ):  # fmt: skip
     """Take the steps of a course from step `begin` on; returns how many were taken, those before it among them.
 

@@ -94,7 +94,8 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
     Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
-    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Returns 1, or ``-page_id``.
+    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Returns 1,
+    or ``-page_id``.
     """
     levels = plan[LEVELS]
     state[EMITTED] = 0
@@ -430,7 +431,9 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
 
 @kernel
 def plain(plan, state, level):
-    """Are atoms, two and more, all there is at this level, each key once: no oracle, bounds, negation, values to read?"""
+    """Are atoms, two and more, all there is at this level, each key once: no oracle, no bounds, no negation, no values
+    to read?
+    """
     p, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     whole = (
         state[state[COVERED] + level] != 0
