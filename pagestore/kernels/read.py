@@ -14,8 +14,9 @@ from pagestore.kernels.cursor import (
     seek,
 )
 from pagestore.kernels.kernel import allocating, kernel
-from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, words_at
+from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
 from pagestore.kernels.page import (
+    NARROW,
     WORD_MAX,
     bits,
     child_slot,
@@ -30,7 +31,8 @@ from pagestore.kernels.page import (
 )
 from pagestore.layout import COUNT, HEADER
 
-GROUP = 24  # keys that take a step side by side: more loads than a core keeps under way, and few pages
+GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
+VECTORS = 16  # so many columns or more are looked into by vectors
 ALIKE = 4  # keys in one leaf for which it is loaded at once
 RUN_SHORT = 32  # equal entries that are looked through in step
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
@@ -39,8 +41,9 @@ NEAR = 32  # entries that a good guess is off at most; sixteen to a first column
 # numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
-# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search; a key
-PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, KEY, PLACE_ROWS = range(12)
+# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search and
+# its probes; a key
+PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_ROWS = range(14)
 
 
 @kernel
@@ -178,31 +181,64 @@ def locate_column(words, c, columns, wanted, group, place):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)
     for g in range(n):
-        equal[g] &= low[g] < end[g] and field(words, pages[g], c, low[g]) == x[g]
-        if c + 1 < columns:
-            _, start, width = column(words, pages[g], c + 1)
-            prefetch(words, start + (low[g] * width >> 6))
-            prefetch(words, start + (low[g] * width >> 6) + LINE)
+        there = min(low[g], end[g] - 1)  # or one before, which does no harm; behind the last page is no memory
+        value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
+        equal[g] &= (low[g] < end[g]) & (value == x[g])
+    for g in range(n if c + 1 < columns else 0):
+        _, start, width = column(words, pages[g], c + 1)
+        prefetch(words, start + (low[g] * width >> 6))
+        prefetch(words, start + (low[g] * width >> 6) + LINE)
 
 
 @kernel
 def lower_many(words, c, n, place):
-    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g]."""
-    low, x, size, base, start, width = place[LOW], place[X], place[SIZE], place[BASE], place[START], place[WIDTH]
-    most = 0
+    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
+
+    Few are looked into one by one, more by vectors; a probe of no entry is one before, which does no harm.
+    """
+    low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]
+    start, width = place[START, :n], place[WIDTH, :n]
+    left = 0
     for g in range(n):
         base[g], start[g], width[g] = column(words, place[PAGE, g], c)
-        most = max(most, size[g])
-    while most > 1:
+        left = max(left, size[g])
+    while left > 0 and n < VECTORS:
         for g in range(n):
-            half = size[g] >> 1  # with 0 the probe is one before the column, which does no harm
+            half = size[g] + 1 >> 1
             value = base[g] + bits(words, start[g], width[g], low[g] + half - 1)
             low[g] += either(value < x[g], half, 0)
             size[g] -= half
-        most -= most >> 1
+        left >>= 1
+    while left > 0:
+        for g in range(n):
+            found[g] = low[g] + (size[g] + 1 >> 1) - 1
+        bits_many(words, start, width, found, place[AT, :n])
+        for g in range(n):
+            half = size[g] + 1 >> 1
+            low[g] += either(base[g] + found[g] < x[g], half, 0)
+            size[g] -= half
+        left >>= 1
+
+
+@kernel
+def bits_many(words, start, width, found, at):
+    """As `bits`, of entry found[g] for each g, put in its place; at[g] is room.
+
+    One loop loads, and of the others the compiler makes vectors.
+    """
+    n, widest = found.shape[0], 0
     for g in range(n):
-        value = base[g] + bits(words, start[g], width[g], low[g] + size[g] - 1)
-        low[g] += either(value < x[g], size[g], 0)
+        widest = max(widest, width[g])
+    if widest > NARROW:
+        for g in range(n):
+            found[g] = bits(words, start[g], width[g], found[g])
+        return
+    for g in range(n):
+        at[g] = 64 * start[g] + found[g] * width[g]
+    for g in range(n):
+        found[g] = word_at(words, at[g] >> 3)
+    for g in range(n):
+        found[g] = found[g] >> (at[g] & 7) & (1 << width[g]) - 1
 
 
 @kernel
