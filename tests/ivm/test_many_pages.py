@@ -12,6 +12,7 @@ import ivm
 EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x, y] = c -> int(x), int(y), int(c). "
 PROGRAMS = {
     "triangle": "v(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+    "four meet": "v(x, y, w) <- edge(x, y), edge(x, w), edge(y, w), edge(w, x), edge(w, y).",
     "square": "v(x, z) <- edge(x, y), edge(y, z), edge(z, w), edge(w, x), x < z.",
     "projection": "v(x) <- edge(x, y), edge(y, z), mark(z).",
     "costs": "v[x, y] = d <- edge(x, y), cost[x, y] = c, cost[y, x] = b, d = c + b.",
