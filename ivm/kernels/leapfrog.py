@@ -464,11 +464,8 @@ def intersect(words, plan, state, out, rows, runs):
     """
     level = state[LEVEL]
     start, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    parts, slices, m, recorded = plan[PARTS] + 2 * start, state[RUNS], end - start, False
-    for k in range(m):
-        atom, depth = plan[parts + 2 * k], plan[parts + 2 * k + 1]
-        load_run(words, state, slices + SLICE * k, iterator(plan, state, atom, depth), depth, runs[k])
-        recorded |= sensor_of(plan, parts, k) >= 0
+    parts, slices, m = plan[PARTS] + 2 * start, state[RUNS], end - start
+    recorded = load_runs(words, plan, state, parts, m, runs)
     if m == 2 and not recorded:
         merge(state, level, runs, out)
     phase, k, x = SEARCH, 0, state[TARGET]
@@ -478,8 +475,7 @@ def intersect(words, plan, state, out, rows, runs):
         if runs[k, at] < x:
             at = ahead(runs[k], at, stop, x)
             if at == stop:
-                o = iterator(plan, state, plan[parts + 2 * k], plan[parts + 2 * k + 1])
-                if state[o + RUN_END] < state[o + LEAF_ENTRIES]:  # else the slice does not tell
+                if ends_here(state, iterator(plan, state, plan[parts + 2 * k], plan[parts + 2 * k + 1])):
                     state[SEEKS] += 1
                     record(plan, state, rows, sensor_of(plan, parts, k), x, INT_MAX)
                     phase = FAILED
@@ -493,29 +489,52 @@ def intersect(words, plan, state, out, rows, runs):
             x, k = key, 0
         if k < m:
             continue
-        note(state, level, x, out)
+        state[state[BINDING] + level] = x
+        emit(words, plan, state, out)
         k, at = 0, state[slices + AT_KEY] + 1
         if state[EMITTED] == out.shape[1] or at == state[slices + STOP]:
-            state[state[BINDING] + level] = x
             phase = NEXT
             break
         state[NEXTS] += 1
         state[slices + AT_KEY] = at
         record(plan, state, rows, sensor_of(plan, parts, 0), x, runs[0, at])
         x = runs[0, at]
-    for k in range(m):
-        atom, depth, s = plan[parts + 2 * k], plan[parts + 2 * k + 1], slices + SLICE * k
-        state[iterator(plan, state, atom, depth) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
-        state[state[AT] + atom * plan[DEPTHS] + depth] = runs[k, state[s + AT_KEY]]
+    leave_runs(plan, state, parts, m, runs)
     state[TARGET] = x
     state[PHASE] = phase
     return 1
 
 
 @kernel
+def load_runs(words, plan, state, parts, m, runs):
+    """Decode the slices of the m parts that begin there in `plan`; is any of them recorded?"""
+    recorded = False
+    for k in range(m):
+        atom, depth = plan[parts + 2 * k], plan[parts + 2 * k + 1]
+        load_run(words, state, state[RUNS] + SLICE * k, iterator(plan, state, atom, depth), depth, runs[k])
+        recorded |= sensor_of(plan, parts, k) >= 0
+    return recorded
+
+
+@kernel
+def leave_runs(plan, state, parts, m, runs):
+    """Move the iterators to where they are in their slices."""
+    for k in range(m):
+        atom, depth, s = plan[parts + 2 * k], plan[parts + 2 * k + 1], state[RUNS] + SLICE * k
+        state[iterator(plan, state, atom, depth) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
+        state[state[AT] + atom * plan[DEPTHS] + depth] = runs[k, state[s + AT_KEY]]
+
+
+@kernel
 def sensor_of(plan, parts, k):
     """The sensor of one of the parts that begin there in `plan`, or -1."""
     return plan[plan[SENSOR] + plan[parts + 2 * k] * plan[DEPTHS] + plan[parts + 2 * k + 1]]
+
+
+@kernel
+def ends_here(state, o):
+    """Does an iterator's run end in the leaf it is in?  Else a slice does not tell."""
+    return state[o + RUN_END] < state[o + LEAF_ENTRIES]
 
 
 @kernel
@@ -529,16 +548,6 @@ def load_run(words, state, s, o, depth, run):
         state[s + HELD_PAGE], state[s + HELD_SLOT], state[s + STOP] = page, slot, end - slot
         unpack(words, page, depth, slot, end, run, 0)
     state[s + AT_KEY] = slot - state[s + HELD_SLOT]
-
-
-@kernel
-def note(state, level, x, out):
-    """Write a binding whose last value is x."""
-    n = state[EMITTED]
-    for c in range(level):
-        out[c, n] = state[state[BINDING] + c]
-    out[level, n] = x
-    state[EMITTED] = n + 1
 
 
 @kernel
