@@ -66,10 +66,9 @@ class Shape:
 
     def given(self, atom: int) -> "Shape":
         """The shape where an atom is known to hold whatever its variables take, so that none looks; it has no reads."""
-        counts = np.diff(self.part_start)
-        levels = np.repeat(np.arange(self.levels), counts)[self.parts[:, 0] != atom]
-        start = np.searchsorted(levels, np.arange(self.levels + 1))
-        return replace(self, part_start=start, parts=self.parts[self.parts[:, 0] != atom])
+        others = self.parts[:, 0] != atom
+        start = np.append(0, np.cumsum(others))[self.part_start]
+        return replace(self, part_start=start, parts=self.parts[others])
 
 
 @dataclass(frozen=True, eq=False)

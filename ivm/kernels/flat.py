@@ -53,6 +53,7 @@ from ivm.kernels.leapfrog import (
     ahead,
     bound_value,
     crowded,
+    place_of,
     set_bounds,
 )
 from ivm.kernels.overlay import (
@@ -329,12 +330,6 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, leve
         state[SEEKS] += cursors[o, NOTED]
         leave(plan, state, rows, plan[plan[SENSOR] + o], scratch, notes(step, p - start), step[ROOM], cursors[o, NOTED])
     return n
-
-
-@kernel
-def place_of(plan, p):
-    """The row of a part, an atom at a depth, in `cursors` and `place`."""
-    return plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
 
 
 @kernel

@@ -14,7 +14,7 @@ Everything a run knows stands in two flat arrays, because passing an array on co
 an index: `plan` (read only) and `state`.  Both begin with a header of the numbers and offsets below.
 """
 
-from ivm.kernels.oracle import oracle_open, oracle_seek
+from ivm.kernels.oracle import first_at_least, oracle_open, oracle_seek
 from pagestore.compiled import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
@@ -148,6 +148,24 @@ def crowded(plan, state, rows, steps):
 def iterator(plan, state, atom, depth):
     """Where the iterator of an atom at a depth stands in `state`."""
     return state[ITERATORS] + (atom * plan[DEPTHS] + depth) * ITERATOR_WORDS
+
+
+@kernel
+def iterator_of(plan, state, p):
+    """As `iterator`, of a part."""
+    return state[ITERATORS] + place_of(plan, p) * ITERATOR_WORDS
+
+
+@kernel
+def place_of(plan, p):
+    """The row of a part, an atom at a depth, in whatever has one for each: sensors, keys, cursors."""
+    return plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
+
+
+@kernel
+def sensor_of(plan, p):
+    """The sensor of a part, or -1."""
+    return plan[plan[SENSOR] + place_of(plan, p)]
 
 
 @kernel
@@ -323,7 +341,7 @@ def enter_level(words, seen, page_words, plan, state, regions, region_start, row
             return status
         landed = land(words, plan, state, atom, depth, status)
         state[OPENS] += 1
-        s = plan[plan[SENSOR] + atom * plan[DEPTHS] + depth]
+        s = sensor_of(plan, p)
         if s >= 0:
             state[state[SHARED] + s] = 0
             record(plan, state, rows, s, x, landed)
@@ -352,7 +370,7 @@ def search(words, seen, page_words, plan, state, regions, region_start, rows):
                 return status
             key = land(words, plan, state, atom, depth, status)
             state[SEEKS] += 1
-            record(plan, state, rows, plan[plan[SENSOR] + atom * plan[DEPTHS] + depth], x, key)
+            record(plan, state, rows, sensor_of(plan, p), x, key)
             if status == 0:
                 state[PHASE] = FAILED
                 return 1
@@ -419,7 +437,7 @@ def move_on(words, seen, page_words, plan, state, regions, region_start, rows):
         return status
     landed = land(words, plan, state, atom, depth, status)
     state[NEXTS] += 1
-    record(plan, state, rows, plan[plan[SENSOR] + atom * plan[DEPTHS] + depth], x, landed)
+    record(plan, state, rows, sensor_of(plan, p), x, landed)
     state[TARGET] = landed
     if status == 0:
         state[PHASE] = FAILED
@@ -464,8 +482,8 @@ def intersect(words, plan, state, out, rows, runs):
     """
     level = state[LEVEL]
     start, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    parts, slices, m = plan[PARTS] + 2 * start, state[RUNS], end - start
-    recorded = load_runs(words, plan, state, parts, m, runs)
+    slices, m = state[RUNS], end - start
+    recorded = load_runs(words, plan, state, start, m, runs)
     if m == 2 and not recorded:
         merge(state, level, runs, out)
     phase, k, x = SEARCH, 0, state[TARGET]
@@ -475,14 +493,14 @@ def intersect(words, plan, state, out, rows, runs):
         if runs[k, at] < x:
             at = ahead(runs[k], at, stop, x)
             if at == stop:
-                if ends_here(state, iterator(plan, state, plan[parts + 2 * k], plan[parts + 2 * k + 1])):
+                if ends_here(state, iterator_of(plan, state, start + k)):
                     state[SEEKS] += 1
-                    record(plan, state, rows, sensor_of(plan, parts, k), x, INT_MAX)
+                    record(plan, state, rows, sensor_of(plan, start + k), x, INT_MAX)
                     phase = FAILED
                 break
             state[SEEKS] += 1
             state[s + AT_KEY] = at
-            record(plan, state, rows, sensor_of(plan, parts, k), x, runs[k, at])
+            record(plan, state, rows, sensor_of(plan, start + k), x, runs[k, at])
         key = runs[k, at]
         k += 1
         if key > x:
@@ -497,38 +515,32 @@ def intersect(words, plan, state, out, rows, runs):
             break
         state[NEXTS] += 1
         state[slices + AT_KEY] = at
-        record(plan, state, rows, sensor_of(plan, parts, 0), x, runs[0, at])
+        record(plan, state, rows, sensor_of(plan, start), x, runs[0, at])
         x = runs[0, at]
-    leave_runs(plan, state, parts, m, runs)
+    leave_runs(plan, state, start, m, runs)
     state[TARGET] = x
     state[PHASE] = phase
     return 1
 
 
 @kernel
-def load_runs(words, plan, state, parts, m, runs):
-    """Decode the slices of the m parts that begin there in `plan`; is any of them recorded?"""
+def load_runs(words, plan, state, start, m, runs):
+    """Decode the slices of m parts from `start` on; is any of them recorded?"""
     recorded = False
     for k in range(m):
-        atom, depth = plan[parts + 2 * k], plan[parts + 2 * k + 1]
-        load_run(words, state, state[RUNS] + SLICE * k, iterator(plan, state, atom, depth), depth, runs[k])
-        recorded |= sensor_of(plan, parts, k) >= 0
+        depth = plan[plan[PARTS] + 2 * (start + k) + 1]
+        load_run(words, state, state[RUNS] + SLICE * k, iterator_of(plan, state, start + k), depth, runs[k])
+        recorded |= sensor_of(plan, start + k) >= 0
     return recorded
 
 
 @kernel
-def leave_runs(plan, state, parts, m, runs):
+def leave_runs(plan, state, start, m, runs):
     """Move the iterators to where they are in their slices."""
     for k in range(m):
-        atom, depth, s = plan[parts + 2 * k], plan[parts + 2 * k + 1], state[RUNS] + SLICE * k
-        state[iterator(plan, state, atom, depth) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
-        state[state[AT] + atom * plan[DEPTHS] + depth] = runs[k, state[s + AT_KEY]]
-
-
-@kernel
-def sensor_of(plan, parts, k):
-    """The sensor of one of the parts that begin there in `plan`, or -1."""
-    return plan[plan[SENSOR] + plan[parts + 2 * k] * plan[DEPTHS] + plan[parts + 2 * k + 1]]
+        s = state[RUNS] + SLICE * k
+        state[iterator_of(plan, state, start + k) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
+        state[state[AT] + place_of(plan, start + k)] = runs[k, state[s + AT_KEY]]
 
 
 @kernel
@@ -604,11 +616,4 @@ def ahead(run, i, end, x):
     while i + step < end and run[i + step] < x:
         i += step
         step <<= 1
-    end = min(end, i + step)
-    while i < end:
-        middle = (i + end) >> 1
-        if run[middle] < x:
-            i = middle + 1
-        else:
-            end = middle
-    return i
+    return first_at_least(run, i, min(end, i + step), x)

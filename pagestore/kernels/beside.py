@@ -24,7 +24,7 @@ def apply_beside(
     tallies[T] come back as from `apply_edits`, with actions and rows of what changed in deltas[T, 1 + C]. Arena, `ids`
     and `dead` are used by one tree after the other. Stops at a tree that did not go well, or took in only some of its
     edits, or none since less than `reserve` pages are left; returns how many trees are done. `moving` and
-    `fresh` are room for twice as many edits as are few, `order` for as many twice.
+    `fresh` are room for twice as many edits as are few, `order` for four times as many.
     """
     n, used, gone = actions.shape[0], 0, 0
     for t in range(trees.shape[0]):

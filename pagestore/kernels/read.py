@@ -194,15 +194,16 @@ def locate_column(words, c, columns, wanted, group, place):
 def lower_many(words, c, n, place):
     """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
 
-    Few are looked into one by one, more by vectors; a probe of no entry is one before, which does no harm.
+    Few, and wide ones, are looked into one by one, others by vectors; a probe of no entry is one before, which does no
+    harm.
     """
     low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]
     start, width = place[START, :n], place[WIDTH, :n]
-    left = 0
+    left = widest = 0
     for g in range(n):
         base[g], start[g], width[g] = column(words, place[PAGE, g], c)
-        left = max(left, size[g])
-    while left > 0 and n < VECTORS:
+        left, widest = max(left, size[g]), max(widest, width[g])
+    while left > 0 and (n < VECTORS or widest > NARROW):
         for g in range(n):
             half = size[g] + 1 >> 1
             value = base[g] + bits(words, start[g], width[g], low[g] + half - 1)
@@ -212,7 +213,7 @@ def lower_many(words, c, n, place):
     while left > 0:
         for g in range(n):
             found[g] = low[g] + (size[g] + 1 >> 1) - 1
-        bits_many(words, start, width, found, place[AT, :n])
+        narrow_many(words, start, width, found, place[AT, :n])
         for g in range(n):
             half = size[g] + 1 >> 1
             low[g] += either(base[g] + found[g] < x[g], half, 0)
@@ -221,18 +222,12 @@ def lower_many(words, c, n, place):
 
 
 @kernel
-def bits_many(words, start, width, found, at):
-    """As `bits`, of entry found[g] for each g, put in its place; at[g] is room.
+def narrow_many(words, start, width, found, at):
+    """As `narrow`, of entry found[g] for each g, put in its place; at[g] is room.
 
     One loop loads, and of the others the compiler makes vectors.
     """
-    n, widest = found.shape[0], 0
-    for g in range(n):
-        widest = max(widest, width[g])
-    if widest > NARROW:
-        for g in range(n):
-            found[g] = bits(words, start[g], width[g], found[g])
-        return
+    n = found.shape[0]
     for g in range(n):
         at[g] = 64 * start[g] + found[g] * width[g]
     for g in range(n):
