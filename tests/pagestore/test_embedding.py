@@ -5,10 +5,14 @@ broken hosts.
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import njit
 
 from pagestore import compiled
 from pagestore.conformance import check
+from pagestore.tree import Spec, bulk
+from tests.pagestore.memory import MemoryPager
 
 PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
 
@@ -61,3 +65,23 @@ def test_the_suite_notices_a_host_that_keeps_abandoned_edits(page):
 def test_the_compiled_layer_is_documented():
     for name in compiled.__all__:
         assert name in compiled.__doc__
+
+
+def test_a_cursor_goes_from_the_first_record_to_the_last():
+    pager, keys = MemoryPager(512), np.arange(0, 3000, 3)
+    tree = bulk(pager, Spec(1, 1, 0), [keys[None]])
+
+    @njit
+    def read(words, seen, page_words, root, height, cursor, out):
+        n, status = 0, compiled.first(words, seen, page_words, root, height, 1, cursor, 0)
+        while status == 1:
+            for slot in range(cursor[compiled.LEAF_ENTRIES]):
+                out[n] = compiled.field(words, cursor[compiled.LEAF_PAGE], 0, slot)
+                n += 1
+            status = compiled.next_leaf(words, seen, page_words, 1, cursor, 0)
+        return n
+
+    found = np.empty(len(keys), np.int64)
+    cursor = np.empty(compiled.CURSOR_WORDS, np.int64)
+    assert read(*pager.pages, tree.root, tree.height, cursor, found) == len(keys)
+    assert (found == keys).all() and tree.height > 1
