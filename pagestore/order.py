@@ -8,7 +8,7 @@ import numpy as np
 
 from .kernels.net import ascends, merge_order
 from .kernels.order import (
-    DIGIT,
+    CODING,
     GREATEST,
     LEAST,
     count_leads,
@@ -16,13 +16,15 @@ from .kernels.order import (
     decode_tuples,
     drop_repeats,
     encode_tuples,
+    order_tuples,
+    order_words,
     sort_words,
     value_bounds,
 )
 
 FEW = 48  # so many edits or tuples are little work beside a call of numpy's
 MERGED = 256  # so many tuples are sorted by merging faster than numpy is called
-RADIX_FROM = 1 << 10  # so many words are sorted digit by digit: what numpy takes differs by 10 x between processors
+DIGIT = 10  # bits that a pass of a radix sort looks at, at most: what numpy takes differs by 10 x between processors
 BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
 BATCH = 1 << 16
@@ -67,12 +69,10 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
         order = np.empty(2 * n, np.int64)
         merge_order(columns, order)
         return order[:n]
-    coding = coding_of([columns])
-    if coding is None or coding.lead:
-        return np.lexsort(columns[::-1])
-    words = np.empty(n, np.int64)
-    encode_tuples(columns, *coding[:3], words)
-    return _order_of(words, coding.bits)
+    words, order, some, spare = np.empty((4, n), np.int64)
+    if order_tuples(columns, np.empty((CODING, len(columns)), np.int64), words, order, some, spare, _counts(n)):
+        return order
+    return np.lexsort(columns[::-1])
 
 
 def near_order(columns: np.ndarray) -> np.ndarray:
@@ -89,19 +89,10 @@ def near_order(columns: np.ndarray) -> np.ndarray:
         offsets = (column - low).view(np.uint64) >> np.uint64(width - taken)
         words = words << taken | offsets.view(np.int64)
         room -= taken
-    return np.arange(len(words)) if (words[1:] >= words[:-1]).all() else _order_of(words, 63 - room)
-
-
-def _order_of(words: np.ndarray, bits: int) -> np.ndarray:
-    """Stable order of words that have so many bits."""
-    n, spare = len(words), np.empty(len(words), np.int64)
-    order = numbers = np.arange(n)
-    places = n.bit_length()
-    room = 63 - places
-    for at in range(0, bits, room):  # so many bits fit a word with the place of it, which goes with them
-        some = (words[order] >> at & (1 << room) - 1) << places | numbers
-        some = _by_digits(some, spare, places, places + min(room, bits - at))
-        order = order[some & (1 << places) - 1]
+    if (words[1:] >= words[:-1]).all():
+        return np.arange(len(words))
+    order, some, spare = np.empty((3, len(words)), np.int64)
+    order_words(words, 63 - room, order, some, spare, _counts(len(words)))
     return order
 
 
@@ -160,10 +151,12 @@ def _sorted(words: np.ndarray, ends: np.ndarray, bits: int) -> Iterator[np.ndarr
 
 def _by_digits(words: np.ndarray, spare: np.ndarray, first: int, bits: int) -> np.ndarray:
     """Words sorted, of which the `first` last bits ascend and all but the last `bits` are alike.  Overwrites both."""
-    if len(words) < RADIX_FROM:
-        words.sort()
-        return words
-    return spare if sort_words(words, spare, first, bits, np.empty(1 << DIGIT, np.int64)) else words
+    return spare if sort_words(words, spare, first, bits, _counts(len(words))) else words
+
+
+def _counts(n: int) -> np.ndarray:
+    """Room to count digits of n words in, of which few have small ones."""
+    return np.empty(1 << min(DIGIT, max(n.bit_length() - 1, 1)), np.int64)
 
 
 def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,5 @@
-"""What numba has no words for: a load from any byte, a hint to load, a choice without a branch, a step of a checksum,
-arrays by address.
+"""What numba has no words for: a load from any byte, a hint to load, a copy past the cache, a choice without a branch,
+a step of a checksum, arrays by address.
 """
 
 import ctypes
@@ -39,6 +39,13 @@ if config.DISABLE_JIT:
 
     def prefetch(words: np.ndarray, i: int) -> None:
         """Begin to load words[i]."""
+
+    def copy_past(to: int, at: int) -> None:
+        """Copy a line from one address to another."""
+        ctypes.memmove(int(to), int(at), LINE * 8)
+
+    def fence() -> None:
+        """Nothing: whoever comes next sees what was copied."""
 
     def words_at(address: int, n: int) -> np.ndarray:
         """The n words from an address on, which may be none and nowhere."""
@@ -94,6 +101,29 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, types.int64), build
+
+    @intrinsic
+    def copy_past(typing, to, at):
+        """Copy a line from an address to another one, which is a multiple of its size, and not into the cache."""
+
+        def build(context, builder, signature, arguments):
+            line = ir.VectorType(ir.IntType(64), LINE).as_pointer()
+            to, at = (builder.inttoptr(address, line) for address in arguments)
+            store = builder.store(builder.load(at, align=8), to, align=8 * LINE)
+            store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), build
+
+    @intrinsic
+    def fence(typing):
+        """Whoever sees a later store sees what was copied past the cache before."""
+
+        def build(context, builder, signature, arguments):
+            builder.fence("seq_cst")
+            return context.get_dummy_value()
+
+        return types.void(), build
 
     @intrinsic
     def crc_of_word(typing, crc, word):

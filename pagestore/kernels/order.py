@@ -5,9 +5,55 @@ do not make a column 64 bits wide.
 """
 
 from pagestore.kernels.kernel import kernel
+from pagestore.kernels.page import width_of
 
-DIGIT = 10  # bits that a pass of a radix sort looks at: so many runs are written side by side
 LEAST, GREATEST = -9223372036854775808, 9223372036854775807
+WORD_BITS = 63  # of a word that is not negative
+LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
+
+
+@kernel
+def order_tuples(columns, coding, words, order, some, spare, counts):
+    """Make order[n] the stable order of columns[K, n] as tuples; False, and nothing is done, if a word is too narrow.
+
+    coding[CODING, K], words[n] and, as `order_words` says, some[n], spare[n] and `counts` are room.  O(n).
+    """
+    coding[LOW, :], coding[HIGH, :] = GREATEST, LEAST
+    value_bounds(columns, coding[LOW], coding[HIGH])
+    bits = 0
+    for c in range(columns.shape[0]):
+        if coding[LOW, c] > coding[HIGH, c]:
+            coding[LOW, c] = coding[HIGH, c] = 0
+        coding[WIDTH, c] = width_of(coding[LOW, c] - 2, coding[HIGH, c])
+        bits += coding[WIDTH, c]
+    if bits > WORD_BITS:
+        return False
+    encode_tuples(columns, coding[LOW], coding[HIGH], coding[WIDTH], words)
+    order_words(words, bits, order, some, spare, counts)
+    return True
+
+
+@kernel
+def order_words(words, bits, order, some, spare, counts):
+    """Make order[n] the stable order of words[n], which have so many bits.
+
+    Sorts as many bits at a time as fit a word with the place of it, which goes with them. some[n], spare[n] and
+    counts[1 << digit] are room.
+    """
+    n = words.shape[0]
+    places = width_of(0, n)
+    room, place = WORD_BITS - places, (1 << places) - 1
+    for i in range(n):
+        order[i] = i
+    for at in range(0, bits, room):
+        for i in range(n):
+            some[i] = (words[order[i]] >> at & (1 << room) - 1) << places | i
+        if sort_words(some, spare, places, places + min(room, bits - at), counts):
+            some, spare = spare, some
+        for i in range(n):
+            spare[i] = order[some[i] & place]
+        for i in range(n):
+            order[i] = spare[i]
 
 
 @kernel
@@ -86,10 +132,10 @@ def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
 def sort_words(words, spare, first, bits, counts):
     """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
 
-    counts[1 << DIGIT] is room.
+    counts[1 << digit] is room: a pass looks at so many bits, and writes as many runs side by side.
     """
     moved = False
-    for shift in range(first, bits, DIGIT):
+    for shift in range(first, bits, width_of(1, counts.shape[0])):
         if moved:
             moved = not pass_on(spare, words, shift, counts)
         else:

@@ -12,13 +12,14 @@ from numba import types
 
 from pagestore.kernels.checksum import stamp
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.machine import bytes_at
+from pagestore.kernels.machine import LINE, bytes_at, copy_past, fence
 from pagestore.layout import WORD
 
 FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 
 PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 STAMPED = 6  # pages stamped at a time
+MANY = 16  # so many pages go past the cache, of which they would take too much; fewer are soon read again
 
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))
@@ -43,14 +44,26 @@ def write_pages(outlet, arena, ids, page_words):
             stamped += STAMPED
         at, count, offset = address + begin * size, (end - begin) * size, ids[begin] * size
         if again:
-            memcpy(outlet[MAP] + offset, at, count)
+            put(outlet[MAP] + offset, at, count, n >= MANY)
         else:
             done = write_bytes(outlet[FD], at, count, offset) // size
             written[ids[begin] : ids[begin] + done] = 1
             if begin + done < end:
                 return begin + done
         begin = end
+    if n >= MANY:
+        fence()
     return n
+
+
+@kernel
+def put(to, at, count, past):
+    """Copy the bytes of some pages to the map, past the cache or not."""
+    if not past:
+        memcpy(to, at, count)
+        return
+    for i in range(0, count, LINE * WORD):
+        copy_past(to + i, at + i)
 
 
 @kernel

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from pagestore import order
 from pagestore.kernels.net import merge_order
-from pagestore.kernels.order import DIGIT, drop_repeats, sort_words
-from pagestore.order import LEAD_MAX, ascending, coding_of, distinct, near_order, sort_order
+from pagestore.kernels.order import drop_repeats, sort_words
+from pagestore.order import DIGIT, LEAD_MAX, ascending, coding_of, distinct, near_order, sort_order
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
@@ -87,9 +87,8 @@ def test_no_bounds_do_not_widen_a_column():
 @pytest.mark.parametrize("bits", [20, 22])
 @pytest.mark.parametrize("bucket", [order.BUCKET, 7])
 def test_parts_in_batches(bits, bucket, monkeypatch):
-    """Tuples of 60 bits, and of 66, which go into buckets in any case; into few, and into many sorted in both ways."""
+    """Tuples of 60 bits, and of 66, which go into buckets in any case; into few, and into many."""
     monkeypatch.setattr(order, "BUCKET", bucket)
-    monkeypatch.setattr(order, "RADIX_FROM", 1 << bucket)
     rng = np.random.default_rng(bits)
     parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
     parts.append(parts[0])
