@@ -23,7 +23,7 @@ from pagestore.tree import ERASE, INSERT, Pages, Tree
 
 ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
-FOUND = 1 << 13
+FOUND = 1 << 14
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
 
 

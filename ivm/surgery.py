@@ -12,7 +12,7 @@ import numpy as np
 
 from pagestore.apply import net
 from pagestore.order import distinct
-from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, count_prefixes
+from pagestore.tree import ERASE, INSERT, SET, Pages, Spec, Tree, count_prefixes
 
 
 class Delta(NamedTuple):
@@ -46,6 +46,5 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
 def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
     """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
     netted = Delta(*net(actions, rows, Spec(0, len(rows), 0)))
-    if len(netted.actions) == len(actions):  # no two of one row
-        return netted
-    return netted.where((netted.actions == ERASE) | (netted.actions == INSERT))
+    changed = netted.actions != SET
+    return netted if changed.all() else netted.where(changed)

@@ -18,8 +18,8 @@ import numpy as np
 from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import beside as k_beside
-from pagestore.kernels.net import ascends, compose, compose_few
-from pagestore.order import FEW, MERGED, begins, sort_order
+from pagestore.kernels.net import ascends, compose_ordered
+from pagestore.order import FEW, sort_order
 from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import ADD, ERASE, INSERT, Pager, Spec, Tree, bulk, checked, scan_array
@@ -160,7 +160,7 @@ def _descend(
 ) -> tuple[Tree, list[Edits], Edits]:
     """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
     slots, starts = _cut(pager, tree, edits)
-    parts = [_part(pager, tree, actions[a:b], edits[:, a:b], i) for i, (a, b) in enumerate(pairwise(starts))]
+    parts = _parts(pager, tree, actions, edits, starts)
     try:
         if len(parts) == 1:
             _run(pager, tree, visible, parts[0], k_apply.WHOLE)
@@ -200,14 +200,21 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     return slots, starts
 
 
-def _part(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, number: int) -> Part:
-    n, columns, page_words = len(actions), tree.spec.columns, pager.pages.page_words
-    reserve = k_apply.reserve_of(tree.height, n, columns, page_words)
-    wanted = min(ARENA_PAGES_MAX, 2 * n) + reserve
-    room = scratch(number)
-    room.fit(page_words, wanted, columns, len(tree.spec.scans), n)
-    deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
-    return Part(actions, np.ascontiguousarray(edits), pager.reserve(wanted), reserve, room, deltas)
+def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Part]:
+    """The parts that begin where `starts` says, and end where the next one does."""
+    columns, page_words = tree.spec.columns, pager.pages.page_words
+    sizes = [b - a for a, b in pairwise(starts)]
+    reserves = [k_apply.reserve_of(tree.height, n, columns, page_words) for n in sizes]
+    wanted = [min(ARENA_PAGES_MAX, 2 * n) + reserve for n, reserve in zip(sizes, reserves, strict=True)]
+    ids, parts = pager.reserve(sum(wanted)), []
+    for number, (a, n) in enumerate(zip(starts, sizes, strict=False)):
+        room = scratch(number)
+        room.fit(page_words, wanted[number], columns, len(tree.spec.scans), n)
+        some = actions[a : a + n], np.ascontiguousarray(edits[:, a : a + n])
+        deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
+        parts.append(Part(*some, ids[: wanted[number]], reserves[number], room, deltas))
+        ids = ids[wanted[number] :]
+    return parts
 
 
 def _run(
@@ -281,20 +288,12 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     n, keys = len(actions), spec.keys
     if n < 2 or ascends(edits[:keys]):
         return actions, edits
-    if n <= MERGED:
-        given, few = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
-        actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
-        left = compose_few(keys, spec.columns, given, few, np.empty(2 * n, np.int64), np.empty(n, bool), actions, edits)
-    else:
-        order = sort_order(edits[:keys])
-        actions, edits = actions[order], edits.take(order, axis=1)
-        fresh = begins(edits[:keys])
-        if fresh.all():
-            return actions, edits
-        actions, edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
-        left = compose(keys, spec.columns, fresh, actions, edits)
-    if left < -len(actions):
-        key = tuple(edits[: spec.keys, -1 - left - len(actions)].tolist())
+    order = sort_order(edits[:keys])
+    given, given_edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
+    left = compose_ordered(keys, spec.columns, given, given_edits, order, np.empty(n, bool), actions, edits)
+    if left < -n:
+        key = tuple(edits[: spec.keys, -1 - left - n].tolist())
         raise EditError(
             f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches"
         )

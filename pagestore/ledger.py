@@ -22,7 +22,7 @@ import numpy as np
 
 from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
-from .flat import Flat, empty, flat, rows
+from .flat import Flat, empty, flat, flat_words, rows
 from .history import HISTORY, Entry, History
 from .kernels.record import write_commit
 from .layout import CRC
@@ -263,12 +263,11 @@ class Ledger:
             if not (before.page or space.checkpoint_due()):
                 return kept
         space.free(flat(before.ids(self.mapping.pages.page_words)))
-        extents = len(extents_of(space.all_free(pager.lent()))) // 2
-        run = pager.reserve_run(2 * extents + 512)
+        run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
         kept.append(pager.settle())
         space.use(kept[1])  # before the difference is counted anew
         out = Writer(FREE)
-        out.put_list(flat(extents_of(space.checkpoint(pager.lent()))), 2)
+        out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
         pager.fill_run(run, out.words, FREE)
         record.checkpoint = run
         return kept

@@ -253,9 +253,9 @@ class Pager:
         parts = self._consumed
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:
-            released, self._released = np.concatenate(self._released), []
-            kept = kept[~np.isin(kept, released, kind="table")]
-            self.space.take_back(released)
+            self.space.take_back(np.concatenate(self._released))
+            self._released = []
+            kept = kept[~self.space.is_free(kept)]
         return kept
 
     def _close_segment(self) -> None:

@@ -130,18 +130,26 @@ class Space:
         """How many pages the difference has at most."""
         return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
 
-    def all_free(self, lent: np.ndarray) -> np.ndarray:
-        """All free pages, ascending, the lent ones among them. O(top)."""
-        free = self._noted()[: self.top].view(bool).copy()
-        free[np.array(self.pending, np.int64)] = free[lent] = True
-        return np.flatnonzero(free)
+    def is_free(self, pages: np.ndarray) -> np.ndarray:
+        """Which of some pages may be lent, bool[n]."""
+        return self._noted().view(bool)[pages]
+
+    def extents(self, lent: np.ndarray) -> np.ndarray:
+        """All free pages, the lent ones too, as runs of neighbours: int64[n, 2], the first and how many. O(top)."""
+        free = np.zeros(self.top + 2, bool)
+        inner = free[1:-1]
+        inner[:] = self._noted()[: self.top]
+        inner[np.array(self.pending, np.int64)] = inner[lent] = True
+        ends = np.flatnonzero(free[1:] != free[:-1]).reshape(-1, 2)
+        ends[:, 1] -= ends[:, 0]
+        return ends
 
     def checkpoint(self, lent: np.ndarray) -> np.ndarray:
-        """As `all_free`; from now on the difference is counted from them."""
+        """As `extents`; from now on the difference is counted from them."""
         for pages in self.difference():
             self._place[np.frombuffer(pages, np.int64)] = 0
         self._lists[:, 0] = 0
-        return self.all_free(lent)
+        return self.extents(lent)
 
     def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
         """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.

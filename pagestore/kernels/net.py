@@ -17,9 +17,10 @@ def compose(keys, columns, fresh, actions, edits):
         before, now = actions[max(out, 0)], actions[i]
         if fresh[i]:
             out += 1
-            actions[out] = now
-            for c in range(columns):
-                edits[c, out] = edits[c, i]
+            if out < i:  # mostly none went before
+                actions[out] = now
+                for c in range(columns):
+                    edits[c, out] = edits[c, i]
         elif (now == ADD) != (before == ADD):
             return -1 - i
         elif now == ADD:
@@ -39,17 +40,25 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """As `compose` for n edits, a few in any order, into out_edits; order[2n] and `fresh` are room to work in."""
-    n = order.shape[0] >> 1
+    """As `compose` for n edits, a few in any order, into out_edits; order[2n] and fresh[n] are room to work in."""
     merge_order(edits[:keys], order)
+    return compose_ordered(keys, columns, actions, edits, order[: order.shape[0] >> 1], fresh, out_actions, out_edits)
+
+
+@kernel
+def compose_ordered(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
+    """As `compose` for the edits order[n], which is stable, into out_edits; fresh[n] is room to work in."""
+    n = order.shape[0]
     for i in range(n):
-        e = order[i]
-        out_actions[i] = actions[e]
-        for c in range(columns):
-            out_edits[c, i] = edits[c, e]
+        out_actions[i] = actions[order[i]]
         fresh[i] = i == 0
-        for c in range(keys):
-            fresh[i] |= i > 0 and out_edits[c, i] != out_edits[c, i - 1]
+    for c in range(columns):  # column by column, for loops so plain that the compiler widens them
+        given, taken = edits[c], out_edits[c]
+        for i in range(n):
+            taken[i] = given[order[i]]
+        if c < keys:
+            for i in range(1, n):
+                fresh[i] |= taken[i] != taken[i - 1]
     return compose(keys, columns, fresh, out_actions[:n], out_edits)
 
 

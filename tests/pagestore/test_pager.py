@@ -9,6 +9,13 @@ from pagestore.flat import flat
 from pagestore.space import Space
 
 
+def pages_in(extents: np.ndarray) -> set[int]:
+    """The pages of runs; no two of which touch."""
+    ends = [first + count for first, count in extents.tolist()]
+    assert (extents[1:, 0] > ends[:-1]).all()
+    return {page for (first, _), end in zip(extents.tolist(), ends, strict=True) for page in range(first, end)}
+
+
 class SpaceMachine(RuleBasedStateMachine):
     """Lend, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
 
@@ -65,10 +72,10 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = set(self.space.checkpoint(np.array([*self.lent], np.int64)).tolist())
+        self.checkpoint = pages_in(self.space.checkpoint(np.array([*self.lent], np.int64)))
 
     def lendable(self) -> set[int]:
-        pages = {*self.space.all_free(np.zeros(0, np.int64)).tolist()} - {*self.space.pending}
+        pages = pages_in(self.space.extents(np.zeros(0, np.int64))) - {*self.space.pending}
         assert len(pages) == len(self.space)
         return pages
 
