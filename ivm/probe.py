@@ -4,8 +4,9 @@ A binding of the old body that holds an erased branch is gone, one of the new bo
 new; for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ivm.kernels import probe as kernel
 from ivm.plan import Index, Plan
 from ivm.shape import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.surgery import Delta, settled
-from pagestore.apply import one_batch
+from pagestore.apply import Edits, one_batch
 from pagestore.compiled import raise_for
 from pagestore.order import FEW
 from pagestore.threads import together
@@ -25,12 +26,13 @@ ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 14
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
+SHARES_PER_THREAD = 4  # so that one that is slower keeps the others waiting for less
 
 
 class Found(NamedTuple):
-    """Bindings that go and come, each once and in order if they are `netted`, and iterator operations."""
+    """Bindings that go and come, in parts, each once and in order if they are `netted`; iterator operations."""
 
-    delta: Delta
+    parts: list[Edits]
     operations: int
     netted: bool
 
@@ -44,24 +46,42 @@ def probe_all(
     `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
     CorruptionError.
     """
-    if threads > 1:
-        threads = min(threads, prober(plan).work(changed) // SHARE)
-    if threads < 2:
-        delta, operations, netted = prober(plan).run(pages, old, new, changed)
-        return delta if netted else settled(*delta), operations
-
-    def run(number: int) -> Found:
-        return prober(plan, number).run(pages, old, new, [_share(branches, number, threads) for branches in changed])
-
-    found = together([partial(run, number) for number in range(threads)])
-    return settled(*one_batch([part.delta for part in found])), sum(part.operations for part in found)
+    asked = _asked(probes_of(plan), old, new, changed)
+    threads = max(1, min(threads, asked.work // SHARE))
+    shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads if threads > 1 else 1))
+    found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
+    delta = Delta(*one_batch([part for one in found for part in one.parts]))
+    return delta if found[0].netted else settled(*delta), sum(one.operations for one in found)
 
 
-def _share(branches: Delta, number: int, of: int) -> Delta:
-    """One of as many parts."""
-    n = len(branches.actions)
-    part = slice(n * number // of, n * (number + 1) // of)
-    return Delta(branches.actions[part], branches.rows[:, part])
+class Asked(NamedTuple):
+    """The trees that are probed and the branches that do it, as kernels/probe.py takes them."""
+
+    trees: np.ndarray
+    branches: np.ndarray
+    spans: np.ndarray
+    work: int  # how many branches, counted for every trie
+
+
+def _asked(
+    laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
+) -> Asked:
+    """Lay branches out: the words of n are their n actions, then the n words of each level."""
+    pieces, spans, at = [], [], 0
+    for actions, rows in changed:
+        spans.append((at, len(actions), len(actions)))
+        pieces += [actions, rows.ravel()]
+        at += len(actions) + rows.size
+    both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
+    work = sum(spans[number][1] for number in laid.rows[:, kernel.BRANCHES].tolist())
+    return Asked(np.array(both, np.int64).reshape(2, -1, 3), np.concatenate(pieces), np.array(spans, np.int64), work)
+
+
+def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
+    """As many parts of some branches."""
+    at, n, apart = spans.T
+    ends = [n * number // of for number in range(of + 1)]
+    return [np.stack([at + a, b - a, apart], axis=1) for a, b in pairwise(ends)]
 
 
 @lru_cache(256)
@@ -136,53 +156,31 @@ class Prober:
         self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
         self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((laid.columns, FEW), np.int64)
 
-    def work(self, changed: Sequence[Delta]) -> int:
-        """How many branches are to be probed, counted for every trie."""
-        counts = [len(branches.actions) for branches in changed]
-        return sum(counts[number] for number in self._laid.rows[:, kernel.BRANCHES].tolist())
-
-    def run(
-        self, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
-    ) -> Found:
-        """As `probe_all`, in this thread."""
+    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray]) -> Found:
+        """As `probe_all`, in this thread: of the shares that no other one takes."""
         laid = self._laid
         if self._runs.shape[1] < 2 * pages.page_words:
             self._runs = slices_room(laid.atoms, pages.page_words)
-        spans, branches, most = _laid_out(changed)
-        if len(self._regions) < (laid.levels + 1) * most:
-            self._regions = np.empty((laid.levels + 1) * most, np.int64)
-        both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
-        trees = np.array(both, np.int64).reshape(2, -1, 3)
-        progress = np.zeros(kernel.PROGRESS, np.int64)
-        parts = []
-        while progress[kernel.STEP] < 2 * len(laid.rows):
-            n = raise_for(
-                kernel.probe_next(
-                    *pages, laid.static, laid.rows, laid.columns, trees, branches, spans, ACTIONS, progress,
-                    self._state, self._regions, self._start, self._out, self._rows, self._runs,
-                    self._found, self._signs, self._order, self._fresh, self._net_signs, self._net_found,
-                )
-            )  # fmt: skip
-            if progress[kernel.NETTED]:
-                delta = Delta(self._net_signs[:n].copy(), self._net_found[:, :n].copy())
-                return Found(delta, int(progress[kernel.OPERATIONS]), True)
-            parts.append((self._signs[:n].copy(), self._found[:, :n].copy()))
-        return Found(Delta(*one_batch(parts)), int(progress[kernel.OPERATIONS]), False)
-
-
-def _laid_out(changed: Sequence[Delta]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where some branches begin, how many and how far apart they are, int64[B, 3]; their words; the most of them.
-
-    The words of n branches are their n actions, then the n words of each level.
-    """
-    pieces, spans, at, most = [], [], 0, 0
-    for actions, rows in changed:
-        n = len(actions)
-        spans.append((at, n, n))
-        pieces += [actions, rows.ravel()]
-        at += n + rows.size
-        most = max(most, n)
-    return np.array(spans, np.int64), np.concatenate(pieces), most
+        parts: list[Edits] = []
+        operations, netted = 0, False
+        for spans in shares:
+            room = (laid.levels + 1) * int(spans[:, 1].max())
+            if len(self._regions) < room:
+                self._regions = np.empty(room, np.int64)
+            progress = np.zeros(kernel.PROGRESS, np.int64)
+            while progress[kernel.STEP] < 2 * len(laid.rows):
+                n = raise_for(
+                    kernel.probe_next(
+                        *pages, laid.static, laid.rows, laid.columns, asked.trees, asked.branches, spans, ACTIONS,
+                        progress, self._state, self._regions, self._start, self._out, self._rows, self._runs,
+                        self._found, self._signs, self._order, self._fresh, self._net_signs, self._net_found,
+                    )
+                )  # fmt: skip
+                netted = bool(progress[kernel.NETTED])
+                signs, found = (self._net_signs, self._net_found) if netted else (self._signs, self._found)
+                parts.append((signs[:n].copy(), found[:, :n].copy()))
+            operations += int(progress[kernel.OPERATIONS])
+        return Found(parts, operations, netted and len(parts) == 1)
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:

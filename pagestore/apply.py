@@ -18,8 +18,8 @@ import numpy as np
 from pagestore.errors import CorruptionError, EditError
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import beside as k_beside
-from pagestore.kernels.net import ascends, compose_ordered
-from pagestore.order import FEW, sort_order
+from pagestore.kernels.net import ascends, compose_few, compose_ordered
+from pagestore.order import FEW, MERGED, sort_order
 from pagestore.scratch import TREES_MAX, Scratch, scratch
 from pagestore.threads import together
 from pagestore.tree import ADD, ERASE, INSERT, Pager, Spec, Tree, bulk, checked, scan_array
@@ -288,10 +288,13 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     n, keys = len(actions), spec.keys
     if n < 2 or ascends(edits[:keys]):
         return actions, edits
-    order = sort_order(edits[:keys])
-    given, given_edits = np.ascontiguousarray(actions), np.ascontiguousarray(edits)
-    actions, edits = np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
-    left = compose_ordered(keys, spec.columns, given, given_edits, order, np.empty(n, bool), actions, edits)
+    given = keys, spec.columns, np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
+    if n <= MERGED:
+        left = compose_few(*given, np.empty(2 * n, np.int64), *room)
+    else:
+        left = compose_ordered(*given, sort_order(edits[:keys]), *room)
+    _, actions, edits = room
     if left < -n:
         key = tuple(edits[: spec.keys, -1 - left - n].tolist())
         raise EditError(

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 
 import pagestore
 from pagestore import apply as applying
-from pagestore import order
 from pagestore.apply import ALONE, apply, apply_beside, net
 from pagestore.errors import EditError
 from pagestore.tree import ADD, ERASE, INSERT, SET, Spec, Tree, bulk, pages_of
@@ -31,7 +30,7 @@ def descents(monkeypatch):
 def test_orders_beside_against_a_dict(few, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applying, "FEW", few)
-        patch.setattr(order, "MERGED", few)
+        patch.setattr(applying, "MERGED", few)
         pager, trees, model = MemoryPager(pages_max=1 << 16), [Tree.empty(spec) for spec in SPECS], {}
         for actions, rows in steps:
             wanted = edited(model, actions, rows)
