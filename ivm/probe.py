@@ -26,7 +26,7 @@ ACTIONS = np.array([ERASE, INSERT])
 SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
 FOUND = 1 << 14
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
-SHARES_PER_THREAD = 4  # so that one that is slower keeps the others waiting for less
+SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for less
 
 
 class Found(NamedTuple):
