@@ -6,7 +6,6 @@ new; for a negated trie it is the other way round.  Needs no sensitivity index.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ class Found(NamedTuple):
 
     parts: list[Edits]
     operations: int
-    netted: bool
+    netted: bool  # there is one part then
 
 
 def probe_all(
@@ -51,7 +50,8 @@ def probe_all(
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads if threads > 1 else 1))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
     delta = Delta(*one_batch([part for one in found for part in one.parts]))
-    return delta if found[0].netted else settled(*delta), sum(one.operations for one in found)
+    netted = threads == 1 and found[0].netted
+    return delta if netted else settled(*delta), sum(one.operations for one in found)
 
 
 class Asked(NamedTuple):
@@ -79,9 +79,11 @@ def _asked(
 
 def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
     """As many parts of some branches."""
-    at, n, apart = spans.T
-    ends = [n * number // of for number in range(of + 1)]
-    return [np.stack([at + a, b - a, apart], axis=1) for a, b in pairwise(ends)]
+    ends = spans[:, 1] * np.arange(of + 1)[:, None] // of
+    shares = np.repeat(spans[None], of, axis=0)
+    shares[:, :, 0] += ends[:-1]
+    shares[:, :, 1] = ends[1:] - ends[:-1]
+    return list(shares)
 
 
 @lru_cache(256)

@@ -82,16 +82,16 @@ def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
     """As `apply_beside`, in one run; None, and nothing has happened, where there was too little room for it."""
-    pages, room, n, columns = pager.pages, scratch(), len(actions), len(edits)
+    page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
-    reserve = k_apply.reserve_of(max(heights), n, columns, pages.page_words)
+    reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
     wanted = len(trees) * (2 * n + reserve)
-    room.fit(pages.page_words, wanted, columns, len(specs[0].scans), 2 * n)
+    room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
-    done = k_beside.apply_beside(
-        *pages, _rows_of(trees), places, scan_array(specs[0]), actions, edits, visible, k_apply.WHOLE, 0, k_apply.ALL,
-        room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
-        room.moving, room.order, room.fresh,
+    done = k_beside.apply_out(
+        pager.outlet(int(ids[-1]) + 1), k_beside.apply_beside_at.address(), *pager.pages, _rows_of(trees), places,
+        scan_array(specs[0]), actions, edits, visible, k_apply.WHOLE, 0, k_apply.ALL, room.arena, ids, pager.version,
+        reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     if done < len(trees):
         pager.release(ids)
@@ -99,9 +99,9 @@ def _apply_few(
         if status != k_apply.OK:
             raise _failure(status, evidence, specs[done], edits)
         return None
-    _, _, used, gone, changed, _, gains, roots, heights = zip(*room.tallies[:done].tolist(), strict=True)
+    _, _, used, gone, changed, _, gains, roots, heights, written = zip(*room.tallies[:done].tolist(), strict=True)
     made, replaced = sum(used), sum(gone)
-    pager.write(room.arena, ids[:made])
+    pager.wrote(room.arena, ids[:made], written[0])
     pager.release(ids[made:])
     pager.retire(*room.dead[:replaced].T)
     widths = [1 + spec.columns for spec in specs]
@@ -163,8 +163,8 @@ def _descend(
     parts = _parts(pager, tree, actions, edits, starts)
     try:
         if len(parts) == 1:
-            _run(pager, tree, visible, parts[0], k_apply.WHOLE)
-            _write(pager, tree, parts[0])
+            outlet = pager.outlet(1 + int(parts[0].ids[-1]))
+            _run(pager, outlet, tree, visible, parts[0], k_apply.WHOLE)
         else:
             _run_together(pager, tree, visible, parts, slots)
     except (CorruptionError, EditError):
@@ -182,7 +182,7 @@ def _descend(
             left.append((part.actions[took:], part.edits[:, took:]))
     if starts[-1] < len(actions):
         left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
-    *_, root, height = parts[0].room.tallies[0].tolist()
+    root, height = parts[0].room.tallies[0, [k_apply.ROOT, k_apply.HEIGHT]].tolist()
     return Tree(root, height, count, tree.spec), left, one_batch(deltas)
 
 
@@ -218,52 +218,40 @@ def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, sta
 
 
 def _run(
-    pager: Pager, tree: Tree, visible: int, part: Part, stages: int, first: int = 0, last: int = k_apply.ALL
-) -> None:
-    """Run the kernel; what came of it stands in the first tally of the part's room."""
+    pager: Pager, outlet: np.ndarray, tree: Tree, visible: int, part: Part, stages: int,
+    first: int = 0, last: int = k_apply.ALL,
+) -> None:  # fmt: skip
+    """Run the kernel, and have the pages that it makes written; what came of it is the first tally of the part's room.
+
+    Raises CorruptionError or EditError.
+    """
     actions, edits, ids, reserve, room, deltas = part
-    k_beside.apply_beside(
-        *pager.pages, _rows_of((tree,)), ALONE, scan_array(tree.spec), actions, edits, visible, stages, first, last,
-        room.arena, ids, pager.version, reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work,
-        room.moving, room.order, room.fresh,
+    tally = room.tallies[0]
+    begin = 0 if stages & k_apply.BELOW else int(tally[k_apply.WRITTEN])
+    k_beside.apply_out(
+        outlet, k_beside.apply_beside_at.address(), *pager.pages, _rows_of((tree,)), ALONE, scan_array(tree.spec),
+        actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
+        deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
+    status, evidence, used, *_, written = tally.tolist()
+    if status != k_apply.OK:
+        raise _failure(status, evidence, tree.spec, edits)
+    pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)
+    tally[k_apply.WRITTEN] = used
 
 
 def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
     """Run the parts side by side, then the first one with the root over all of them."""
     spec, (first, *others) = tree.spec, parts
-    pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
-
-    def below(part: Part, ends: tuple[int, int]) -> int:
-        _run(pager, tree, visible, part, k_apply.BELOW, *ends)
-        return _write(pager, tree, part)
-
-    written = together([partial(below, *one) for one in zip(parts, pairwise(slots), strict=True)])
+    outlet = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
+    run = partial(_run, pager, outlet, tree, visible)
+    together([partial(run, part, k_apply.BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
     for part in others:
         k_apply.adopt(
             pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
             first.room.node, first.room.walk, part.room.node, part.room.walk,
         )  # fmt: skip
-    _run(pager, tree, visible, first, k_apply.ROOT_ON)
-    _write(pager, tree, first, written[0])
-
-
-def _write(pager: Pager, tree: Tree, part: Part, begin: int = 0) -> int:
-    """Write the pages that a run made, but for the first ones; how many it made.
-
-    Raises CorruptionError or EditError if it failed.
-    """
-    used = _used(tree.spec, part)
-    pager.write(part.room.arena[begin * pager.pages.page_words :], part.ids[begin:used])
-    return used
-
-
-def _used(spec: Spec, part: Part) -> int:
-    """How many pages a run made.  Raises as `_write`."""
-    status, evidence, used, *_ = part.room.tallies[0].tolist()
-    if status != k_apply.OK:
-        raise _failure(status, evidence, spec, part.edits)
-    return used
+    run(first, k_apply.ROOT_ON)
 
 
 def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:

@@ -121,8 +121,8 @@ class File:
             self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True))
         return self._outlet.words
 
-    def wrote(self, ids: np.ndarray, runs: int) -> None:
-        """A kernel has written these pages, in so many runs of neighbours: for those who watch a file."""
+    def wrote(self, ids: np.ndarray) -> None:
+        """A kernel has written these pages: for those who watch a file."""
 
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)

@@ -98,8 +98,8 @@ class Groups:
             *pages, outlet, pager.version, pager.lineage, ids, *self._arrays,
             room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),
         )  # fmt: skip
-        written, runs, gone, oldest, newest = self._taken.tolist()
-        pager.took(ids, written, runs, self._retired[:gone], oldest, newest)
+        written, gone, oldest, newest = self._taken.tolist()
+        pager.took(ids, written, self._retired[:gone], oldest, newest)
         self.tallies = self._tallies.tolist()
         self._left = [*map(_successor, self.trees, self.tallies)]
         return self._left, returned
@@ -122,7 +122,7 @@ class Groups:
         return (changes + gain) // 2, (changes - gain) // 2
 
 
-NOTHING = np.array([0, 0, 0, k_apply.ALL, 0])  # of what kernels/settle.py takes
+NOTHING = np.array([0, 0, k_apply.ALL, 0])  # of what kernels/settle.py takes
 _PLACE = attrgetter("root", "height")
 
 

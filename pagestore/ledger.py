@@ -312,7 +312,7 @@ class Ledger:
         assert written >= 0, f"a record that is longer than its run of {run.words} words"
         record.added, record.removed = space.difference()
         if written == n:
-            file.wrote(ids, 1)
+            file.wrote(ids)
         else:
             file.write_pages(arena, ids, page_words)
 

@@ -20,6 +20,7 @@ import numpy as np
 from .flat import Flat, flat
 from .layout import BIRTH
 from .mapping import Mapping, Run, pages_of_run, run_pages
+from .outlet import CLOSED
 from .space import Space
 from .tree import Pages
 
@@ -104,12 +105,22 @@ class Pager:
         self.mapping.grow(top)
         return self.mapping.file.outlet
 
-    def took(self, ids: np.ndarray, written: int, runs: int, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """A kernel has written the first of pages reserved last, in so many runs of neighbours, and verified them.
+    def outlet(self, top: int) -> np.ndarray:
+        """What kernels write pages below `top` by, where the file holds these."""
+        return self.mapping.file.outlet if top <= len(self.pages.seen) else CLOSED
+
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
+        """A kernel has written the first pages of an arena to the first of ids[n]; write the others, as `write`."""
+        self.mapping.file.wrote(ids[:written])
+        if written < len(ids):
+            self.write(arena[written * self.pages.page_words :], ids[written:])
+
+    def took(self, ids: np.ndarray, written: int, dead: np.ndarray, oldest: int, newest: int) -> None:
+        """A kernel has written the first of pages reserved last.
 
         They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
         """
-        self.mapping.file.wrote(ids[:written], runs)
+        self.mapping.file.wrote(ids[:written])
         self.release(ids[written:])
         if newest < self.version and oldest > self.origin:
             self.retired.frombytes(dead.tobytes())

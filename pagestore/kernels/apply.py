@@ -38,7 +38,7 @@ OK, CORRUPT, NEGATIVE, OVERFLOW = range(4)
 PAGE, PAGE_ID, ENTRIES, SLOT, END, SIZE, CHANGED, RUNS, AHEAD, AHEAD_EDIT, ROWS = range(11)
 
 # words of `tally`
-STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WORDS = range(10)
+STATUS, EVIDENCE, USED, DEAD, DELTA, EDIT, GAIN, ROOT, HEIGHT, WRITTEN, WORDS = range(11)
 
 
 # stages of a run: the entries of the root below the root, then the root and what comes above it

@@ -6,9 +6,10 @@
 One call for all of them, where the edits are few: a transaction of one edit spends its time on calls.
 """
 
-from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, apply_edits
+from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, WRITTEN, apply_edits
 from pagestore.kernels.kernel import addressed, by_address, kernel
 from pagestore.kernels.net import compose_few
+from pagestore.kernels.write import FD, write_pages
 
 # columns of `trees`
 TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
@@ -60,6 +61,39 @@ apply_beside_at = by_address(
     "int64[:, ::1], int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64[:, :, ::1], int64[:, ::1],"
     "int64[:, :, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, :, ::1], int64[::1], boolean[::1])",
 )
+
+
+@kernel
+def apply_out(
+    outlet, apply, words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
+    arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
+):  # fmt: skip
+    """As `apply_beside`, whose address is `apply`; the pages that it made are written, unless a tree did not go well.
+
+    tallies[0, WRITTEN] says how many are: after a first stage that wrote some, only the others are. What could not be
+    written through `outlet` is left in the arena.
+    """
+    done = apply_beside_at(
+        apply, words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
+        arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
+    )  # fmt: skip
+    last = min(done, trees.shape[0] - 1)
+    if tallies[last, STATUS] == OK and outlet[FD] >= 0:
+        begin, end = tallies[0, WRITTEN], total(tallies[: last + 1], USED)
+        n = write_pages(outlet, arena[begin * page_words :], ids[begin:end], page_words)
+        for i in range(begin, begin + n):
+            seen[ids[i]] = 1
+        tallies[0, WRITTEN] = begin + n
+    return done
+
+
+@kernel
+def total(tallies, word):
+    """A word of some tallies, summed up."""
+    found = 0
+    for t in range(tallies.shape[0]):
+        found += tallies[t, word]
+    return found
 
 
 @kernel

@@ -8,15 +8,15 @@ calls. A kernel of a host's has all this under `groups.py`.
 
 from pagestore.kernels import apply as tally
 from pagestore.kernels.apply import ALL, WHOLE, reserved
-from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at
+from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at, total
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.net import compose_few
 from pagestore.kernels.write import FD, write_pages
 
 # columns of `groups`: which trees, which rows of `scans` the first one has, columns that are reported
 FIRST, END, SCANS, SCANS_END, VISIBLE = range(5)
-# words of `taken`: pages written, in how many runs of neighbours, pages that are dead, births of the oldest and newest
-WRITTEN, RUNS, GONE, OLDEST, NEWEST, TAKEN = range(6)
+# words of `taken`: pages written, pages that are dead, births of the oldest and newest of these
+WRITTEN, GONE, OLDEST, NEWEST, TAKEN = range(5)
 CHANGES = tally.DELTA  # the word of a tally that says how many rows of `deltas` there are
 
 
@@ -60,20 +60,10 @@ def settle(
 
 
 @kernel
-def total(tallies, word):
-    """A word of some tallies, summed up."""
-    found = 0
-    for t in range(tallies.shape[0]):
-        found += tallies[t, word]
-    return found
-
-
-@kernel
 def note(ids, seen, lineage, dead, taken, retired):
     """Take the books of pages ids[n] that were written, and of the `dead` ones that they replace."""
     for i in range(ids.shape[0]):
         seen[ids[i]] = 1
-        taken[RUNS] += i == 0 or ids[i] != ids[i - 1] + 1
     for i in range(dead.shape[0]):
         row = retired[taken[GONE] + i]
         row[0], row[1], row[2] = lineage, dead[i, 0], dead[i, 1]

@@ -43,6 +43,12 @@ class MemoryPager:
     def make_room(self, top: int) -> np.ndarray:
         return CLOSED
 
+    outlet = make_room
+
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
+        assert not written, "by an outlet that is closed"
+        self.write(arena, ids)
+
     def release(self, ids: np.ndarray) -> None:
         self.live.difference_update(ids.tolist())
 

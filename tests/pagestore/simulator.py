@@ -97,7 +97,7 @@ class SimulatedFile:
             return CLOSED
         return REFUSES if self.calls + 1 in self.fail else self._outlet.words
 
-    def wrote(self, ids: np.ndarray, runs: int) -> None:
+    def wrote(self, ids: np.ndarray) -> None:
         """Each page counts as a write of its own, so that a crash may keep any of them."""
         self.calls += bool(len(ids))
         for page in ids.tolist():

@@ -112,7 +112,7 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
                 counts["pwrite"] += len(ids)
                 write_pages(arena, ids, page_words)
 
-            def counted_by_kernel(ids, runs):
+            def counted_by_kernel(ids):
                 counts["pwrite"] += len(ids)
 
             def counted_sync(fdatasync=fdatasync):

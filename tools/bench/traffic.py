@@ -23,11 +23,11 @@ class Traffic:
             write(data, offset)
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-            wrote(ids, len(neighbours(ids)))
+            wrote(ids)
             write_all(arena, ids, page_words)
 
-        def wrote(ids: np.ndarray, runs: int) -> None:
-            self.writes += runs
+        def wrote(ids: np.ndarray) -> None:
+            self.writes += len(neighbours(ids))
             self.bytes += len(ids) * page_size
             self.pages.update(ids.tolist())
 
