@@ -146,6 +146,8 @@ def sort_words(words, spare, first, bits, counts):
 @kernel
 def pass_on(words, out, shift, counts):
     """Sort words by the digit at `shift` to `out`, stably.  False, and nothing is done, where all have the same."""
+    if words.shape[0] < 2:
+        return False
     mask = counts.shape[0] - 1
     counts[:] = 0
     for i in range(words.shape[0]):
