@@ -19,7 +19,7 @@ FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 
 PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 STAMPED = 6  # pages stamped at a time
-MANY = 16  # so many pages go past the cache, of which they would take too much; fewer are soon read again
+PAST = 1 << 20  # so many bytes go past the cache, which they would fill; what is less is soon read again
 
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))
@@ -32,6 +32,7 @@ def write_pages(outlet, arena, ids, page_words):
     Returns how many were written, all n unless the system wrote less than it was given; the rest may not be stamped.
     """
     n, size = ids.shape[0], page_words * WORD
+    past = n * size >= PAST
     address, written = np.int64(arena.ctypes.data), bytes_at(outlet[WRITTEN], outlet[PAGES])
     begin = stamped = 0
     while begin < n:
@@ -44,21 +45,21 @@ def write_pages(outlet, arena, ids, page_words):
             stamped += STAMPED
         at, count, offset = address + begin * size, (end - begin) * size, ids[begin] * size
         if again:
-            put(outlet[MAP] + offset, at, count, n >= MANY)
+            put(outlet[MAP] + offset, at, count, past)
         else:
             done = write_bytes(outlet[FD], at, count, offset) // size
             written[ids[begin] : ids[begin] + done] = 1
             if begin + done < end:
-                return begin + done
+                n = begin + done
         begin = end
-    if n >= MANY:
+    if past:
         fence()
     return n
 
 
 @kernel
 def put(to, at, count, past):
-    """Copy the bytes of some pages to the map, past the cache or not."""
+    """Copy the bytes of some pages to the map; `past` the cache, where nobody waits for what the map held there."""
     if not past:
         memcpy(to, at, count)
         return

@@ -17,7 +17,7 @@ from pagestore.errors import PoisonedError
 from pagestore.file import IN_PLACE, File, file_system
 from pagestore.kernels.checksum import ONES, checksum, look_up, stamp
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.write import FD, PAGES, write_pages
+from pagestore.kernels.write import FD, PAGES, PAST, write_pages
 from pagestore.layout import CRC, WORD
 from tests.pagestore.simulator import compiled
 
@@ -162,6 +162,24 @@ def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
         wanted[ids] = arena.reshape(-1, 512)
         wanted[ids, CRC] = sums(arena, 512)
         assert (contents(mapped_file, 512) == wanted).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_so_many_pages_that_they_go_past_the_cache(file, size, monkeypatch):
+    """Through the map, but for those that were not written before."""
+    monkeypatch.setattr("pagestore.file.file_system", lambda fd: IN_PLACE[0])
+    os.truncate(file.path, 2 * PAST)
+    file.write_mapped(size)
+    file.map(2 * PAST)
+    page_words, n = size // WORD, PAST // size
+    ids = np.random.default_rng(1).permutation(2 * n)[: n + 1]
+    for turn, some in enumerate((ids[:n], ids[1:], np.sort(ids))):
+        arena = random_pages(len(some), page_words, turn)
+        file.write_pages(arena, some, page_words)
+        found = contents(file, page_words)[some]
+        wanted = arena.reshape(-1, page_words)
+        assert (found[:, CRC] == sums(arena, page_words)).all()
+        assert (found[:, CRC + 1 :] == wanted[:, CRC + 1 :]).all()
 
 
 @compiled
