@@ -29,11 +29,14 @@ SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for
 
 
 class Found(NamedTuple):
-    """Bindings that go and come, in parts, each once and in order if they are `netted`; iterator operations."""
+    """Bindings that go and come, a part for each call of the kernel, and iterator operations.
+
+    If they are `netted` those of the last part come each once and in order.
+    """
 
     parts: list[Edits]
     operations: int
-    netted: bool  # there is one part then
+    netted: bool
 
 
 def probe_all(
@@ -50,7 +53,7 @@ def probe_all(
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads if threads > 1 else 1))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
     delta = Delta(*one_batch([part for one in found for part in one.parts]))
-    netted = threads == 1 and found[0].netted
+    netted = threads == 1 and found[0].netted  # then there is one part
     return delta if netted else settled(*delta), sum(one.operations for one in found)
 
 
@@ -182,7 +185,7 @@ class Prober:
                 signs, found = (self._net_signs, self._net_found) if netted else (self._signs, self._found)
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
             operations += int(progress[kernel.OPERATIONS])
-        return Found(parts, operations, netted and len(parts) == 1)
+        return Found(parts, operations, netted)
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:
