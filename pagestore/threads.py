@@ -21,7 +21,8 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     try:
         return [tasks[0](), *(other.result() for other in others)]
     finally:
-        wait(others)
+        if others:
+            wait(others)
 
 
 @cache
