@@ -11,6 +11,8 @@ from .kernels.order import (
     CODING,
     GREATEST,
     LEAST,
+    WORD_BITS,
+    code_widths,
     count_leads,
     deal,
     decode_tuples,
@@ -48,14 +50,13 @@ class Coding(NamedTuple):
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     """The coding of tuples parts[K, n]; None where they are too wide for words in a few buckets.  O(n)."""
-    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
+    coding = np.empty((CODING, len(parts[0])), np.int64)
+    low, high, width = coding
+    low[:], high[:] = GREATEST, LEAST
     for part in parts:
         value_bounds(part, low, high)
-    empty = low > high
-    low[empty] = high[empty] = 0
-    width = [(h - b + 2).bit_length() for b, h in zip(low.tolist(), high.tolist(), strict=True)]
-    lead = max(0, sum(width) - 63)
-    return Coding(low, high, np.array(width), lead) if lead <= min(LEAD_MAX, width[0]) else None
+    lead = max(0, code_widths(coding) - WORD_BITS)
+    return Coding(low, high, width, lead) if lead <= min(LEAD_MAX, width[0]) else None
 
 
 def sort_order(columns: np.ndarray) -> np.ndarray:
@@ -81,7 +82,7 @@ def near_order(columns: np.ndarray) -> np.ndarray:
     >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
     array([1, 3, 2, 0])
     """
-    words, room = np.zeros(columns.shape[1], np.int64), 63
+    words, room = np.zeros(columns.shape[1], np.int64), WORD_BITS
     for column in columns:
         low = int(column.min())
         width = (int(column.max()) - low).bit_length()
@@ -92,7 +93,7 @@ def near_order(columns: np.ndarray) -> np.ndarray:
     if (words[1:] >= words[:-1]).all():
         return np.arange(len(words))
     order, some, spare = np.empty((3, len(words)), np.int64)
-    order_words(words, 63 - room, order, some, spare, _counts(len(words)))
+    order_words(words, WORD_BITS - room, order, some, spare, _counts(len(words)))
     return order
 
 
@@ -145,13 +146,10 @@ def _sorted(words: np.ndarray, ends: np.ndarray, bits: int) -> Iterator[np.ndarr
     """The words of each bucket sorted, each once; those of one differ in their last `bits` bits. Overwrites them."""
     spare = np.empty(np.diff(ends, prepend=0).max(), np.int64)
     for start, end in pairwise([0, *ends.tolist()]):
-        some = _by_digits(words[start:end], spare[: end - start], 0, bits)
+        some, room = words[start:end], spare[: end - start]
+        if sort_words(some, room, 0, bits, _counts(len(some))):
+            some = room
         yield some[: drop_repeats(some)]
-
-
-def _by_digits(words: np.ndarray, spare: np.ndarray, first: int, bits: int) -> np.ndarray:
-    """Words sorted, of which the `first` last bits ascend and all but the last `bits` are alike.  Overwrites both."""
-    return spare if sort_words(words, spare, first, bits, _counts(len(words))) else words
 
 
 def _counts(n: int) -> np.ndarray:

@@ -20,12 +20,7 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
     """
     coding[LOW, :], coding[HIGH, :] = GREATEST, LEAST
     value_bounds(columns, coding[LOW], coding[HIGH])
-    bits = 0
-    for c in range(columns.shape[0]):
-        if coding[LOW, c] > coding[HIGH, c]:
-            coding[LOW, c] = coding[HIGH, c] = 0
-        coding[WIDTH, c] = width_of(coding[LOW, c] - 2, coding[HIGH, c])
-        bits += coding[WIDTH, c]
+    bits = code_widths(coding)
     if bits > WORD_BITS:
         return False
     encode_tuples(columns, coding[LOW], coding[HIGH], coding[WIDTH], words)
@@ -67,6 +62,18 @@ def value_bounds(columns, low, high):
                 least = min(least, x)
                 greatest = max(greatest, x)
         low[c], high[c] = least, greatest
+
+
+@kernel
+def code_widths(coding):
+    """Fill in how wide the codes of each column are, of bounds from `value_bounds`; returns what all take."""
+    bits = 0
+    for c in range(coding.shape[1]):
+        if coding[LOW, c] > coding[HIGH, c]:
+            coding[LOW, c] = coding[HIGH, c] = 0
+        coding[WIDTH, c] = width_of(coding[LOW, c] - 2, coding[HIGH, c])
+        bits += coding[WIDTH, c]
+    return bits
 
 
 @kernel
