@@ -34,7 +34,7 @@ from pagestore.layout import COUNT, HEADER
 GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
 VECTORS = 16  # so many columns or more are looked into by vectors
 ALIKE = 4  # keys in one leaf for which it is loaded at once
-RUN_SHORT = 32  # equal entries that are looked through in step
+RUN_SHORT = 31  # equal entries that are looked through in step
 FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
 NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
 
