@@ -67,7 +67,7 @@ def write_commit(outlet, address, n, freed, m, used, lists, place, record, page,
     """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
 
     The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
-    Returns how many pages were written: none without a file, see `File.descriptor`; -1 where the run is too short.
+    Returns how many pages were written: none where the outlet is closed; -1 where the run is too short.
     """
     count(freed, m, used, lists, place)
     said = words_at(address, n)
