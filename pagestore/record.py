@@ -127,9 +127,10 @@ class Commit:
 
     def length(self) -> int:
         """Words that `encode` makes."""
-        rows = len(self.roots) + len(self.system) + len(self.branches) + len(self.recent) + len(self.dead)
-        rows += len(self.written) + len(self.added) + len(self.removed)
-        return HEAD + len(WIDTHS) + rows + 1 + -(-len(self.message.encode()) // 8)
+        lists = (
+            self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
+        )  # fmt: skip
+        return HEAD + len(lists) + sum(map(len, lists)) + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
