@@ -30,7 +30,8 @@ from .kernels.page import unpack
 from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
 from .mapping import Mapping, Run, page_fault
 from .meta import Meta
-from .reclaim import DEAD
+from .pager import STORE_LINEAGE
+from .reclaim import DEAD, DeadList
 from .record import Commit
 from .recovery import read_slots
 from .scantree import fold_of, scan_tree_faults
@@ -52,9 +53,9 @@ class Violation(NamedTuple):
     fact: str
 
     def __str__(self) -> str:
-        where = "" if self.page is None else f" page {self.page}"
+        where = "" if self.page is None else f": page {self.page}"
         path = f" (path {' > '.join(map(str, self.path))})" if self.path else ""
-        return f"{self.invariant}:{where}{path}: {self.fact}"
+        return f"{self.invariant}{where}{path}: {self.fact}"
 
 
 class Subtree(NamedTuple):
@@ -272,6 +273,8 @@ class Check(Walk):
     def __init__(self, store: "Store"):
         super().__init__(store._mapping)
         self.store = store
+        self.entries = store._state.history.readable(self.pages)
+        self.dead: dict[int, DeadList] = {}  # by version, where its record reads
 
     def run(self) -> list[Violation]:
         """All violations, empty when all is well."""
@@ -282,15 +285,13 @@ class Check(Walk):
         self.run_of("free list", state.commit.checkpoint)
         for tree_id in (HISTORY.tree_id, DEAD.tree_id):
             self.tree(f"system tree {tree_id}", state.system[tree_id], state.last_version)
-        try:
-            entries = list(state.history.entries(self.pages))
-        except CorruptionError as error:
-            self._add("record", error.page, f"the history does not read: {error}")
-            entries = state.history.recent
-        for entry in entries:
+        for entry in self.entries:
             self._version(entry)
         self._text_trees()
-        self._audit()
+        if len(self.entries) < len(state.history):
+            self._add("record", None, "the history does not read, so nobody knows what its versions reach")
+        elif (free := self._free()) is not None:
+            self._audit(free)
         return self.violations
 
     # --- versions -------------------------------------------------------------------------------
@@ -312,6 +313,7 @@ class Check(Walk):
         """All that one retained version reaches, and whether its record is the one that is meant."""
         name = f"version {entry.version}"
         try:
+            self._dead_list(entry)
             version = load_version(self.mapping, entry.run, {})
         except (CorruptionError, ValueError) as error:
             self.run_of(f"{name}'s commit", entry.run)
@@ -320,10 +322,10 @@ class Check(Walk):
         if (version.version, version.branch) != (entry.version, entry.branch):
             self._add("record", entry.page, f"{name}'s record says that it is version {version.version}")
         self.reach(version)
-        self._dead_list(entry)
 
     def _dead_list(self, entry: Entry) -> None:
         commit = Commit.decode(self.mapping.read_run(entry.run))
+        self.dead[entry.version] = commit.dead
         roots = set(commit.roots[1::4])
         for _, page, birth in rows(commit.dead, 3):
             if birth >= entry.version:
@@ -342,10 +344,16 @@ class Check(Walk):
         if ids != sorted(row[1] for row in self._records(places)):
             self._add("dictionary", None, "the texts and the places do not hold the same ids")
 
-    def _audit(self) -> None:
+    def _free(self) -> set[int] | None:
+        """The free pages; None where the list of them does not read, which was said."""
+        try:
+            return free_pages(self.store)
+        except CorruptionError:
+            return None
+
+    def _audit(self, free: set[int]) -> None:
         """Every page below the top is reached or free, and not both."""
         top = self.store._state.commit.top
-        free = free_pages(self.store)
         for page in sorted(free & self.owner.keys()):
             self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
         for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
@@ -370,14 +378,11 @@ class Check(Walk):
         """The store's own pages that a reader of a retained version may still look at."""
         state = self.store._state
         needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
-        for entry in state.history.entries(self.pages):
-            try:
-                commit = Commit.decode(self.mapping.read_run(entry.run))
-            except CorruptionError:
-                continue
-            retained = [e.version for e in state.history.entries(self.pages) if e.version < entry.version]
-            newest = max(retained, default=-1)
-            needed |= {page for lineage, page, birth in rows(commit.dead, 3) if lineage == 0 and birth <= newest}
+        before = -1
+        for entry in self.entries:
+            dead = rows(self.dead.get(entry.version, ()), 3)
+            needed |= {page for lineage, page, birth in dead if lineage == STORE_LINEAGE and birth <= before}
+            before = entry.version
         return needed
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .apply import apply, net
+from .errors import CorruptionError
 from .flat import Flat, flat
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
@@ -72,6 +73,17 @@ class History:
 
     def entries(self, pages: Pages) -> list[Entry]:
         return self.old(pages) + self.recent if self.tree.count else self.recent
+
+    def readable(self, pages: Pages) -> list[Entry]:
+        """As `entries`, or of a tree that is damaged only those that do not stand in it."""
+        try:
+            return self.entries(pages)
+        except CorruptionError:
+            return self.recent
+
+    def newest(self, pages: Pages) -> int:
+        """The newest version."""
+        return (self.recent or self.old(pages))[-1].version
 
     def newest_first(self, pages: Pages) -> Iterator[Entry]:
         """Entries from the newest back; the tree is read only as far as asked."""

@@ -5,14 +5,13 @@ alpha...  a    b   gamma...         a, b are two neighbouring key columns; a poi
 "room 1"  1015 1200  "Bob"          overlaps("room 1", 1030, 1100)     a <= 1100 and 1030 <= b
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import SchemaError
 from .interval import overlaps_many
-from .words import encode
+from .rows import as_columns, looked_up
 
 if TYPE_CHECKING:
     from .relation import Relation
@@ -33,30 +32,12 @@ def met(relation: "Relation", points: Any, ends: int) -> np.ndarray:
     alphas = [column.name for column in schema.stored].index(intervals[0])
     if not len(points):
         return np.empty((len(schema.columns), 0), np.int64)
-    columns = _columns(points)
+    columns = as_columns("points", points)
     wanted = [*schema.stored[:alphas], *[schema.stored[alphas]] * ends]
     if len(columns) != len(wanted):
         names = ", ".join(column.name for column in schema.stored[:alphas])
         point = ", ".join(filter(None, (names, "x" if ends == 1 else "lo, hi")))
         raise SchemaError(f"points of {len(columns)} values for {relation.name!r}; a point is ({point})")
-    dictionary = relation.source.dictionary
-    words = [encode(column, values, dictionary) for column, values in zip(wanted, columns, strict=False)]
-    if len({len(column) for column in words}) > 1:
-        raise SchemaError(f"points in columns of {', '.join(str(len(column)) for column in words)} values")
-    if ends == 1:
-        words.append(words[-1])
+    words = looked_up("points", wanted, columns, relation.source.dictionary)
     pages, tree = relation.view()
-    return overlaps_many(pages, tree, np.stack(words))
-
-
-def _columns(points: Any) -> Sequence[Any]:
-    """Points in rows or in columns, as columns; a flat list is one column."""
-    if isinstance(points, np.ndarray) and points.ndim == 2:
-        return list(points)
-    if isinstance(points[0], tuple):
-        if len(set(map(len, points))) > 1:
-            raise SchemaError("points of several lengths")
-        return list(zip(*points, strict=True))
-    if not hasattr(points[0], "__len__") or isinstance(points[0], str | bytes):
-        return [points]
-    return points
+    return overlaps_many(pages, tree, words if ends == 2 else np.concatenate([words, words[-1:]]))

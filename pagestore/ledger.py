@@ -225,7 +225,7 @@ class Ledger:
 
         That happens only after the newest version was dropped with its branch.
         """
-        newest, dead = history.recent[-1].version, self.pager.retired
+        newest, dead = history.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
             return dead
         freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
@@ -349,7 +349,14 @@ def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
 def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
     if not checkpoint.page:
         return []
-    content = mapping.read_run(checkpoint)
+    try:
+        content = mapping.read_run(checkpoint)
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
+            f"pagestore fsck --salvage copies it",
+            page=error.page,
+        ) from error
     return content[2 : 2 + 2 * int(content[1])].tolist()
 
 

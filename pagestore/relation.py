@@ -17,7 +17,7 @@ from .intervals import met
 from .operators import address_of
 from .path import naming_path, with_path
 from .rope import Rope
-from .rows import key_columns, plain_rows, rows_as_columns
+from .rows import as_columns, key_columns, looked_up, plain_rows, rows_as_columns
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
 from .tree import Finder as TreeFinder
@@ -60,7 +60,7 @@ class Relation:
     ):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
-        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # likewise
+        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # by scan, once asked
 
     @cached_property
     def _plain(self) -> int:
@@ -137,9 +137,11 @@ class Relation:
                 pass  # what does not fit is said below
         schema = self.schema
         keys = len(schema.key)
-        if len(row) != keys and len(row) != len(schema.columns):
+        if len(row) == len(schema.columns):  # a record, in the schema's order
+            row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
+        elif len(row) != keys:
             raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({schema})")
-        words = self._row(row)
+        words = self._words_of(row)
         if len(words) == keys:
             return self._find(words) is not None
         values = self._find(words[:keys])
@@ -160,7 +162,7 @@ class Relation:
         schema = self.schema
         if len(row) != len(schema.key):
             raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(schema.key)})")
-        words = self._find(self._row(row))
+        words = self._find(self._words_of(row))
         if words is None:
             return default
         out: tuple = words[: len(schema.columns) - len(row)]  # a host's own words stand behind
@@ -358,26 +360,15 @@ class Relation:
         """Words int64[m, n] of many bounds; None for ()."""
         if isinstance(values, tuple) and not values:
             return None
-        if isinstance(values, np.ndarray) and values.ndim == 2:
-            values = list(values)
-        elif len(values) and isinstance(values[0], tuple):
-            if len(set(map(len, values))) > 1:
-                raise SchemaError(f"bounds for {self.name!r} of several lengths; give prefixes of one length")
-            values = list(zip(*values, strict=True))
-        elif not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
-            values = [values]
-        if len(values) > len(self.schema.key):
-            raise SchemaError(f"bounds of {len(values)} columns; the key of {self.name!r} has {len(self.schema.key)}")
-        columns = zip(self.schema.stored, values, strict=False)
-        words = [encode(column, value, Finder(self._source.dictionary)) for column, value in columns]
-        if len({len(column) for column in words}) > 1:
-            raise SchemaError(f"bounds in columns of {', '.join(str(len(column)) for column in words)} values")
-        return np.stack(words)
+        columns = as_columns("bounds", values)
+        if len(columns) > len(self.schema.key):
+            raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
+        return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
     def __iter__(self) -> Iterator[tuple]:
         """Records as tuples, lazily, in batches underneath."""
         for batch in self.batches():
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from _tuples(batch)
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
@@ -424,7 +415,7 @@ class Relation:
         """The first n records."""
         batch = next(self.batches(rows=n), None)
         if batch is not None:
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from _tuples(batch)
 
     def __repr__(self) -> str:
         bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
@@ -442,13 +433,11 @@ class Relation:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
-        return self._row(row)
+        return self._words_of(row)
 
-    def _row(self, row: tuple) -> tuple[int, ...]:
-        """Words of a key prefix, a key, or a whole record in the schema's order; in stored order."""
+    def _words_of(self, row: tuple) -> tuple[int, ...]:
+        """Words of a prefix of a record, or all of it, in stored order: a key, and what is behind it."""
         schema = self.schema
-        if len(row) == len(schema.columns) and not schema.in_order:
-            row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
         if schema.plain and are_words(row):
             return row
         finder = Finder(self._source.dictionary)
@@ -517,10 +506,9 @@ class WritableRelation(Relation):
         self.set([tuple(row[stored.index(name)] for name in self.schema.names)])
 
     def __delitem__(self, key: Any) -> None:
+        self[key]  # KeyError if it is not there
         row = key if isinstance(key, tuple) else (key,)
-        if row not in self:
-            raise KeyError(key)
-        self.delete([row])
+        self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
 
     def bulk(self, batches: Iterable[Any]) -> int:
         """Build the relation, which must be empty, from batches that ascend strictly by key; streams.

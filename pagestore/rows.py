@@ -1,13 +1,15 @@
 """Rows in every form that a caller may have them in, as columns of a schema."""
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from .dictionary import Dictionary, Finder
 from .errors import SchemaError
-from .words import Schema, arrow_columns
+from .words import Column, Schema, arrow_columns, encode
 
 WORDS = np.dtype(np.int64)
 
@@ -47,8 +49,31 @@ def _of_columns(columns: list, width: int) -> np.ndarray | None:
     return np.array(columns) if kinds == {(WORDS, (columns[0].size,))} else None
 
 
+def as_columns(what: str, values: Any) -> Sequence[Any]:
+    """Rows of one length, or columns, as columns; a flat list is one column. SchemaError says `what` they are."""
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        return list(values)
+    if len(values) and isinstance(values[0], tuple):
+        if len(set(map(len, values))) > 1:
+            raise SchemaError(f"{what} of several lengths; give prefixes of one length")
+        return list(zip(*values, strict=True))
+    if not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
+        return [values]
+    return list(values)
+
+
+def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
+    """Words int64[m, n] of m columns to look for, of the types of the first `wanted`; texts never seen become 0."""
+    finder = Finder(dictionary)
+    words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
+    if len({len(column) for column in words}) > 1:
+        raise SchemaError(f"{what} in columns of {', '.join(str(len(column)) for column in words)} values")
+    return np.stack(words)
+
+
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Rows in any form as a list of columns: all of the schema's, or its key's."""
+    """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
+    keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         table = pa.table(rows)
         if keys_allowed and set(table.column_names) == set(schema.key):

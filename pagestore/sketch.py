@@ -50,7 +50,7 @@ class Sketch(Transaction):
     def rollback(self) -> None:
         """Leave nothing behind, and let the version go. Idempotent."""
         if self._open:
-            self._open = False
+            self._end()
             self._overlay.close()
             self._snapshot.close()
 

@@ -149,7 +149,6 @@ class Store:
         self._guard = threading.RLock()  # of what the handle remembers
         self._writing = threading.Lock()  # one transaction at a time
         self._writer: int | None = None
-        self._texts: dict[bytes, int] = {}
         self._open = False
         try:
             if mode == "rw" and not file.lock(EXCLUSIVE, WRITER_LOCK):
@@ -170,6 +169,7 @@ class Store:
         self._searched = searched
         self._catalogs: dict[tuple[Run, int], Catalog] = {}
         self._versions: dict[int, Version] = {}
+        self._texts: dict[bytes, int] = {}
         if self._mode == "rw":
             if self._sync == "off":
                 self._file.write_mapped(self._meta.page_size)
@@ -497,12 +497,12 @@ class Store:
 
     @contextmanager
     def _holding_all(self) -> Iterator[None]:
-        """Keep every retained version from being dropped meanwhile."""
+        """Keep every retained version that is known from being dropped meanwhile."""
         held: list[int] = []
         try:
             while True:
                 state = self._refresh()
-                wanted = [entry.version for entry in state.history.entries(self._mapping.pages)]
+                wanted = [entry.version for entry in state.history.readable(self._mapping.pages)]
                 held += [version for version in wanted if version not in held and self._pin(version)]
                 if self._refresh().sequence == state.sequence or set(wanted) <= set(held):
                     break

@@ -221,7 +221,6 @@ class Transaction:
 
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
-        self._alive()
         if not len(actions):
             return
         buffer = self._buffers.setdefault(info.name, [])
@@ -243,7 +242,6 @@ class Transaction:
 
         The others have the first one's columns places[t] each, see apply.py.
         """
-        self._alive()
         for name in self._buffers.keys() & names:
             self._flush(name)
         infos = [*map(self._info, names)]
@@ -258,7 +256,6 @@ class Transaction:
 
         With `again` it goes on where it stopped before, and has more pages.
         """
-        self._alive()
         for name in [*self._buffers]:
             self._flush(name)
         numbers = groups.numbers
@@ -268,7 +265,6 @@ class Transaction:
 
     def replace(self, name: str, tree: Tree) -> None:
         """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
-        self._alive()
         info = self._info(name)
         if tree.spec != info.spec:
             raise SchemaError(f"{name!r} has the shape {info.spec}, the new tree {tree.spec}")
@@ -296,7 +292,6 @@ class Transaction:
 
     def commit(self) -> int:
         """Make the version and return its number. On an error the store is as it was."""
-        self._alive()
         try:
             for name in list(self._buffers):
                 self._flush(name)
@@ -318,21 +313,21 @@ class Transaction:
             raise
         if texts:
             texts.committed()
-        self._open = False
+        self._end()
         self._store._ended(version)
         return version.version
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(pages written)."""
         if self._open:
-            self._open = False
-            self.pager.rollback()
+            pager = self.pager
+            self._end()
+            pager.rollback()
             self._store._ended(None)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages)."""
-        self._alive()
         for name in list(self._buffers):
             self._flush(name)
         trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
@@ -371,7 +366,6 @@ class Transaction:
         self, name: str, schema: Schema | None, keys: int, values: int,
         scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
     ) -> None:  # fmt: skip
-        self._alive()
         if name in self._catalog.relations:
             raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
         if not name:
@@ -408,7 +402,6 @@ class Transaction:
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
 
     def _changed_catalog(self) -> Catalog:
-        self._alive()
         if self._catalog is self.base.catalog:
             self._catalog = self._catalog.copy()
         return self._catalog
@@ -452,9 +445,22 @@ class Transaction:
         finally:
             self.pager.unmark()
 
-    def _alive(self) -> None:
-        if not self._open:
-            raise ClosedError("the transaction has ended; begin another")
+    def _end(self) -> None:
+        """Let go of everything, so that nothing that is kept of the transaction can change what it made."""
+        self._open = False
+        self.pager = self.dictionary = self._trees = self._buffers = self._catalog = ENDED
+
+
+class _Ended:
+    """What a transaction has that has ended: whoever asks it for anything is told."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise ClosedError("the transaction has ended; begin another")
+
+    __getattr__ = __getitem__ = __contains__ = __iter__ = _refuse
+
+
+ENDED: Any = _Ended()
 
 
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import pagestore
+from pagestore.errors import CorruptionError
 from pagestore.tree import pages_of
 from pagestore_tools.command import pagestore as command
 
@@ -74,6 +75,37 @@ def test_salvage_keeps_what_reads(file, tmp_path, capsys):
         assert 0 < rows - len(saved.snapshot()["edge"]) < 4000
         assert len(saved.snapshot()["price"]) == 2
         assert saved.check() == []
+
+
+@pytest.mark.parametrize("which", ["history", "free list"])
+def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsys, which):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off", retain="all") as store:
+        for i in range(140):
+            with store.transaction() as txn:
+                (txn["r"] if i else txn.create("r", "x: int64")).insert([(i,)])
+        if which == "free list":
+            with store.transaction() as txn:
+                txn.create("wide", "x: int64").insert([(i,) for i in range(300_000)])
+            with store.transaction() as txn:
+                txn.drop("wide")
+            store.vacuum(keep_versions=1)
+            store.retain = 5
+        state = store._state
+        page = state.history.tree.root if which == "history" else state.commit.checkpoint.page
+    assert page
+    with path.open("r+b") as file:
+        file.seek(page * store.page_size + 100)
+        file.write(b"xxxx")
+    code, data = answer(capsys, "fsck", path, "--salvage", tmp_path / "saved.pages")
+    assert code == 1 and data["lost"] == []
+    assert data["violations"][0]["invariant"] == "checksum" and data["violations"][0]["page"] == page
+    assert {violation["invariant"] for violation in data["violations"]} <= {"checksum", "record"}
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        assert saved.check() == [] and len(saved.snapshot()["r"]) == 140
+    if which == "free list":
+        with pytest.raises(CorruptionError, match="mode='r' reads the store, pagestore fsck --salvage copies it"):
+            pagestore.open(path)
 
 
 @pytest.mark.parametrize("how", ["both slots", "cut"])

@@ -587,3 +587,64 @@ def test_one_key_of_another_type_or_size_is_refused(tmp_path, bad):
         for ask in (relation.get, relation.__contains__):
             with pytest.raises(WordError):
                 ask(bad)
+
+
+def test_a_branch_whose_versions_were_all_that_is_recent_may_go(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain="all") as store:
+        store.branch("other")
+        for i in range(100):
+            with store.transaction(branch="other") as txn:
+                (txn["r"] if i else txn.create("r", "x: int64")).insert([(i,)])
+        store.delete_branch("other")
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([(1,)])
+        assert not store.check()
+        assert [info.version for info in store.history()] == [store.version, 0]
+
+
+def test_reopening_forgets_texts_that_are_not_on_disk(tmp_path):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: string").insert([("first",)])
+        before = path.read_bytes()
+        with store.transaction() as txn:
+            txn["r"].insert([("lost",)])
+        with path.open("r+b") as file:
+            file.write(before)  # as a disk leaves it that never wrote the commit
+        store.reopen()
+        with store.transaction() as txn:
+            txn["r"].insert([("other",), ("lost",)])
+        assert list(store.snapshot()["r"]) == [("first",), ("other",), ("lost",)]
+        assert not store.check()
+
+
+def test_a_key_is_in_its_own_order_and_a_record_in_the_schemas(tmp_path):
+    """All columns are the key, in another order than the schema's."""
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        r = txn.create("r", "x: int64, y: int64", key=("y", "x"), scans="count")
+        r.insert([(1, 2), (3, 4)])
+        r[6, 5] = ()
+        assert list(r) == [(1, 2), (3, 4), (5, 6)]
+        assert [(x, y) in r for x, y in r] == [True, True, True] and (2, 1) not in r
+        assert [r.get((y, x)) for x, y in r] == [(), (), ()] and r.get((1, 2)) is None and r[6, 5] == ()
+        assert r.get_many([(2, 1), (1, 2)])[0].tolist() == [True, False]
+        assert list(r.range((2, 1), (2, 9))) == list(r.range((2,), (3,))) == [(1, 2)]
+        assert r.rank((4, 3)) == r.rank((4,)) == 1
+        assert r.scan_many("count", [(2, 0), (4, 0)], [(2, 9), (9, 9)]).to_pylist() == [1, 2]
+        del r[6, 5]
+        with pytest.raises(KeyError):
+            del r[1, 2]
+        r.delete({"y": [4], "x": [3]})
+        assert list(r) == [(1, 2)]
+        r.delete([(1, 2)])
+        assert not len(r)
+
+
+def test_looking_for_a_text_does_not_keep_it(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        with store.transaction() as txn:
+            txn.create_intervals("booked", "room: string, a: int64, b: int64", ("a", "b")).insert([("x", 1, 2)])
+        with store.transaction() as txn:
+            assert txn["booked"].stab("never seen", 1) == [] == txn["booked"].overlaps("nor this", 1, 2)
+            assert not txn.dictionary.added
