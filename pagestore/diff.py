@@ -27,8 +27,9 @@ def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
 
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
+    latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
     for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
-        columns = new[relation].record_batch(words).columns
+        columns = latest.record_batch(words).columns
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
     old.close()
     new.close()

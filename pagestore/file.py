@@ -25,7 +25,7 @@ import numpy as np
 from crc32c import crc32c
 from numba import config
 
-from .errors import LockedError
+from .errors import ForkError, LockedError
 from .kernels.write import PIECE, write_pages
 from .layout import CRC, WORD
 from .outlet import CLOSED, Outlet
@@ -34,6 +34,9 @@ WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+
+_open_files: weakref.WeakSet["File"] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [*map(File.disown, _open_files)])
 
 Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
 _FLOCK = struct.Struct("hhqqi4x")
@@ -52,12 +55,15 @@ IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: what is written again take
 class File:
     """An open store file. Errors of the operating system come out as OSError, unchanged."""
 
+    _forked = False
+
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
         self.path = Path(path)
         self.writable = writable
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
+        _open_files.add(self)
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
@@ -89,6 +95,7 @@ class File:
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, whatever it takes."""
+        self._check()
         view = memoryview(data)
         if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
             _write_all(self._fd, view.cast("B"), offset)
@@ -99,6 +106,7 @@ class File:
         One call of a kernel. What it did not get written, this writes again, as `pwrite` does; where that raises
         OSError, any of the pages may be written.
         """
+        self._check()
         done = 0 if config.DISABLE_JIT else write_pages(self._opened(), arena, ids, page_words)
         if done < len(ids):
             for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
@@ -129,6 +137,7 @@ class File:
 
     def fallocate(self, offset: int, count: int) -> None:
         """Make room for `count` bytes at `offset`, growing the file; OSError(ENOSPC) leaves it as it was."""
+        self._check()
         try:
             os.posix_fallocate(self._fd, offset, count)
         except OSError as error:
@@ -165,6 +174,15 @@ class File:
         probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
         kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, probe))
         return None if kind == UNLOCKED else max(start, at)
+
+    def disown(self) -> None:
+        """In a forked child: the file is its parent's, which may be writing to it."""
+        self._forked = True
+        self._outlet.close()
+
+    def _check(self) -> None:
+        if self._forked:
+            raise ForkError(f"the handle of {self.path} came through a fork; open the store in this process")
 
     def close(self, unlock: bool = True) -> None:
         """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable.

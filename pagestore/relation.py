@@ -374,7 +374,9 @@ class Relation:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            yield from scan(pages, tree, self._lo, self._hi, columns, rows)
+            for batch in scan(pages, tree, self._lo, self._hi, columns, rows):
+                yield batch
+                _ = self._source.pages  # says so if it was closed, for then they may be others
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -448,6 +450,15 @@ class WritableRelation(Relation):
     """A relation in a transaction. Edits are buffered in order, and reading sees them."""
 
     _source: "Transaction"
+
+    @property
+    def info(self) -> Info:
+        """As the transaction has it now; raises MissingError where the relation was dropped or undone since."""
+        return self._source.current(self._made)
+
+    @info.setter
+    def info(self, info: Info) -> None:
+        self._made, self.tree_id = info, info.spec.tree_id
 
     def insert(self, rows: Any) -> None:
         """Add records; where the key is there already nothing changes (`set` replaces).

@@ -50,6 +50,8 @@ class Snapshot(Mapping[str, Relation]):
     def pages(self) -> Pages:
         if not self._open:
             raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
+        if not self._store._open:
+            raise ClosedError(f"the store {self._store.path} is closed; open it again")
         return self._pages
 
     @property

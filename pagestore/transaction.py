@@ -169,9 +169,9 @@ class Transaction:
         del self._changed_catalog().relations[name]
 
     def __getitem__(self, name: str) -> WritableRelation:
-        relation = self._relations.get(name)
-        if relation is None or relation.info is not self._catalog.relations.get(name):
-            relation = self._relations[name] = WritableRelation(self, self._info(name))
+        relation, info = self._relations.get(name), self._info(name)
+        if relation is None or relation.tree_id != info.spec.tree_id:
+            relation = self._relations[name] = WritableRelation(self, info)
         return relation
 
     def __contains__(self, name: object) -> bool:
@@ -219,8 +219,16 @@ class Transaction:
             finder = self._finders[name] = Finder(pages, tree)
         return finder
 
+    def current(self, info: Info) -> Info:
+        """What a relation is now. Raises MissingError where it is another one, or none."""
+        now = self._info(info.name)
+        if now.spec.tree_id != info.spec.tree_id:
+            raise MissingError(f"{info.name!r} was made anew since; ask the transaction for it again")
+        return now
+
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
+        self.current(info)
         if not len(actions):
             return
         buffer = self._buffers.setdefault(info.name, [])
@@ -276,9 +284,10 @@ class Transaction:
 
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
+        spec = self.current(info).spec
         with self._atomic():
-            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
-        return self._trees[info.spec.tree_id].count
+            self._trees[spec.tree_id] = bulk(self.pager, spec, batches)
+        return self._trees[spec.tree_id].count
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
         """Words int64[n] of values; new texts enter the dictionary."""
@@ -293,6 +302,7 @@ class Transaction:
     def commit(self) -> int:
         """Make the version and return its number. On an error the store is as it was."""
         try:
+            self._store._check()
             for name in list(self._buffers):
                 self._flush(name)
             texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
@@ -370,10 +380,21 @@ class Transaction:
             raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
         if not name:
             raise SchemaError("a relation needs a name")
-        spec = Spec(self._next_tree, keys, values, scans)
+        if values < 0:
+            raise SchemaError(f"{name!r}: a record cannot have {values} more words")
+        spec = self._fitting(name, Spec(self._next_tree, keys, values, scans))
         self._next_tree += 1
         self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
         self._trees[spec.tree_id] = Tree.empty(spec)
+
+    def _fitting(self, name: str, spec: Spec) -> Spec:
+        """A shape whose records and folds fit pages; SchemaError for another."""
+        if not spec.fits(self.pages.page_words):
+            raise SchemaError(
+                f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are too many for pages "
+                f"of {8 * self.pages.page_words} bytes; take fewer scans or columns, or a store with a larger page_size"
+            )
+        return spec
 
     def _adopt(self, info: Info) -> None:
         """Make a relation as another store has it, unless it is here in that very shape."""
@@ -390,7 +411,7 @@ class Transaction:
 
     def _rebuild(self, info: Info, scans: tuple[tuple[int, int], ...]) -> None:
         """Copy a relation's records into a tree with other scans."""
-        old, spec = self.tree(info.name), info.spec._replace(scans=scans)
+        old, spec = self.tree(info.name), self._fitting(info.name, info.spec._replace(scans=scans))
         if info.intervals and info.schema:
             ends = parse_scan(f"max:{info.intervals[1]}", info.schema)
             if not rows_of(spec, ends.rows):

@@ -21,7 +21,8 @@ from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.kernel import compiled
-from pagestore.layout import HEIGHT_MAX
+from pagestore.kernels.scantree import BUDGET, WORDS_PAID
+from pagestore.layout import HEADER, HEIGHT_MAX
 from pagestore.operators import address_of
 from pagestore.order import FEW, ascending, near_order
 from pagestore.pool import pooled
@@ -35,6 +36,9 @@ __all__ = [
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
+BULK_PAGES = 256  # that bulk writes at once
+COLUMNS_MAX = FOLDS_MAX = 255  # of a page, whose type word has a byte for each
+RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
 UNSHARED = nullcontext()
 
 
@@ -60,6 +64,16 @@ class Spec(NamedTuple):
     @property
     def columns(self) -> int:
         return self.keys + self.values
+
+    def fits(self, page_words: int) -> bool:
+        """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
+        folds = len(self.scans)
+        entry = self.keys + 1 + folds
+        if max(self.columns, entry) > COLUMNS_MAX or folds > FOLDS_MAX:
+            return False
+        room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
+        descriptors = 3  # words a column: two, and what the rounding to whole words takes
+        return room >= max((RECORDS_MIN + descriptors) * self.columns, (ENTRIES_MIN + descriptors) * entry)
 
 
 class Tree(NamedTuple):
@@ -107,7 +121,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
     Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
     """
     pages, room = pager.pages, scratch()
-    room.fit(pages.page_words, 256, spec.columns, len(spec.scans), 0)
+    room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
     arena, work = room.arena, room.work
     node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
     sizes = np.zeros(HEIGHT_MAX, np.int64)
@@ -119,7 +133,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
         progress = np.zeros(3, np.int64)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
             with turn:
-                ids = pager.reserve(256)
+                ids = pager.reserve(BULK_PAGES)
             k_bulk.load_records(
                 *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress, work
             )  # fmt: skip
@@ -159,17 +173,17 @@ def _finish_bulk(
     count: int,
 ) -> Tree:
     sizes[-1] = 0
+    if not count:
+        return Tree.empty(spec)
     level = 0
     progress = np.zeros(3, np.int64)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
-        ids = pager.reserve(256)
+        ids = pager.reserve(BULK_PAGES)
         k_bulk.finish_level(
             *shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work
         )
         _flush(pager, arena, ids, int(progress[k_bulk.USED]))
-        level += 1
-        if not sizes[level]:
-            return Tree.empty(spec)
+        level += not sizes[level]
     return Tree(int(node[level, spec.keys, 0]), level, count, spec)
 
 

@@ -116,15 +116,19 @@ def put(
 def finish_level(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
 ):
-    """Write what waits on a level, cut evenly."""
+    """Write what waits on a level, cut evenly, from its page progress[TAKEN] on; nothing waits when all is written."""
     columns = entry_columns(keys, values, scans, level)
     spare = node[-1]
     ends = spare[ENDS]
-    lo = 0
     progress[USED] = 0
-    for p in range(cuts(node[level], columns, sizes[level], filled(page_words), scans, level, spare)):
+    pages = cuts(node[level], columns, sizes[level], filled(page_words), scans, level, spare)
+    while progress[TAKEN] < pages:
+        if progress[USED] == ids.shape[0]:
+            return
+        p = progress[TAKEN]
+        lo = ends[p - 1] if p else 0
         put(
             page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
         )  # fmt: skip
-        lo = ends[p]
-    sizes[level] = 0
+        progress[TAKEN] = p + 1
+    progress[TAKEN] = sizes[level] = 0

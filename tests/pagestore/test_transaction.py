@@ -1,10 +1,12 @@
-"""A transaction that has ended: nothing that is kept of it may change what it made."""
+"""A transaction and what is kept of it: handles of relations, what has ended, what came through a fork."""
+
+import os
 
 import numpy as np
 import pytest
 
 import pagestore
-from pagestore.errors import ClosedError
+from pagestore.errors import ClosedError, ForkError, MissingError
 from pagestore.groups import Group
 from pagestore.sketch import Sketch
 from pagestore.transaction import Transaction
@@ -30,6 +32,7 @@ USES = {
     "apply_beside": lambda txn: txn.apply_beside(
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
+    "current": lambda txn: txn.current(INFO["number"]),
     "groups": lambda txn: txn.groups([Group(("number",), np.zeros((1, 2), np.int64), 2)]),
     "settle": lambda txn: txn.settle(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
@@ -109,3 +112,92 @@ def test_a_sketch_that_has_ended(store):
         relation.insert(LATER)
     with pytest.raises(ClosedError, match="begin another"):
         list(relation)
+
+
+def test_a_handle_follows_its_relation(store):
+    """It has the scans that are added and taken away; it is not another relation of that name."""
+    with store.transaction() as txn:
+        kept = txn["empty"]
+        txn.add_scan("empty", "count")
+        assert kept.bulk([[np.arange(9), np.arange(9)]]) == 9
+        assert kept.scans == ["count"] and kept.rank((4,)) == 4
+        txn.drop_scan("empty", "count")
+        kept.insert([(10, 10)])
+        assert len(kept) == 10
+        txn.drop("empty")
+        with pytest.raises(MissingError, match="there is no relation 'empty'"):
+            kept.insert([(11, 11)])
+        wide = txn.create("empty", "x: int64, y: int64, z: int64")
+        for use in (lambda: kept.insert([(11, 11)]), lambda: list(kept), lambda: kept.get((11, 11)), lambda: len(kept)):
+            with pytest.raises(MissingError, match="'empty' was made anew since; ask the transaction for it again"):
+                use()
+        wide.insert([(1, 2, 3)])
+        assert txn["empty"] is wide
+    assert not store.check() and list(store.snapshot()["empty"]) == [(1, 2, 3)]
+
+
+def test_a_handle_of_what_was_undone(store):
+    with store.transaction() as txn:
+        with pytest.raises(ZeroDivisionError), txn.savepoint():
+            undone = txn.create("more", "x: int64")
+            undone.insert([(1,)])
+            raise ZeroDivisionError
+        with pytest.raises(MissingError, match="there is no relation 'more'"):
+            undone.insert([(2,)])
+    assert not store.check() and "more" not in store.snapshot()
+
+
+def test_an_iterator_whose_snapshot_was_closed(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([np.arange(200_000)])
+        with store.snapshot() as snapshot:
+            rows = iter(snapshot["r"])
+            next(rows)
+        with pytest.raises(ClosedError, match="the snapshot of version 1 is closed; take another"):
+            list(rows)
+        kept = store.snapshot()
+    with pytest.raises(ClosedError, match="is closed; open it again"):
+        list(kept["r"])
+
+
+def test_a_transaction_that_came_through_a_fork(store):
+    """The child can neither write a page nor commit; the parent goes on."""
+    txn = store.transaction()
+    txn["number"].insert([(90_000, 0)])
+    assert len(txn["number"]) == 20_000
+    child = os.fork()
+    if not child:
+        refused = 0
+        txn["number"].delete([(i, i) for i in range(9000)])  # only remembered
+        for use in (lambda: len(txn["number"]), txn.commit):
+            try:
+                use()
+            except ForkError:
+                refused += 1
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    txn.commit()
+    for i in range(6):
+        with store.transaction() as later:
+            later["number"].insert([(91_000 + i, 0)])
+    assert not store.check() and len(store.snapshot()["number"]) == 20_006
+
+
+def test_a_difference_both_ways_with_texts(tmp_path):
+    """The older version does not know the younger one's texts, nor one branch those of the other."""
+    with pagestore.open(tmp_path / "s.pages", sync="off", retain="all") as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64, t: string", key="x").insert([(1, "a")])
+        store.branch("other")
+        with store.transaction() as txn:
+            txn["r"].set([(1, "b")])
+        with store.transaction(branch="other") as txn:
+            txn["r"].set([(1, "c")])
+
+        def texts(a, b):
+            return [(row["t"], row["_change_type"]) for row in store.diff(a, b, "r").read_all().to_pylist()]
+
+        assert texts(1, 2) == [("a", "delete"), ("b", "insert")] and texts(2, 1) == [("b", "delete"), ("a", "insert")]
+        assert texts("main", "other") == [("b", "delete"), ("c", "insert")]
+        assert texts("other", "main") == [("c", "delete"), ("b", "insert")]
