@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from .complement import Complement
 from .dictionary import Dictionary, Finder
 from .errors import CorruptionError, MissingError, SchemaError
 from .fold import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
+from .gone import Gone
 from .intervals import met
 from .operators import address_of
 from .path import naming_path, with_path
@@ -451,14 +452,14 @@ class WritableRelation(Relation):
 
     _source: "Transaction"
 
-    @property
-    def info(self) -> Info:
-        """As the transaction has it now; raises MissingError where the relation was dropped or undone since."""
-        return self._source.current(self._made)
-
-    @info.setter
-    def info(self, info: Info) -> None:
-        self._made, self.tree_id = info, info.spec.tree_id
+    def follow(self, info: Info | None) -> bool:
+        """Go on with the relation as it is now; False if it is another one, or none, and may not be asked any more."""
+        if info is not None and info.spec.tree_id == self.info.spec.tree_id:
+            self.info = info
+            return True
+        gone = f"relation {self.name!r} was dropped, or undone with a savepoint; ask the transaction for it again"
+        self._source = cast(Any, Gone(MissingError, gone))
+        return False
 
     def insert(self, rows: Any) -> None:
         """Add records; where the key is there already nothing changes (`set` replaces).

@@ -18,6 +18,7 @@ from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, ExistsError, MissingError, SchemaError
 from .fold import rows_of
+from .gone import Gone
 from .groups import Group, Groups
 from .ledger import Draft
 from .operators import address_of
@@ -167,11 +168,12 @@ class Transaction:
         if tree.root:
             self.pager.retire_pages(pages_of(self.pages, tree))
         del self._changed_catalog().relations[name]
+        self._follow()
 
     def __getitem__(self, name: str) -> WritableRelation:
-        relation, info = self._relations.get(name), self._info(name)
-        if relation is None or relation.tree_id != info.spec.tree_id:
-            relation = self._relations[name] = WritableRelation(self, info)
+        relation = self._relations.get(name)
+        if relation is None:
+            relation = self._relations[name] = WritableRelation(self, self._info(name))
         return relation
 
     def __contains__(self, name: object) -> bool:
@@ -219,16 +221,8 @@ class Transaction:
             finder = self._finders[name] = Finder(pages, tree)
         return finder
 
-    def current(self, info: Info) -> Info:
-        """What a relation is now. Raises MissingError where it is another one, or none."""
-        now = self._info(info.name)
-        if now.spec.tree_id != info.spec.tree_id:
-            raise MissingError(f"{info.name!r} was made anew since; ask the transaction for it again")
-        return now
-
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
-        self.current(info)
         if not len(actions):
             return
         buffer = self._buffers.setdefault(info.name, [])
@@ -284,10 +278,9 @@ class Transaction:
 
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
-        spec = self.current(info).spec
         with self._atomic():
-            self._trees[spec.tree_id] = bulk(self.pager, spec, batches)
-        return self._trees[spec.tree_id].count
+            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
+        return self._trees[info.spec.tree_id].count
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
         """Words int64[n] of values; new texts enter the dictionary."""
@@ -341,8 +334,8 @@ class Transaction:
         for name in list(self._buffers):
             self._flush(name)
         trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
+        before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
-        self._catalog = catalog.copy() if catalog is not self.base.catalog else catalog
         mark = self.pager.mark()
         try:
             yield
@@ -354,6 +347,10 @@ class Transaction:
             self._trees.clear()
             self._trees.update(trees)
             self._catalog, self._next_tree = catalog, next_tree
+            if catalog is not self.base.catalog:
+                self._catalog = before
+                before.properties = _restored(catalog.properties, before.properties)
+            self._follow()
             self.dictionary.next_id, self.dictionary.added = next_id, added
             raise
         finally:
@@ -421,6 +418,12 @@ class Transaction:
             if old.root:
                 self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Relations that somebody may hold are what they have become."""
+        now = self._catalog.relations
+        self._relations = {name: held for name, held in self._relations.items() if held.follow(now.get(name))}
 
     def _changed_catalog(self) -> Catalog:
         if self._catalog is self.base.catalog:
@@ -469,19 +472,15 @@ class Transaction:
     def _end(self) -> None:
         """Let go of everything, so that nothing that is kept of the transaction can change what it made."""
         self._open = False
-        self.pager = self.dictionary = self._trees = self._buffers = self._catalog = ENDED
+        ended: Any = Gone(ClosedError, "the transaction has ended; begin another")
+        self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ended
 
 
-class _Ended:
-    """What a transaction has that has ended: whoever asks it for anything is told."""
-
-    def _refuse(self, *_: object) -> Any:
-        raise ClosedError("the transaction has ended; begin another")
-
-    __getattr__ = __getitem__ = __contains__ = __iter__ = _refuse
-
-
-ENDED: Any = _Ended()
+def _restored(live: dict, before: dict) -> dict:
+    """A dictionary that somebody may hold, with what was in it before."""
+    live.clear()
+    live.update(before)
+    return live
 
 
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:

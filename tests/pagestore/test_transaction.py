@@ -32,7 +32,6 @@ USES = {
     "apply_beside": lambda txn: txn.apply_beside(
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
-    "current": lambda txn: txn.current(INFO["number"]),
     "groups": lambda txn: txn.groups([Group(("number",), np.zeros((1, 2), np.int64), 2)]),
     "settle": lambda txn: txn.settle(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
@@ -125,11 +124,11 @@ def test_a_handle_follows_its_relation(store):
         kept.insert([(10, 10)])
         assert len(kept) == 10
         txn.drop("empty")
-        with pytest.raises(MissingError, match="there is no relation 'empty'"):
+        with pytest.raises(MissingError, match="'empty' was dropped, or undone with a savepoint; ask"):
             kept.insert([(11, 11)])
         wide = txn.create("empty", "x: int64, y: int64, z: int64")
         for use in (lambda: kept.insert([(11, 11)]), lambda: list(kept), lambda: kept.get((11, 11)), lambda: len(kept)):
-            with pytest.raises(MissingError, match="'empty' was made anew since; ask the transaction for it again"):
+            with pytest.raises(MissingError, match="'empty' was dropped, or undone with a savepoint; ask"):
                 use()
         wide.insert([(1, 2, 3)])
         assert txn["empty"] is wide
@@ -142,7 +141,7 @@ def test_a_handle_of_what_was_undone(store):
             undone = txn.create("more", "x: int64")
             undone.insert([(1,)])
             raise ZeroDivisionError
-        with pytest.raises(MissingError, match="there is no relation 'more'"):
+        with pytest.raises(MissingError, match="'more' was dropped, or undone with a savepoint; ask"):
             undone.insert([(2,)])
     assert not store.check() and "more" not in store.snapshot()
 
@@ -201,3 +200,25 @@ def test_a_difference_both_ways_with_texts(tmp_path):
         assert texts(1, 2) == [("a", "delete"), ("b", "insert")] and texts(2, 1) == [("b", "delete"), ("a", "insert")]
         assert texts("main", "other") == [("b", "delete"), ("c", "insert")]
         assert texts("other", "main") == [("c", "delete"), ("b", "insert")]
+
+
+def test_properties_that_were_taken_before_a_savepoint(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        with store.transaction() as txn:
+            properties = txn.properties
+            properties["a"] = "1"
+            with txn.savepoint():
+                properties["b"] = "2"
+            properties["c"] = "3"
+            with pytest.raises(ZeroDivisionError), txn.savepoint():
+                properties["d"] = "4"
+                raise ZeroDivisionError
+            properties["e"] = "5"
+            with pytest.raises(ZeroDivisionError), txn.savepoint():
+                txn.properties["f"] = "6"
+                raise ZeroDivisionError
+        assert store.snapshot().properties == {"a": "1", "b": "2", "c": "3", "e": "5"}
+        with store.transaction() as txn, pytest.raises(ZeroDivisionError), txn.savepoint():
+            txn.properties["g"] = "7"
+            raise ZeroDivisionError
+        assert store.snapshot().properties == {"a": "1", "b": "2", "c": "3", "e": "5"}
