@@ -14,6 +14,7 @@ byte the same pages.
 import os
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ from .blocks import read_blocks, write_block
 from .check import Walk
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError, FormatError, VersionError
-from .file import File
+from .file import File, beside
 from .flat import flat
 from .layout import BIRTH, FIRST_PAGE, WORD
 from .mapping import Mapping, Run, pages_of_run
@@ -96,18 +97,12 @@ def apply(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; restore to another name")
-    building = path.with_name(f".{path.name}.{os.getpid()}.new")
-    building.touch(exist_ok=False)
-    file = File(building, writable=True)
-    try:
-        heads: list[Head] = []
+    heads: list[Head] = []
+    with beside(path) as building, closing(File(building, writable=True)) as file:
         for source in sources:
             heads.append(_apply_one(source, heads, file))
         _finish(file, heads[-1])
         os.link(building, path)
-    finally:
-        file.close()
-        building.unlink()
     return heads[-1].version
 
 

@@ -173,6 +173,25 @@ def test_backups(file, tmp_path, capsys):
     assert "cannot follow" in capsys.readouterr().err
 
 
+def test_a_copy_takes_no_place_before_it_is_whole(file, tmp_path, capsys):
+    store, good = file.read_bytes(), tmp_path / "good"
+    for words in (["backup", file, file], ["dump", file, "-o", file]):
+        assert command([*map(str, words)]) == 1
+        assert "is the store itself" in capsys.readouterr().err
+    assert file.read_bytes() == store
+    for begin in (["backup", file, good], ["dump", file, "-o", good]):
+        assert command([*map(str, begin)]) == 0
+        good.chmod(0o600)
+        before = good.read_bytes()
+        for wrong in (["--since", "77"],) if begin[0] == "backup" else (["--version", "77"], ["--relation", "egde"]):
+            assert command([*map(str, begin), *wrong]) == 1
+            assert good.read_bytes() == before
+        assert command([*map(str, begin)]) == 0
+        assert good.stat().st_mode & 0o777 == 0o600
+    assert command(["dump", str(file), "-o", "/dev/null"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "graph.pages"]
+
+
 def test_compact_stat_page(file, capsys):
     with pagestore.open(file, sync="off", retain="all") as store:
         for n in range(40):

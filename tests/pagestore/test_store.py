@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import numpy as np
@@ -414,6 +415,30 @@ def test_opening(tmp_path, store):
     with pytest.raises(FileNotFoundError):
         pagestore.open(tmp_path / "no folder" / "none.pages")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.pages"]
+
+
+def test_a_store_is_made_beside_what_others_left(tmp_path):
+    left = tmp_path / f".new.pages.{os.getpid()}.new"
+    left.write_bytes(b"another's")
+    pagestore.open(tmp_path / "new.pages").close()
+    assert left.read_bytes() == b"another's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [left.name, "new.pages"]
+
+
+def test_threads_that_make_one_store(tmp_path):
+    def make(n):
+        together.wait()
+        try:
+            pagestore.open(tmp_path / f"{n}.pages").close()
+        except LockedError:
+            return "locked"  # the other one made it, and has it open
+        return "made"
+
+    together = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        for n in range(20):
+            assert "made" in list(pool.map(make, [n] * 4))
+    assert all(path.name.endswith("s") for path in tmp_path.iterdir())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
