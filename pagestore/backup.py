@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 MAGIC = b"pageBACK\x01\x00\x00\x00"
+KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
 _HEAD = struct.Struct("<q16sqqqqq")
 
@@ -110,8 +111,11 @@ def _apply_one(source: IO[bytes], heads: list[Head], file: File) -> Head:
     """Put the pages of one backup in their places."""
     if source.read(len(MAGIC)) != MAGIC:
         raise FormatError("this is no backup, or one of another format; it should begin with 'pageBACK'")
-    blocks = read_blocks(source)
-    head = Head(*_HEAD.unpack(next(blocks)[1]))
+    blocks = read_blocks(source, KINDS)
+    kind, data = next(blocks)
+    if kind != b"HEAD":
+        raise CorruptionError(f"the backup begins with a block {kind!r}; make it again")
+    head = Head(*_HEAD.unpack(data))
     before = heads[-1].version if heads else -1
     if head.base != before or (heads and head.uuid != heads[0].uuid):
         raise FormatError(f"a backup from version {head.base} to {head.version} cannot follow version {before}")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
+KINDS = b"STOR", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
 ROWS = 1 << 16
 
 
@@ -79,7 +80,7 @@ def restore(store: "Store", source: IO[bytes]) -> list[int]:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
     if store.version or len(store.snapshot()):
         raise FormatError(f"{store.path} is not empty; restore into a new store")
-    return _Restore(store, read_blocks(source)).run()
+    return _Restore(store, read_blocks(source, KINDS)).run()
 
 
 class _Restore:
