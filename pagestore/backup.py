@@ -98,6 +98,8 @@ def apply(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; restore to another name")
+    if not sources:
+        raise FormatError("there is no backup to begin with; give a full one first")
     heads: list[Head] = []
     with beside(path) as building, closing(File(building, writable=True)) as file:
         for source in sources:

@@ -63,6 +63,23 @@ def test_every_version_comes_back(store, tmp_path):
         assert dumped(target, made) == data  # and again
 
 
+def test_no_version_at_all(store, tmp_path):
+    data = dumped(store, [])
+    with pagestore.open(tmp_path / "r.pages", sync="off") as target:
+        assert target.restore(io.BytesIO(data)) == []
+        assert target.version == 0
+    with pytest.raises(FormatError, match="no backup to begin with"):
+        backup.apply(tmp_path / "b.pages", [])
+
+
+def test_a_dump_that_fails_holds_no_version(store):
+    with pagestore.open(store.path, mode="r") as reader:
+        for versions, relations in (([3, 77], None), ([3], ["nope"])):
+            with pytest.raises((VersionError, MissingError)) as caught:
+                dumped(reader, versions, relations)
+            assert caught.tb and not reader._locks.pins  # though the error holds all that was there
+
+
 def test_chosen_relations(store, tmp_path):
     with pagestore.open(tmp_path / "r.pages", sync="off") as target:
         target.restore(io.BytesIO(dumped(store, None, ["item"])))

@@ -1,6 +1,7 @@
 """The public surface: transactions, relations, versions; and what bad input is told."""
 
 import datetime as dt
+import gc
 import os
 import pickle
 import threading
@@ -30,6 +31,7 @@ from pagestore.errors import (
     WordError,
 )
 from pagestore.meta import Meta
+from pagestore.sketch import Sketch
 from pagestore.store import empty_store
 from pagestore.tree import pages_of
 
@@ -466,6 +468,18 @@ def test_readers_cannot_write(store):
         ):
             with pytest.raises(ReadOnlyError, match='mode="rw"'):
                 change()
+
+
+def test_a_sketch_that_is_abandoned_holds_nothing(store):
+    open_files = set(os.listdir("/proc/self/fd"))
+    for end in (Sketch.rollback, lambda sketch: None):
+        sketch = store.sketch()
+        sketch["edge"].insert([(8, 8)])
+        end(sketch)
+        del sketch
+        gc.collect()
+        assert set(os.listdir("/proc/self/fd")) == open_files
+    assert not store._locks.pins
 
 
 def test_one_transaction_at_a_time(store):
