@@ -114,7 +114,7 @@ class _Restore:
         message, tags, catalog = _read_version(data)
         with self.store.transaction(message) as txn:
             for texts in self.texts:
-                txn.dictionary.intern(texts, binary=True)
+                txn.dictionary.intern(texts)
             self.texts = []
             for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
                 txn.drop(name)

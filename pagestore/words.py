@@ -32,7 +32,7 @@ DIGITS_MAX = 18
 class Interner(Protocol):
     """Gives texts their ids and ids their texts."""
 
-    def intern(self, texts: pa.Array, binary: bool) -> np.ndarray: ...
+    def intern(self, texts: pa.Array) -> np.ndarray: ...
     def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
 
 
@@ -229,7 +229,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
         raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
     if column.type.interned:
-        return interner.intern(array, column.type.name == "bytes")
+        return interner.intern(array)
     if column.type.name == "float64":
         return _float_words(column, array.to_numpy(zero_copy_only=False))
     if column.type.name == "decimal":
