@@ -14,6 +14,7 @@ byte the same pages.
 import os
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ from .blocks import read_blocks, write_block
 from .check import Walk
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError, FormatError, VersionError
-from .file import File
+from .file import File, beside
 from .flat import flat
 from .layout import BIRTH, FIRST_PAGE, WORD
 from .mapping import Mapping, Run, pages_of_run
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 MAGIC = b"pageBACK\x01\x00\x00\x00"
+KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
 _HEAD = struct.Struct("<q16sqqqqq")
 
@@ -96,18 +98,14 @@ def apply(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} is there already; restore to another name")
-    building = path.with_name(f".{path.name}.{os.getpid()}.new")
-    building.touch(exist_ok=False)
-    file = File(building, writable=True)
-    try:
-        heads: list[Head] = []
+    if not sources:
+        raise FormatError("there is no backup to begin with; give a full one first")
+    heads: list[Head] = []
+    with beside(path) as building, closing(File(building, writable=True)) as file:
         for source in sources:
             heads.append(_apply_one(source, heads, file))
         _finish(file, heads[-1])
         os.link(building, path)
-    finally:
-        file.close()
-        building.unlink()
     return heads[-1].version
 
 
@@ -115,8 +113,11 @@ def _apply_one(source: IO[bytes], heads: list[Head], file: File) -> Head:
     """Put the pages of one backup in their places."""
     if source.read(len(MAGIC)) != MAGIC:
         raise FormatError("this is no backup, or one of another format; it should begin with 'pageBACK'")
-    blocks = read_blocks(source)
-    head = Head(*_HEAD.unpack(next(blocks)[1]))
+    blocks = read_blocks(source, KINDS)
+    kind, data = next(blocks)
+    if kind != b"HEAD":
+        raise CorruptionError(f"the backup begins with a block {kind!r}; make it again")
+    head = Head(*_HEAD.unpack(data))
     before = heads[-1].version if heads else -1
     if head.base != before or (heads and head.uuid != heads[0].uuid):
         raise FormatError(f"a backup from version {head.base} to {head.version} cannot follow version {before}")

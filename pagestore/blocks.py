@@ -1,15 +1,17 @@
 """Blocks of a dump or backup: a header of 24 bytes (kind, checksum, lengths) and a zstandard frame each."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import IO
 
 import zstandard
 from crc32c import crc32c
+from zstandard import frame_content_size
 
 from .errors import CorruptionError
 
 BLOCK = struct.Struct("<4sIQQ")
+PIECE = 1 << 24
 
 
 def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
@@ -18,7 +20,7 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
     out.write(packed)
 
 
-def read_blocks(source: IO[bytes], start: int = 12) -> Iterator[tuple[bytes, bytes]]:
+def read_blocks(source: IO[bytes], kinds: Container[bytes], start: int = 12) -> Iterator[tuple[bytes, bytes]]:
     """The blocks of a dump, checked; CorruptionError at the place where it ends or is damaged."""
     at = start
     while True:
@@ -26,12 +28,21 @@ def read_blocks(source: IO[bytes], start: int = 12) -> Iterator[tuple[bytes, byt
         if len(header) < BLOCK.size:
             raise CorruptionError(f"the dump is cut off at byte {at + len(header)}; make it again")
         kind, checksum, length, plain = BLOCK.unpack(header)
-        packed = source.read(length)
+        packed = _read(source, length)
         if len(packed) < length:
             raise CorruptionError(f"the dump is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
-        if crc32c(packed) != checksum:
+        if crc32c(packed) != checksum or kind not in kinds or frame_content_size(packed) != plain:
             raise CorruptionError(f"the dump is damaged in the block at byte {at}; make it again")
         at += BLOCK.size + length
-        yield kind, zstandard.decompress(packed, max_output_size=plain)
+        yield kind, zstandard.decompress(packed)
         if kind == b"DONE":
             return
+
+
+def _read(source: IO[bytes], count: int) -> bytes:
+    """Up to `count` bytes, fewer only at the end; no more memory than there are, since a header may be damaged."""
+    parts = []
+    while count and (part := source.read(min(count, PIECE))):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

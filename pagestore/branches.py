@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ExistsError, RetainedError, SchemaError
+from .errors import ExistsError, RetainedError
 from .layout import BIRTH
-from .settings import MAIN
+from .settings import MAIN, check_name
 from .state import FIRST_TREE, Head
 from .tree import pages_of
 
@@ -22,10 +22,9 @@ def begin(store: "Store", name: str, from_version: int | str | None) -> None:
     """See Store.branch."""
     state = store._state
     settings = state.settings
+    check_name(name, "branch")
     if name in settings.branches or name in settings.tags:
         raise ExistsError(f"there is a branch or tag {name!r} already; choose another name")
-    if not name or name.isdigit():
-        raise SchemaError(f"{name!r} cannot be a branch: it would read as a version number")
     entry = store._entry(store.version if from_version is None else store._number(from_version))
     number = state.next_branch
     store._administer(

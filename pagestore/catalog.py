@@ -11,7 +11,7 @@ import numpy as np
 
 from .flat import Flat, flat, rows
 from .mapping import NO_RUN, Run
-from .record import CATALOG, Reader, Writer
+from .record import CATALOG, Reader, Writer, utf8
 from .tree import Spec
 from .words import Column, Schema, Type
 
@@ -50,15 +50,16 @@ class Catalog:
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> Flat:
+        """Its record. Raises SchemaError for a name or property that is no text."""
         out = Writer(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
             _put_info(out, info)
         out.put(len(self.properties))
         for name, value in self.properties.items():
-            out.put_text(name)
+            out.put_text(name, "property's name")
             out.put(int(isinstance(value, bytes)))
-            out.put_bytes(value if isinstance(value, bytes) else value.encode())
+            out.put_bytes(value if isinstance(value, bytes) else utf8(value, f"value of property {name!r}"))
         return out.words
 
     @classmethod
@@ -74,13 +75,13 @@ class Catalog:
 
 
 def _put_info(out: Writer, info: Info) -> None:
-    out.put_text(info.name)
+    out.put_text(info.name, "relation's name")
     out.put(info.spec.tree_id, info.spec.keys, info.spec.values)
     out.put_list(flat(*info.spec.scans), 2)
     columns = info.schema.columns if info.schema else ()
     out.put(len(columns))
     for column in columns:
-        out.put_text(column.name)
+        out.put_text(column.name, "column's name")
         out.put_text(str(column.type))
     key = info.schema.key if info.schema else ()
     for names in (key, info.intervals or ()):

@@ -38,7 +38,7 @@ class Dictionary:
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
 
-    def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
+    def intern(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts; 0 for those the store has never seen."""
         return self.known(texts)
 
@@ -151,7 +151,7 @@ class DictionaryWriter(Dictionary):
         self.added: dict[bytes, int] = {}
         self._cache = cache
 
-    def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
+    def intern(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts, new ones added. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         keys = [_bytes(text) for text in distinct.dictionary.to_pylist()]
@@ -189,13 +189,13 @@ class DictionaryWriter(Dictionary):
         if len(new):
             ids[new] = np.arange(self.next_id, self.next_id + len(new))
             self.next_id += len(new)
-            self._add_places(texts, new, ids, places)
+            self._add_places(new, ids, places)
             self._add_texts([texts[i] for i in new.tolist()], ids[new])
         resolved = ids.tolist()
         self.added.update(zip(texts, resolved, strict=True))
         return resolved
 
-    def _add_places(self, texts: list[bytes], new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
+    def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
         """Two new texts may want the same free place: the later ones move on by themselves."""
         wanted = places[new]
         while True:
@@ -259,7 +259,7 @@ class Finder:
         self._dictionary = dictionary
         self.texts = dictionary.texts
 
-    def intern(self, texts: pa.Array, binary: bool = False) -> np.ndarray:
+    def intern(self, texts: pa.Array) -> np.ndarray:
         return self._dictionary.known(texts)
 
 

@@ -15,7 +15,8 @@ hold ids of texts, keep their meaning. The first version is dumped whole, each l
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
+KINDS = b"STOR", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
 ROWS = 1 << 16
 
 
@@ -48,13 +50,20 @@ def dump(
 
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
-    snapshots = [store.at(version) for version in versions] if versions is not None else [store.snapshot()]
-    snapshots.sort(key=lambda snapshot: snapshot.version)
+    with ExitStack() as held:
+        taken = (store.at(version) for version in versions) if versions is not None else [store.snapshot()]
+        snapshots = sorted(map(held.enter_context, taken), key=lambda snapshot: snapshot.version)
+        _write(out, snapshots, store.tags, relations)
+
+
+def _write(
+    out: IO[bytes], snapshots: Sequence[Snapshot], tags: Mapping[str, int], relations: Sequence[str] | None
+) -> None:
+    """Ascending versions, which may be none, as a dump."""
     out.write(MAGIC)
     write_block(out, b"STOR", struct.pack("<Q", len(snapshots)))
-    for batch in _texts(snapshots[-1]):
+    for batch in _texts(snapshots[-1]) if snapshots else ():
         write_block(out, b"TEXT", _ipc([batch]))
-    tags = store.tags
     rows = 0
     before: Snapshot | None = None
     for snapshot in snapshots:
@@ -65,8 +74,6 @@ def dump(
             rows += _relation(out, before, snapshot, info.name)
         before = snapshot
     write_block(out, b"DONE", struct.pack("<QQ", len(snapshots), rows))
-    for snapshot in snapshots:
-        snapshot.close()
 
 
 def restore(store: "Store", source: IO[bytes]) -> list[int]:
@@ -79,7 +86,7 @@ def restore(store: "Store", source: IO[bytes]) -> list[int]:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
     if store.version or len(store.snapshot()):
         raise FormatError(f"{store.path} is not empty; restore into a new store")
-    return _Restore(store, read_blocks(source)).run()
+    return _Restore(store, read_blocks(source, KINDS)).run()
 
 
 class _Restore:
@@ -107,7 +114,7 @@ class _Restore:
         message, tags, catalog = _read_version(data)
         with self.store.transaction(message) as txn:
             for texts in self.texts:
-                txn.dictionary.intern(texts, binary=True)
+                txn.dictionary.intern(texts)
             self.texts = []
             for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
                 txn.drop(name)

@@ -17,9 +17,11 @@ import os
 import struct
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from crc32c import crc32c
@@ -69,17 +71,14 @@ class File:
     def create(path: str | os.PathLike[str], content: bytes) -> None:
         """Make a file that is there with all of `content` or not at all, also after a power cut."""
         path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-        try:
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with beside(path) as temporary:
+            fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
             try:
                 _write_all(fd, memoryview(content), 0)
                 os.fsync(fd)
             finally:
                 os.close(fd)
             os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
-        finally:
-            temporary.unlink(missing_ok=True)
         folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -195,6 +194,17 @@ class File:
             os.close(self._fd)
             self._fd = -1
             self._outlet.close()
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """An empty file in the folder of `path`, under a name that nobody else has; gone afterwards if still there."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
+    temporary.touch(exist_ok=False)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:

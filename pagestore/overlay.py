@@ -8,6 +8,7 @@ To the pager, and to every kernel, it is one file; the store's own is only read.
 
 import os
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ class Overlay(File):
         self._below, self.end = below, below.size() // page_size * page_size
         self._fd, path = tempfile.mkstemp(suffix=".pages")
         os.unlink(path)
+        self._abandoned = weakref.finalize(self, os.close, self._fd)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
@@ -58,4 +60,5 @@ class Overlay(File):
         return self._map[: count // 8]
 
     def close(self, unlock: bool = False) -> None:
+        self._abandoned.detach()
         super().close(unlock)

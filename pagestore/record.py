@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .errors import CorruptionError
+from .errors import CorruptionError, SchemaError
 from .flat import Flat, empty, flat, flat_words
 from .kernels.record import COMMIT, HEAD, WIDTHS, gather
 from .mapping import NO_RUN, Run
@@ -33,8 +33,21 @@ class Writer:
     def put_bytes(self, data: bytes) -> None:
         put_text(self.words, data)
 
-    def put_text(self, text: str) -> None:
-        self.put_bytes(text.encode())
+    def put_text(self, text: str, what: str = "text") -> None:
+        self.put_bytes(utf8(text, what))
+
+
+def utf8(text: str, what: str) -> bytes:
+    """The bytes of a text, which is a `what`. Raises SchemaError for what has none.
+
+    >>> utf8("caf\\udce9", "tag")
+    Traceback (most recent call last):
+    pagestore.errors.SchemaError: 'caf\\udce9' cannot be a tag: it is no text that UTF-8 can hold
+    """
+    try:
+        return str.encode(text)
+    except (TypeError, UnicodeEncodeError):  # no text; half of a surrogate pair, as for a stray byte of a command line
+        raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
 
 
 def put_text(words: Flat, text: bytes) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 
 from .errors import SchemaError
 from .flat import Flat
-from .record import SETTINGS, Reader, Writer
+from .record import SETTINGS, Reader, Writer, utf8
 
 RETAIN_DEFAULT = 16
 RETAIN_ALL = 0
+RETAIN_MAX = 2**63 - 1  # one word
 MAIN, MAIN_ID = "main", 1
 
 
@@ -40,6 +41,12 @@ class Settings(NamedTuple):
         return cls(retain, tags, branches)
 
 
+def check_name(name: str, what: str) -> None:
+    """Raises SchemaError for what cannot be a tag or branch."""
+    if not utf8(name, what) or name.isdigit():
+        raise SchemaError(f"{name!r} cannot be a {what}: it would read as a version number")
+
+
 def retain_number(retain: int | str) -> int:
     """The number that stands for `retain=`.
 
@@ -48,6 +55,6 @@ def retain_number(retain: int | str) -> int:
     """
     if retain == "all":
         return RETAIN_ALL
-    if isinstance(retain, bool) or not isinstance(retain, int) or retain < 1:
+    if isinstance(retain, bool) or not isinstance(retain, int) or not 1 <= retain <= RETAIN_MAX:
         raise SchemaError(f'retain={retain!r}: give a number of versions from 1 on, or "all"')
     return retain

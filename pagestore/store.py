@@ -34,7 +34,6 @@ from .errors import (
     LockedError,
     MissingError,
     ReadOnlyError,
-    SchemaError,
     TransactionError,
     VersionError,
 )
@@ -47,9 +46,9 @@ from .locks import VersionLocks
 from .mapping import Run, pages_of_run
 from .meta import Meta
 from .pager import NO_ORIGIN
-from .record import COMMIT, Commit
+from .record import COMMIT, Commit, utf8
 from .recovery import Recovery, newest_meta, recover, search
-from .settings import MAIN, MAIN_ID, retain_number
+from .settings import MAIN, MAIN_ID, check_name, retain_number
 from .sketch import Sketch
 from .snapshot import Snapshot, moment
 from .stat import Reader, Stat
@@ -222,6 +221,8 @@ class Store:
         if isinstance(version, datetime):
             return self._number_at(version)
         if not isinstance(version, str):
+            if not 0 <= version <= state.last_version:
+                raise VersionError(f"version {version} is not retained; the newest is {state.last_version}")
             return version
         if version in state.settings.tags:
             return state.settings.tags[version]
@@ -361,19 +362,19 @@ class Store:
         """Tags and their versions."""
         return dict(self._refresh().settings.tags)
 
-    def tag(self, name: str, version: int | None = None) -> None:
+    def tag(self, name: str, version: int | str | datetime | None = None) -> None:
         """Give a version (the newest by default) a name; it is retained as long as it has one.
 
-        Raises ExistsError, VersionError.
+        Versions are said as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
-        if name in self.tags:
-            raise ExistsError(f"tag {name!r} names version {self.tags[name]} already; untag it first")
-        if not name or name.isdigit():
-            raise SchemaError(f"{name!r} cannot be a tag: it would read as a version number")
         with self._administering():
-            number = self.version if version is None else version
-            self._entry(number)
+            check_name(name, "tag")
             settings = self._state.settings
+            if name in settings.tags:
+                raise ExistsError(f"tag {name!r} names version {settings.tags[name]} already; untag it first")
+            if name in settings.branches:
+                raise ExistsError(f"there is a branch {name!r}, which the tag would hide; choose another name")
+            number = self._entry(self.version if version is None else self._number(version)).version
             self._administer(settings=settings._replace(tags={**settings.tags, name: number}))
 
     def untag(self, name: str) -> None:
@@ -541,9 +542,12 @@ class Store:
     def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
         """Begin a transaction; another thread's is waited for.
 
-        Raises ReadOnlyError, PoisonedError, and TransactionError inside another one of this thread.
+        Raises ReadOnlyError, PoisonedError, SchemaError for a message that is no text, and TransactionError inside
+        another one of this thread.
         """
         self._check_writable()
+        if message:
+            utf8(message, "message")
         me = threading.get_ident()
         if self._writer == me:
             raise TransactionError("this thread has a transaction open; commit it or roll it back first")

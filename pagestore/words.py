@@ -5,8 +5,8 @@ type             word
 int64            the value
 float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
 bool             0, 1
-date             days since 1970-01-01
-timestamp        microseconds since 1970-01-01, without a time zone
+date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
+timestamp        microseconds since 1970-01-01, without a time zone, in the same years
 decimal(p,s)     the value times 10**s, p <= 18
 string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
                  ids means nothing
@@ -15,6 +15,7 @@ string, bytes    the id that the store's dictionary gave the text: equal texts h
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +33,7 @@ DIGITS_MAX = 18
 class Interner(Protocol):
     """Gives texts their ids and ids their texts."""
 
-    def intern(self, texts: pa.Array, binary: bool) -> np.ndarray: ...
+    def intern(self, texts: pa.Array) -> np.ndarray: ...
     def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
 
 
@@ -208,6 +209,13 @@ _OF_ARROW = (
 )
 
 
+_UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
+_YEARS = {
+    kind: np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist()
+    for kind, unit in _UNITS.items()
+}
+
+
 # --- values to words ----------------------------------------------------------------------------
 
 
@@ -229,7 +237,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
         row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
         raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
     if column.type.interned:
-        return interner.intern(array, column.type.name == "bytes")
+        return interner.intern(array)
     if column.type.name == "float64":
         return _float_words(column, array.to_numpy(zero_copy_only=False))
     if column.type.name == "decimal":
@@ -237,8 +245,9 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
     if column.type.name == "bool":
         return array.cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
     if column.type.name == "date":
-        return array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64)
-    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
+    words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
@@ -263,6 +272,8 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if not isinstance(values, pa.Array):
             _refuse_mixed(column, values)
             if isinstance(values, np.ndarray):
+                if values.dtype == "M8[D]":  # Arrow would keep 32 bits of it
+                    _in_years(column, "date", np.where(np.isnat(values), 0, values.view(np.int64)))
                 values = pa.array(values, from_pandas=False)
             else:
                 values = pa.array(values, column.type.arrow)
@@ -272,13 +283,21 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if not _castable(values.type, column.type):
             raise WordError(f"column {column.name!r}: {values.type} values for a column of type {column.type}")
         return _checked_decimal(column, values.cast(wanted))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+    except _REFUSALS as error:
         raise _first_bad(column, values, error) from None
 
 
+_REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError
+
+
 def _refuse_mixed(column: Column, values: Any) -> None:
-    """Arrow would take True for 1 and cut 1.5 to 1 in a list: say so instead."""
-    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64"):
+    """Arrow would take True for 1, and cut 1.5 to 1 and a datetime to its date in a list: say so instead."""
+    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date"):
+        return
+    if column.type.name == "date":
+        for row, value in enumerate(values):
+            if isinstance(value, datetime):
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} is no date; take its .date()")
         return
     number = Integral if column.type.name == "int64" else Real
     for row, value in enumerate(values):
@@ -316,12 +335,23 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
         try:
             array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
             array.cast(wanted).validate(full=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+        except _REFUSALS:
             if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
                 one = one.cast(pa.string())  # nanoseconds have no Python value without pandas
             value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
             return WordError(f"column {column.name!r}, row {row}: {value!r} does not fit {column.type}")
     return WordError(f"column {column.name!r}: {error}")
+
+
+def _in_years(column: Column, kind: str, words: np.ndarray) -> np.ndarray:
+    """The words of dates or timestamps, refusing those that have no value in Python."""
+    least, most = _YEARS[kind]
+    bad = (words < least) | (words > most)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = words[row : row + 1].view(_UNITS[kind])[0]
+        raise WordError(f"column {column.name!r}, row {row}: {value} is not in the years 1 to 9999")
+    return words
 
 
 def _float_words(column: Column, values: np.ndarray) -> np.ndarray:

@@ -134,6 +134,9 @@ def test_history_diff_tag_vacuum(file, capsys):
     assert capsys.readouterr().out.splitlines()[0] == "+ 4, 0"
     assert command(["diff", str(file), "3", "3", "edge"]) == 0
     assert answer(capsys, "tag", file, "four", 4)[1]["tags"] == {"three": 3, "four": 4}
+    assert answer(capsys, "tag", file, "newest", "main")[1]["tags"] == {"three": 3, "four": 4, "newest": 5}
+    assert command(["tag", str(file), "newest", "--delete"]) == 0
+    capsys.readouterr()
     assert answer(capsys, "tag", file, "four", "--delete")[1]["tags"] == {"three": 3}
     planned = answer(capsys, "vacuum", file, "--keep", 1, "--dry-run")[1]
     done = answer(capsys, "vacuum", file, "--keep", 1)[1]
@@ -153,6 +156,8 @@ def test_dump_and_restore(file, tmp_path, capsys):
     (tmp_path / "cut").write_bytes((tmp_path / "d").read_bytes()[:-30])
     assert command(["restore", str(tmp_path / "cut"), str(tmp_path / "c.pages")]) == 1
     assert "cut off at byte" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "d", "graph.pages", "r.pages"]
+    assert command(["restore", str(tmp_path / "d"), str(tmp_path / "c.pages")]) == 0
 
 
 def test_backups(file, tmp_path, capsys):
@@ -171,6 +176,25 @@ def test_backups(file, tmp_path, capsys):
         assert store.check() == []
     assert command(["restore", str(increment), str(tmp_path / "x.pages")]) == 1
     assert "cannot follow" in capsys.readouterr().err
+
+
+def test_a_copy_takes_no_place_before_it_is_whole(file, tmp_path, capsys):
+    store, good = file.read_bytes(), tmp_path / "good"
+    for words in (["backup", file, file], ["dump", file, "-o", file]):
+        assert command([*map(str, words)]) == 1
+        assert "is the store itself" in capsys.readouterr().err
+    assert file.read_bytes() == store
+    for begin in (["backup", file, good], ["dump", file, "-o", good]):
+        assert command([*map(str, begin)]) == 0
+        good.chmod(0o600)
+        before = good.read_bytes()
+        for wrong in (["--since", "77"],) if begin[0] == "backup" else (["--version", "77"], ["--relation", "egde"]):
+            assert command([*map(str, begin), *wrong]) == 1
+            assert good.read_bytes() == before
+        assert command([*map(str, begin)]) == 0
+        assert good.stat().st_mode & 0o777 == 0o600
+    assert command(["dump", str(file), "-o", "/dev/null"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "graph.pages"]
 
 
 def test_compact_stat_page(file, capsys):
@@ -200,7 +224,20 @@ def test_no_file(words, tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_usage_is_exit_2(capsys):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["diff", "x.pages"], "required: old, new, relation"),
+        (["tag", "FILE", "--delete"], "--delete needs the name of a tag"),
+        (["history", "FILE", "--limit", "-1"], "--limit -1: a number from 0 on"),
+        (["restore", "DUMP", "DUMP", "NEW"], "restore one alone"),
+    ],
+)
+def test_usage_is_exit_2(file, tmp_path, capsys, words, said):
+    files = {"FILE": file, "DUMP": tmp_path / "d", "NEW": tmp_path / "new.pages"}
+    assert command(["dump", str(file), "-o", str(files["DUMP"])]) == 0
     with pytest.raises(SystemExit) as caught:
-        command(["diff", "x.pages"])
+        command([str(files.get(word, word)) for word in words])
     assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not files["NEW"].exists()

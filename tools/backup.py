@@ -2,6 +2,7 @@
 
 import argparse
 
+from .output import written
 from .progress import Progress
 from .report import answer, common, opened
 
@@ -15,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with opened(options) as store, Progress("backup", options.quiet) as progress:
         progress(f"to {options.output}")
-        with open(options.output, "wb") as out:
+        with written(options.output, options.file) as out:
             version = store.backup(out, options.since)
         progress.clear()
         answer(options, {"version": version}, f"{options.output} holds version {version}")

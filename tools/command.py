@@ -67,6 +67,8 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
 
     try:
         return module.run(options)
+    except argparse.ArgumentError as error:
+        choices.choices[options.command].error(str(error))
     except (IvmError, PagestoreError, OSError) as error:
         print(f"{program} {options.command}: {error}", file=sys.stderr)
         return 1

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from .output import written
 from .progress import Progress
 from .report import common, opened, version_or_name
 
@@ -24,6 +25,6 @@ def run(options: argparse.Namespace) -> int:
         if options.output == "-":
             store.dump(sys.stdout.buffer, versions, options.relation)
         else:
-            with open(options.output, "wb") as out:
+            with written(options.output, options.file) as out:
                 store.dump(out, versions, options.relation)
     return 0

@@ -12,6 +12,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.limit is not None and options.limit < 0:
+        raise argparse.ArgumentError(None, f"--limit {options.limit}: a number from 0 on is wanted")
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [

@@ -1,11 +1,14 @@
 """`pagestore restore IN... FILE`: a new store from a dump, or from a full backup and its increments."""
 
 import argparse
+import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pagestore
 from pagestore import backup
+from pagestore.file import beside
 
 from .progress import Progress
 from .report import answer, common
@@ -28,8 +31,19 @@ def run(options: argparse.Namespace) -> int:
             versions = [backup.apply(options.file, sources)]
         else:
             sources[0].seek(0)
-            store = stack.enter_context(pagestore.open(options.file))
-            versions = store.restore(sources[0])
+            versions = _from_dump(Path(options.file), *sources)
         progress.clear()
         answer(options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}")
     return 0
+
+
+def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:
+    """Make a store of a dump, or leave nothing."""
+    if more:
+        raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
+    with beside(path) as building:
+        building.unlink()  # only its name is wanted
+        with pagestore.open(building) as store:
+            versions = store.restore(source)
+        os.link(building, path)
+    return versions

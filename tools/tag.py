@@ -13,6 +13,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.delete and not options.name:
+        raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     with opened(options, "rw" if options.name else "r") as store:
         if options.delete:
             store.untag(options.name)

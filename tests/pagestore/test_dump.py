@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import pagestore
-from pagestore import backup
+from pagestore import backup, dump
+from pagestore.blocks import BLOCK, read_blocks
 from pagestore.errors import CorruptionError, FormatError, MissingError, VersionError
 
 
@@ -62,6 +63,23 @@ def test_every_version_comes_back(store, tmp_path):
         assert dumped(target, made) == data  # and again
 
 
+def test_no_version_at_all(store, tmp_path):
+    data = dumped(store, [])
+    with pagestore.open(tmp_path / "r.pages", sync="off") as target:
+        assert target.restore(io.BytesIO(data)) == []
+        assert target.version == 0
+    with pytest.raises(FormatError, match="no backup to begin with"):
+        backup.apply(tmp_path / "b.pages", [])
+
+
+def test_a_dump_that_fails_holds_no_version(store):
+    with pagestore.open(store.path, mode="r") as reader:
+        for versions, relations in (([3, 77], None), ([3], ["nope"])):
+            with pytest.raises((VersionError, MissingError)) as caught:
+                dumped(reader, versions, relations)
+            assert caught.tb and not reader._locks.pins  # though the error holds all that was there
+
+
 def test_chosen_relations(store, tmp_path):
     with pagestore.open(tmp_path / "r.pages", sync="off") as target:
         target.restore(io.BytesIO(dumped(store, None, ["item"])))
@@ -90,6 +108,40 @@ def test_cut_and_damaged_dumps_are_refused(store, tmp_path):
                 assert target.check() == []
             else:
                 raise AssertionError(f"the flipped byte {at} went unnoticed")
+
+
+def headers(data):
+    """Where the blocks of a dump or backup begin."""
+    at = 12
+    while at < len(data):
+        yield at
+        at += BLOCK.size + BLOCK.unpack_from(data, at)[2]
+
+
+def test_damaged_headers_are_named(store, tmp_path):
+    backed = io.BytesIO()
+    store.backup(backed)
+    for data in (dumped(store, [7, 8]), backed.getvalue()):
+        for at in headers(data):
+            for byte in range(at, at + BLOCK.size):
+                wrong = bytearray(data)
+                wrong[byte] ^= 0x80  # the highest bit of a length, at the last byte
+                with pytest.raises(CorruptionError, match=f"at byte {at};|cut off at byte {len(data)};"):
+                    [*read_blocks(io.BytesIO(wrong[12:]), dump.KINDS + backup.KINDS)]
+    wrong = bytearray(backed.getvalue())
+    wrong[12:16] = b"PAGE"
+    with pytest.raises(CorruptionError, match="begins with a block b'PAGE'"):
+        backup.apply(tmp_path / "b.pages", [io.BytesIO(wrong)])
+
+
+def test_a_version_with_a_damaged_block_is_not_made(store, tmp_path):
+    data = bytearray(dumped(store, [8]))
+    [*_, rows, _] = headers(data)
+    data[rows : rows + 4] = b"ROWs"
+    with pagestore.open(tmp_path / "r.pages", sync="off") as target:
+        with pytest.raises(CorruptionError, match=f"in the block at byte {rows}"):
+            target.restore(io.BytesIO(data))
+        assert target.version == 0
 
 
 def test_restoring_over_content_is_refused(store):

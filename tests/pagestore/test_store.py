@@ -1,9 +1,12 @@
 """The public surface: transactions, relations, versions; and what bad input is told."""
 
 import datetime as dt
+import gc
 import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from decimal import Decimal
 
 import numpy as np
@@ -28,6 +31,7 @@ from pagestore.errors import (
     WordError,
 )
 from pagestore.meta import Meta
+from pagestore.sketch import Sketch
 from pagestore.store import empty_store
 from pagestore.tree import pages_of
 
@@ -416,6 +420,30 @@ def test_opening(tmp_path, store):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.pages"]
 
 
+def test_a_store_is_made_beside_what_others_left(tmp_path):
+    left = tmp_path / f".new.pages.{os.getpid()}.new"
+    left.write_bytes(b"another's")
+    pagestore.open(tmp_path / "new.pages").close()
+    assert left.read_bytes() == b"another's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [left.name, "new.pages"]
+
+
+def test_threads_that_make_one_store(tmp_path):
+    def make(n):
+        together.wait()
+        try:
+            pagestore.open(tmp_path / f"{n}.pages").close()
+        except LockedError:
+            return "locked"  # the other one made it, and has it open
+        return "made"
+
+    together = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        for n in range(20):
+            assert "made" in list(pool.map(make, [n] * 4))
+    assert all(path.name.endswith("s") for path in tmp_path.iterdir())
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
 def test_a_read_only_folder(tmp_path, store):
     store.close()
@@ -440,6 +468,18 @@ def test_readers_cannot_write(store):
         ):
             with pytest.raises(ReadOnlyError, match='mode="rw"'):
                 change()
+
+
+def test_a_sketch_that_is_abandoned_holds_nothing(store):
+    open_files = set(os.listdir("/proc/self/fd"))
+    for end in (Sketch.rollback, lambda sketch: None):
+        sketch = store.sketch()
+        sketch["edge"].insert([(8, 8)])
+        end(sketch)
+        del sketch
+        gc.collect()
+        assert set(os.listdir("/proc/self/fd")) == open_files
+    assert not store._locks.pins
 
 
 def test_one_transaction_at_a_time(store):
@@ -491,6 +531,81 @@ def test_names(store):
         store.untag("nope")
     with pytest.raises(ExistsError):
         store.branch("t")
+
+
+STRAY = "caf\udce9"  # how a byte of a command line that is no UTF-8 comes in
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda store: store.tag(STRAY), "cannot be a tag"),
+        (lambda store: store.tag(b"t"), "b't' cannot be a tag"),
+        (lambda store: store.branch(STRAY), "cannot be a branch"),
+        (lambda store: store.transaction(STRAY), "cannot be a message"),
+        (lambda store: store.transaction(b"m"), "b'm' cannot be a message"),
+        (lambda store: setattr(store, "retain", 2**64), "retain=18446744073709551616"),
+        (lambda store: create(store, STRAY, "x: int64"), "cannot be a relation's name"),
+        (lambda store: create(store, "r", f"{STRAY}: int64"), "cannot be a column's name"),
+        (lambda store: set_property(store, "a", 1), "1 cannot be a value of property 'a'"),
+        (lambda store: set_property(store, "a", STRAY), "cannot be a value of property 'a'"),
+        (lambda store: set_property(store, 1, "a"), "1 cannot be a property's name"),
+    ],
+)
+def test_a_name_that_cannot_be_written_leaves_the_store_as_it_was(store, change, words):
+    before = store.history(), store.tags, store.branches, store.retain
+    with pytest.raises(SchemaError, match=words):
+        change(store)
+    assert (store.history(), store.tags, store.branches, store.retain) == before
+    with store.transaction("après") as txn:
+        txn["edge"].insert([(7, 7)])
+    store.tag("été")
+    assert store.at("été").message == "après" and store.check() == []
+
+
+def create(store, name, schema):
+    with store.transaction() as txn:
+        txn.create(name, schema)
+
+
+def set_property(store, name, value):
+    with store.transaction() as txn:
+        txn["edge"].insert([(8, 8)])
+        txn.properties[name] = value
+
+
+def test_a_tag_takes_what_at_takes_and_hides_nothing(store):
+    store.branch("side")
+    for name, version in (("a", "main"), ("b", "side"), ("c", store.snapshot().timestamp), ("d", "a")):
+        store.tag(name, version)
+        assert store.tags[name] == 1
+    with pytest.raises(ExistsError, match="a branch 'main'"):
+        store.tag("main")
+    with pytest.raises(MissingError, match="'nope'"):
+        store.tag("e", "nope")
+
+
+def test_two_threads_do_not_give_one_tag_twice(store):
+    def tag(name, version):
+        together.wait()
+        try:
+            store.tag(name, version)
+        except ExistsError:
+            return 0
+        return 1
+
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        for n in range(50):
+            assert sum(pool.map(tag, [f"t{n}"] * 2, (0, 1))) == 1
+
+
+@pytest.mark.parametrize("mode", ["rw", "r"])
+def test_versions_that_cannot_be(store, mode):
+    with nullcontext(store) if mode == "rw" else pagestore.open(store.path, mode="r") as handle:
+        for version in (2, -1, 2**62, -(2**62), 2**70):
+            with pytest.raises(VersionError, match=f"{version} is not retained; the newest is 1"):
+                handle.at(version)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,11 @@ def test_order_and_values_survive(text):
     check()
 
 
+def test_any_word_is_an_integer():
+    values = [-(2**63), 2**63 - 1] * 40
+    assert encode(Column("x", Type.parse("int64")), values, None).tolist() == values
+
+
 def test_minus_zero_is_zero():
     column = Column("x", Type.parse("float64"))
     assert encode(column, [-0.0], None) == encode(column, [0.0], None)
@@ -58,6 +63,15 @@ def test_minus_zero_is_zero():
         ("float64", np.array([0, 2**53 + 1]), 1),
         ("bool", [True, 2], 1),
         ("date", ["2020-01-01"], 0),
+        ("date", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)], 1),
+        ("date", np.array([0, 2932896, 2932897], "M8[D]"), 2),
+        ("date", np.array([0, 2**31], "M8[D]"), 1),
+        ("date", np.array([-719163], "M8[D]"), 0),
+        ("date", pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), 1),
+        ("timestamp", np.array([0, 2**62], "M8[us]"), 1),
+        ("timestamp", np.array([0, 2**33], "M8[D]"), 1),
+        ("timestamp", np.array(["2020"], "M8[Y]"), 0),
+        ("date", np.array(["2020-01-01", "NaT"], "M8[D]"), 1),
         ("timestamp", pa.array([1000, 1_500], pa.timestamp("ns")), 1),
         ("decimal(4,2)", [Decimal("1.00"), Decimal("100.00")], 1),
         ("decimal(4,2)", [Decimal("1.001")], 0),
