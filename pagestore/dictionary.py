@@ -30,6 +30,7 @@ LONG = 1024
 LONG_MARK = 0xFFFF
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
 CACHE_MAX = 1 << 17
+BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 
 class Dictionary:
@@ -49,16 +50,19 @@ class Dictionary:
         return known[distinct.indices.to_numpy(zero_copy_only=False)]
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
-        """The texts of ids int64[n] as an Arrow array. O(distinct log dictionary + bytes)."""
+        """The texts of ids int64[n] as an Arrow array, of a large type where they take more than 2 GiB.
+
+        O(distinct log dictionary + bytes).
+        """
         distinct, places = np.unique(ids, return_inverse=True)
         offsets, data = self._load(distinct)
         kind = pa.binary() if binary else pa.string()
-        if offsets[-1] > np.iinfo(np.int32).max:
+        if np.diff(offsets)[places].sum() > BYTES_MAX:
             kind = pa.large_binary() if binary else pa.large_string()
         else:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-        return parts.take(pa.array(places))
+        return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def greatest_id(self) -> int:
         """The id that was given last; 0 in an empty dictionary. O(texts)."""

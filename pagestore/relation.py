@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -382,12 +383,12 @@ class Relation:
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
         for batch in self.words(rows=rows):
-            yield self.record_batch(batch)
+            yield from self.record_batches(batch)
 
     def to_arrow(self) -> pa.Table:
         words = self._all_words()
         blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
-        return pa.Table.from_batches(map(self.record_batch, blocks), self.schema.arrow)
+        return pa.Table.from_batches(chain.from_iterable(map(self.record_batches, blocks)), self.schema.arrow)
 
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
@@ -425,12 +426,23 @@ class Relation:
         return f"<relation {self.name} ({self.schema}){bounds}>"
 
     def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
-        """Stored words int64[C, n] as an Arrow record batch of the schema."""
-        arrays = [
+        """Stored words int64[C, n] as an Arrow record batch of the schema, of at most 2 GiB of texts a column."""
+        return pa.RecordBatch.from_arrays(self._arrays(words), schema=self.schema.arrow)
+
+    def record_batches(self, words: np.ndarray) -> Iterator[pa.RecordBatch]:
+        """As `record_batch`, in as many batches as the texts take."""
+        arrays, n = self._arrays(words), words.shape[1]
+        if n > 1 and [array.type for array in arrays] != self.schema.arrow.types:
+            yield from self.record_batches(words[:, : n // 2])
+            yield from self.record_batches(words[:, n // 2 :])
+        else:
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+
+    def _arrays(self, words: np.ndarray) -> list[pa.Array]:
+        return [
             decode(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
     def _bound(self, values: Any) -> tuple[int, ...]:
         row = values if isinstance(values, tuple) else (values,)

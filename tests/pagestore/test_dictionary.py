@@ -105,3 +105,20 @@ def test_arrow_dictionaries_and_bytes(store):
         words = txn.encode("string", pa.array(["a", "b", "a"]).dictionary_encode())
         assert txn.encode("bytes", [b"a", b"\xff\0", b"b"]).tolist()[::2] == [words[0], words[1]]
         assert txn.decode("bytes", words).to_pylist() == [b"a", b"b", b"a"]
+
+
+def test_more_texts_than_one_array_holds(store, monkeypatch):
+    """Arrow counts the bytes of an array in 31 bits; rows come in more batches then."""
+    monkeypatch.setattr("pagestore.dictionary.BYTES_MAX", 1000)
+    texts = ["x" * 300, "y" * 1500, "z" * 400, "", "w"]
+    rows = [(i, texts[i % 5]) for i in range(100)]
+    with store.transaction() as txn:
+        txn.create("long", "x: int64, t: string").insert(rows)
+    with store.snapshot() as snapshot:
+        r = snapshot["long"]
+        wide = [batch.num_rows for batch in r.batches()]
+        assert len(wide) > 20 and sum(wide) == 100
+        assert list(r) == rows == list(zip(*r.to_arrow().to_pydict().values(), strict=True))
+        assert r.to_numpy()["t"].tolist() == [text for _, text in rows]
+        assert r.get_many(rows)[0].all()
+        assert snapshot.decode("string", snapshot.encode("string", texts)).to_pylist() == texts
