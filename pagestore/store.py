@@ -605,8 +605,10 @@ class Store:
             self._file.close(unlock=mine)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a handle that was never closed, or never opened
+        try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone
             self.close()
+        except Exception:  # it was never opened
+            pass
 
     def __enter__(self) -> "Store":
         return self

@@ -118,7 +118,7 @@ class Transaction:
         """Make an empty interval relation, to `stab`: `ends` are two neighbouring key columns, an interval's ends.
 
         Key columns before them part the intervals into groups, key columns behind them tell equal intervals
-        apart. Both ends belong to an interval; one that ends before it begins is met by nothing.
+        apart. Both ends belong to an interval; no point is in one that ends before it begins.
         Raises ExistsError, SchemaError.
 
         >>> import pagestore, tempfile
@@ -234,6 +234,9 @@ class Transaction:
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Apply edits of words at once, sorted or not; returns the effective delta (see apply.py)."""
+        wanted = self._info(name).spec.columns, len(actions)
+        if rows.shape != wanted or rows.dtype != np.int64:
+            raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
         return self.apply_beside((name,), ALONE, actions, rows, visible)[0]
 
     def apply_beside(

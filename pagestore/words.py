@@ -111,10 +111,10 @@ class Schema:
 
     @classmethod
     def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
-        """Read `name: type, ...`; without a key, the key is all columns."""
-        if isinstance(text, Schema):
+        """Read `name: type, ...`; without a key, the key is all columns. A schema is as it is, or has this key."""
+        if isinstance(text, Schema) and key is None:
             return text
-        columns = columns_of(text)
+        columns = text.columns if isinstance(text, Schema) else columns_of(text)
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
         if not columns or len(columns) > COLUMNS_MAX:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pagestore
-from pagestore.errors import ClosedError, ForkError, MissingError
+from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
 from pagestore.groups import Group
 from pagestore.sketch import Sketch
 from pagestore.transaction import Transaction
@@ -76,6 +76,7 @@ def store(tmp_path):
             txn.create("text", "x: int64, t: string").insert(ROWS)
             txn.create("empty", "x: int64, y: int64")
         yield store
+    KEPT.clear()
 
 
 def test_all_that_is_public_is_tried():
@@ -222,3 +223,15 @@ def test_properties_that_were_taken_before_a_savepoint(tmp_path):
             txn.properties["g"] = "7"
             raise ZeroDivisionError
         assert store.snapshot().properties == {"a": "1", "b": "2", "c": "3", "e": "5"}
+
+
+@pytest.mark.parametrize("rows", [np.zeros((1, 3), np.int64), np.zeros((2, 2), np.int64), np.zeros((2, 3))])
+def test_words_of_another_shape(store, rows):
+    with store.transaction() as txn, pytest.raises(SchemaError, match=r"'number' takes words int64\[2, 3\] here, not"):
+        txn.apply("number", np.zeros(3, np.int64), rows)
+
+
+def test_a_schema_with_another_key(store):
+    with store.transaction() as txn:
+        assert txn.create("keyed", txn["number"].schema, key="x").schema.key == ("x",)
+        assert txn.create("same", txn["keyed"].schema).schema.key == ("x",)
