@@ -168,7 +168,7 @@ def test_no_file(words, tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_usage_is_exit_2(capsys):
+def test_usage_is_exit_2():
     with pytest.raises(SystemExit) as caught:
         command(["diff", "x.pages"])
     assert caught.value.code == 2
