@@ -17,7 +17,6 @@ from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
 from pagestore.kernels.page import (
     NARROW,
-    WORD_MAX,
     bits,
     child_slot,
     column,
@@ -29,7 +28,7 @@ from pagestore.kernels.page import (
     run_end,
     unpack,
 )
-from pagestore.layout import COUNT, HEADER
+from pagestore.layout import COUNT, GREATEST, HEADER
 
 GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
 VECTORS = 16  # so many columns or more are looked into by vectors
@@ -121,7 +120,7 @@ def children(words, seen, page_words, keys, wanted, group, key, pages):
         if child < 0:
             return child
         low = field(words, page, 0, slot)
-        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else WORD_MAX
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else GREATEST
         pages[g] = child
         g += 1
         while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
@@ -167,11 +166,11 @@ def locate_column(words, c, columns, wanted, group, place):
         for g in range(n):
             place[RUN, g] = low[g]
             value = wanted[c - 1, group[g]]
-            x[g], size[g] = value + (value < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
+            x[g], size[g] = value + (value < GREATEST), equal[g] * min(end[g] - low[g], RUN_SHORT)
         lower_many(words, c - 1, n, place)
         for g in range(n):
             run = place[RUN, g]
-            if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
+            if low[g] - run == RUN_SHORT or x[g] == GREATEST:
                 low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
             low[g], end[g] = run, low[g]
     else:
