@@ -61,7 +61,7 @@ class ForkError(PagestoreError):
 
 
 class TransactionError(PagestoreError):
-    """A transaction inside a transaction, or a savepoint left out of order."""
+    """What an open transaction excludes, as another one in its thread; or the commit of a sketch."""
 
 
 class RetainedError(PagestoreError, ValueError):

@@ -63,7 +63,7 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     scans = scan_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans), n), np.int64)
     shape = tree.root, tree.height, tree.spec.keys, scans, rows.first, rows.end
-    status = kernel.scan_intervals(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
+    status = kernel.scan_groups(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 

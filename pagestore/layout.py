@@ -17,6 +17,7 @@ child's page id, and one fold of the child's subtree for each scan of the tree.
 """
 
 WORD = 8
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # of all words
 
 HEADER = 8  # words before the column descriptors
 CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)

@@ -9,8 +9,6 @@ import numpy as np
 from .kernels.net import ascends, merge_order
 from .kernels.order import (
     CODING,
-    GREATEST,
-    LEAST,
     WORD_BITS,
     code_widths,
     count_leads,
@@ -23,6 +21,7 @@ from .kernels.order import (
     sort_words,
     value_bounds,
 )
+from .layout import GREATEST, LEAST
 
 FEW = 48  # so many edits or tuples are little work beside a call of numpy's
 MERGED = 256  # so many tuples are sorted by merging faster than numpy is called

@@ -1,7 +1,7 @@
 """A store's file as it is now, and behind its end a temporary one: what is written goes there.
 
-    pages      1 ............ end | end + 1 ........
-               the store's file   | a file without a name, gone with its handle
+    bytes      0 .............. | end ........
+               the store's file | a file without a name, gone with its handle
 
 To the pager, and to every kernel, it is one file; the store's own is only read.
 """

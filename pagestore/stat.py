@@ -86,13 +86,13 @@ def readers(store: "Store") -> list[Reader]:
 
 def holders(path: Path, at: int) -> list[int]:
     """Processes that hold a byte lock on a file, as far as /proc shows them to this user."""
-    inode = path.stat().st_ino
-    pattern = re.compile(rf"^lock:.*:{inode} {at} {at}$", re.MULTILINE)
+    pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
-            if pattern.search(info.read_text()):
-                found.add(int(info.parts[2]))
+            for first, last in pattern.findall(info.read_text()):  # neighbours that one handle locks are one range
+                if int(first) <= at <= int(last):
+                    found.add(int(info.parts[2]))
     return sorted(found)
 
 

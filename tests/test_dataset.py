@@ -73,7 +73,7 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
     assert batch.column("t").to_pylist() == [moment.replace(tzinfo=None)]
 
 
-def test_int96_far_from_1970_keeps_its_date(job, tmp_path: Path) -> None:
+def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
     moment = datetime(3013, 1, 1, tzinfo=UTC)  # beyond what nanoseconds in 64 bits reach
     table = pa.table({"t": pa.array([moment], pa.timestamp("us", "UTC"))})
     pq.write_table(table, tmp_path / "part-0.parquet", use_deprecated_int96_timestamps=True)

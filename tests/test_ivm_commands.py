@@ -93,7 +93,7 @@ def test_explain_and_trace(file, capsys):
     assert json.loads(capsys.readouterr().out)["distance"] > 0
 
 
-def test_uninstall(file, capsys, tmp_path, stdin):
+def test_uninstall(file, capsys, stdin):
     stdin("far(x, z) <- edge(x, y), edge(y, z).")
     assert command(["install", file, "-", "--name", "far"]) == 0
     assert "far: 1 rows" in capsys.readouterr().out
@@ -138,7 +138,7 @@ def test_a_missing_file_is_not_made(tmp_path, capsys):
     assert not missing.exists()
 
 
-def test_usage_errors_exit_with_2(file, capsys):
+def test_usage_errors_exit_with_2(file):
     for words in ([], ["instal"], ["install", file], ["print"]):
         with pytest.raises(SystemExit) as exit_:
             command(words)

@@ -1,5 +1,6 @@
 """Bulk load: what a folder of Parquet becomes, in order or not, and what is refused."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,6 +118,32 @@ def test_the_command_loads_and_says_what_went_wrong(folder, tmp_path: Path, caps
     assert "pagestore load: there is a relation 'r' already" in capsys.readouterr().err
     with pagestore.open(file, mode="r") as opened:
         assert list(opened.snapshot()["r"]) == [(1,), (3,)]
+
+
+def test_the_command_answers_as_the_others_do(folder, tmp_path: Path, capsys) -> None:
+    path = folder(table(x=[3, 1]))
+    (path / "_SUCCESS").unlink()
+    assert command.pagestore(["load", str(tmp_path / "j.pages"), "r", str(path), "--key", "x", "--json"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert (data["relation"], data["rows"], data["sorted"], len(data["notes"])) == ("r", 2, True, 1)
+    assert err.startswith("note: ")
+    assert command.pagestore(["load", str(tmp_path / "q.pages"), "r", str(path), "--key", "x", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_load_that_fails_leaves_no_new_store(folder, tmp_path: Path, capsys) -> None:
+    file, path = tmp_path / "f.pages", folder(table(x=[1, None]))
+    failing = ["load", str(file), "r", str(path), "--key", "x"]
+    assert command.pagestore(failing) == 1
+    assert not file.exists() and "column x is null" in capsys.readouterr().err
+    pagestore.open(file).close()
+    assert command.pagestore(failing) == 1
+    assert file.exists()  # an empty one that was there stays
+    assert command.pagestore([*failing, "--nulls", "drop"]) == 0
+    assert command.pagestore(failing) == 1
+    with pagestore.open(file, mode="r") as opened:
+        assert list(opened.snapshot()["r"]) == [(1,)]
 
 
 def test_what_spark_wrote(store, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ COMPARISON = (
 )
 CLOSED = "DEN"
 PLANES = [f"plane {n}" for n in range(1000)]  # to compile with
-SOME = 300  # flights, so many that they are not sorted by shells, so few of all that they are followed
+SOME = 300  # flights, so many that they are not sorted by merging (order.MERGED), so few that they are followed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

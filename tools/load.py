@@ -6,7 +6,6 @@ the store it is ordered by its dictionary's ids.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from pagestore.transaction import Transaction
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
 from .progress import Progress
+from .report import answer, common
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it spills
 
@@ -161,6 +161,7 @@ def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser, file=False)
     parser.add_argument("file", help="the store; made if it is not there")
     parser.add_argument("relation", help="the relation to make")
     parser.add_argument("path", help="a folder of Parquet files, or one file")
@@ -168,19 +169,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that hold a null"
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress line")
 
 
 def run(options: argparse.Namespace) -> int:
-    with (
-        pagestore.open(options.file) as store,
-        store.transaction(message=f"load {options.path}") as txn,
-        Progress(f"load {options.relation}", options.quiet) as progress,
-    ):
-        key = options.key.split(",")
-        report = load(txn, options.relation, options.path, key, options.nulls, progress=progress)
-    for note in report.notes:
+    file, key = Path(options.file), options.key.split(",")
+    there = file.exists()
+    with pagestore.open(file) as store:
+        try:
+            with (
+                store.transaction(message=f"load {options.path}") as txn,
+                Progress(f"load {options.relation}", options.quiet) as progress,
+            ):
+                report = load(txn, options.relation, options.path, key, options.nulls, progress=progress)
+        finally:
+            if not there and not store.version:  # it failed; nobody else has written, as the lock is still held
+                file.unlink()
+    for note in () if options.quiet else report.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(json.dumps(asdict(report)) if options.json else report)
+    answer(options, asdict(report), str(report))
     return 0

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from .progress import Progress
+from .report import table
 
 WIDTH = 100
 
@@ -28,16 +29,9 @@ class Narrator(Progress):
             self._print(textwrap.indent(text.rstrip(), "    "), "")
 
     def grid(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Columns as wide as their widest cell: those of numbers to the right, the others to the left."""
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        numeric = [all(cell[:1] in "+-0123456789" for cell in column) for column in zip(*rows, strict=True)]
-        lines = []
-        for row in (header, *rows):
-            cells = zip(row, widths, numeric, strict=True)
-            lines.append(
-                "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in cells)
-            )
-        self._print("", *(f"  {line}".rstrip() for line in lines), "")
+        """A table, in which what begins with a digit or a sign is a number."""
+        lines = table(rows, header, lambda cell: cell[:1] in "+-0123456789")
+        self._print("", textwrap.indent(lines, "  "), "")
 
     def _print(self, *lines: str) -> None:
         self.clear()

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pagestore
@@ -47,16 +47,20 @@ def size(count: int) -> str:
     raise AssertionError
 
 
-def table(rows: list[tuple], head: tuple[str, ...]) -> str:
-    """Rows in columns, numbers to the right.
+def is_int(cell: Any) -> bool:
+    return isinstance(cell, int)
+
+
+def table(rows: Sequence[Sequence], head: Sequence[str], number: Callable[[Any], bool] = is_int) -> str:
+    """Rows in columns as wide as their widest cell, those of numbers to the right.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages
     edge         12
     """
-    cells = [head, *[tuple(str(cell) for cell in row) for row in rows]]
+    cells = [head, *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    right = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
+    right = [bool(rows) and all(number(row[i]) for row in rows) for i in range(len(head))]
     lines = [
         "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
         for row in cells

@@ -98,7 +98,7 @@ def go_below(
     level = top
     while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
         if level == 0:
-            merge_leaf(words, keys, values, scans, actions, edits, visible, node, delta_actions, delta, walk, tally)
+            merge_leaf(words, keys, values, actions, edits, visible, node, delta_actions, delta, walk, tally)
             if tally[STATUS] != OK or top == 0:
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
@@ -351,7 +351,7 @@ def differs(words, page, slot, record, lo, hi):
 
 
 @kernel
-def merge_leaf(words, keys, values, scans, actions, edits, visible, node, delta_actions, delta, walk, tally):
+def merge_leaf(words, keys, values, actions, edits, visible, node, delta_actions, delta, walk, tally):
     """Append the current leaf, with its edits done, to the buffer of level 0.
 
     Records between two effective edits move as column runs.  A leaf whose edits change nothing moves

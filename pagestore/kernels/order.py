@@ -6,8 +6,8 @@ do not make a column 64 bits wide.
 
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import width_of
+from pagestore.layout import GREATEST, LEAST
 
-LEAST, GREATEST = -9223372036854775808, 9223372036854775807
 WORD_BITS = 63  # of a word that is not negative
 LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
 

@@ -8,10 +8,9 @@ then touches only the words that hold the bits it needs.
 from pagestore.kernels.checksum import checksum
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
-from pagestore.layout import COUNT, CRC, HEADER, ID, page_type
+from pagestore.layout import COUNT, CRC, GREATEST, HEADER, ID, page_type
 
 NARROW = 57  # bits of a value that is one load away
-WORD_MAX = (1 << 63) - 1
 
 type_word = kernel(page_type)
 
@@ -196,7 +195,7 @@ def gallop(words, page, c, lo, hi, x):
 @kernel
 def run_end(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
-    return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
+    return gallop(words, page, c, lo, hi, x + 1) if x < GREATEST else hi
 
 
 @kernel

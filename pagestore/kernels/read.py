@@ -8,7 +8,6 @@ from pagestore.kernels.cursor import (
     LEAF_ENTRIES,
     LEAF_PAGE,
     LEAF_SLOT,
-    PATH,
     above,
     next_leaf,
     seek,
@@ -17,7 +16,6 @@ from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
 from pagestore.kernels.page import (
     NARROW,
-    WORD_MAX,
     bits,
     child_slot,
     column,
@@ -29,7 +27,7 @@ from pagestore.kernels.page import (
     run_end,
     unpack,
 )
-from pagestore.layout import COUNT, HEADER
+from pagestore.layout import COUNT, GREATEST, HEADER
 
 GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
 VECTORS = 16  # so many columns or more are looked into by vectors
@@ -121,7 +119,7 @@ def children(words, seen, page_words, keys, wanted, group, key, pages):
         if child < 0:
             return child
         low = field(words, page, 0, slot)
-        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else WORD_MAX
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else GREATEST
         pages[g] = child
         g += 1
         while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
@@ -167,11 +165,11 @@ def locate_column(words, c, columns, wanted, group, place):
         for g in range(n):
             place[RUN, g] = low[g]
             value = wanted[c - 1, group[g]]
-            x[g], size[g] = value + (value < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
+            x[g], size[g] = value + (value < GREATEST), equal[g] * min(end[g] - low[g], RUN_SHORT)
         lower_many(words, c - 1, n, place)
         for g in range(n):
             run = place[RUN, g]
-            if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
+            if low[g] - run == RUN_SHORT or x[g] == GREATEST:
                 low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
             low[g], end[g] = run, low[g]
     else:
@@ -416,36 +414,21 @@ def tree_pages(words, seen, page_words, root, height, keys, out):
 
     When `out` is too small the count still comes back, so the caller can grow it.
     """
-    if height == 0:
-        return 0
-    n = 0
-    cursor = np.zeros(CURSOR_WORDS, np.int64)
-    stack = np.zeros(height, np.int64)
-    level = height - 1
-    stack[level] = root
-    while level < height:
-        if level >= 0 and stack[level] > 0:
-            page = 0
-            if n < out.shape[0]:
-                out[n] = stack[level]
-            n += 1
-            if level == 0:
-                stack[0] = 0
-                level = 1
-                continue
-            page = enter(words, seen, page_words, stack[level])
-            if page < 0:
-                return page
-            cursor[PATH + 2 * level - 2] = page
-            cursor[PATH + 2 * level - 1] = 0
-            stack[level] = 0
-        else:
-            page = cursor[PATH + 2 * level - 2]
-            slot = cursor[PATH + 2 * level - 1]
-            if slot == words[page + COUNT]:
-                level += 1
-                continue
-            cursor[PATH + 2 * level - 1] = slot + 1
-            stack[level - 1] = field(words, page, keys, slot)
+    way = np.empty((height, 2), np.int64)  # by level: the index page that was come through, the slot of its next child
+    n, level, page_id = 0, height - 1, root
+    while 0 <= level < height:
+        if n < out.shape[0]:
+            out[n] = page_id
+        n += 1
+        if level:
+            way[level, 0], way[level, 1] = enter(words, seen, page_words, page_id), 0
+            if way[level, 0] < 0:
+                return way[level, 0]
+        level = max(level, 1)
+        while level < height and way[level, 1] == words[way[level, 0] + COUNT]:
+            level += 1
+        if level < height:
+            page_id = field(words, way[level, 0], keys, way[level, 1])
+            way[level, 1] += 1
             level -= 1
     return n

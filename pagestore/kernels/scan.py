@@ -9,8 +9,6 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 `is_plain` names are, and take them as they come.
 """
 
-
-from pagestore.kernels.borrow import borrowed
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.kernels.kernel import inlined, kernel
 from pagestore.kernels.machine import bytes_at, prefetch, words_at
@@ -267,23 +265,13 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @kernel
-def scan_intervals(
-    words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work
-):
+def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work):
     """Fold words first..end of the records of n intervals; bounds[:low, i] <= key < bounds[:high, n + i].
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
-    work_words(F, n).  Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
+    work_words(F, n).  Takes GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
+    Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
-    return scan_groups(
-        borrowed(words), borrowed(seen), page_words, root, height, keys, borrowed(scans), first, end,
-        borrowed(bounds), low, high, borrowed(out), borrowed(full), borrowed(work),
-    )  # fmt: skip
-
-
-@kernel
-def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work):
-    """As `scan_intervals`, GROUP of them at a time: down to all bounds side by side, then one fold after the other."""
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
@@ -318,7 +306,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
 
 @kernel
 def scan_one(room, low, high):
-    """As `scan_intervals` for one interval, everything in one array, of which the address is given.
+    """As `scan_groups` for one interval, everything in one array, of which the address is given.
 
     There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
     int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
@@ -366,7 +354,7 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 @kernel
 def work_words(folds, n):
-    """Words of scratch that `scan_intervals` takes: accumulator, keys of a group, their place, ways."""
+    """Words of scratch that `scan_groups` takes: accumulator, keys of a group, their place, ways."""
     return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 

@@ -91,7 +91,7 @@ def grow_scan_tree(
     depth = 0
     planted = n
     if old >= 0 and room:
-        depth, planted = carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, work)
+        depth, planted = carry(words, old, runs_at, runs, node, level, scans, n, page_words, work)
     if depth == 0:
         planted = n
         while room and n >> (depth + 1) >= ENTRIES_MIN:
@@ -153,7 +153,7 @@ def join(scans, nodes, stride, k, work):
 
 
 @kernel
-def carry(words, old, runs_at, runs, node, level, keys, scans, n, page_words, work):
+def carry(words, old, runs_at, runs, node, level, scans, n, page_words, work):
     """Take over starts and folds from the page before; returns (depth, entries when planted), or depth 0.
 
     A leaf is CLEAN if its entries lie in one copied run and nothing came between them.

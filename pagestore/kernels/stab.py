@@ -43,8 +43,8 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, ro
 
 
 @kernel
-def run_behind(words, page, key, m):
-    """End of the entries whose first m columns are at most ``key[:m]``."""
+def upper_bound(words, page, key, m):
+    """First entry whose first m columns are above ``key[:m]``."""
     lo = 0
     hi = words[page + COUNT]
     for c in range(m):
@@ -79,7 +79,7 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key,
         page = enter(words, seen, page_words, page_id)
         if page < 0:
             return page
-        end = run_behind(words, page, key, alphas + 1)
+        end = upper_bound(words, page, key, alphas + 1)
         if level == 0:
             n = matches(words, page, columns, alphas, row, key, x, end, out, n, visits)
         else:

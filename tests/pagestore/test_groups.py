@@ -91,7 +91,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
             assert store.check() == []
 
 
-def untouched(store, txn, groups):
+def untouched(txn, groups):
     """One edge waits, and cannot be settled: nothing has happened, and the general way is open."""
     waiting(groups, columns([(INSERT, 1, 2)], 3))
     assert txn.settle(groups, every) == 0
@@ -105,7 +105,7 @@ def test_too_few_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "PAGES_MAX", 4)
     with begun(tmp_path / "g.pages") as store:
         with store.transaction() as txn:
-            untouched(store, txn, txn.groups([EDGES, TIMES]))
+            untouched(txn, txn.groups([EDGES, TIMES]))
         assert list(store.snapshot()["edge"]) == [(1, 2)] and store.check() == []
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
         monkeypatch.setattr(type(store._file), "outlet", Outlet(reading).words)
         with store.transaction() as txn:
-            untouched(store, txn, txn.groups([EDGES, TIMES]))
+            untouched(txn, txn.groups([EDGES, TIMES]))
         os.close(reading)
         assert list(store.snapshot()["edge"]) == [(1, 2)] and store.check() == []
 

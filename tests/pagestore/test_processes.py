@@ -152,6 +152,17 @@ def test_a_second_writer_is_refused(tmp_path):
     pagestore.open(path).close()
 
 
+def test_readers_of_neighbouring_versions_are_seen(tmp_path):
+    """The system shows bytes that one handle has locked side by side as one range."""
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off") as store:
+        for _ in range(5):
+            with store.transaction() as txn:
+                txn.properties["n"] = str(txn.version)
+        with pagestore.open(path, mode="r") as reader, reader.at(2), reader.at(3), reader.at(4):
+            assert [(r.version, r.pid) for r in store.readers()] == [(n, os.getpid()) for n in (2, 3, 4)]
+
+
 def test_a_reader_in_another_process_keeps_its_version(tmp_path):
     path = tmp_path / "s.pages"
     with pagestore.open(path, sync="off", retain=2) as store:
