@@ -38,6 +38,7 @@ from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
 from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
+from ivm.surgery import Delta
 from pagestore.apply import one_batch
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
@@ -65,7 +66,7 @@ class Workspace:
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
-        self._subscribers: dict[str, list[OnChange]] = {}
+        self._subscribers: dict[str, dict[object, OnChange]] = {}  # by view and subscription
         with store.snapshot() as snap:
             self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
             saved = json.loads(snap.properties.get(BUILT, "{}"))
@@ -109,7 +110,10 @@ class Workspace:
         self._accounts |= engine.accounts
 
     def uninstall(self, name: str) -> None:
-        """Remove a block: its views, indices and relations.  Raises UninstallError while others read them."""
+        """Remove a block: its views, indices and relations, and the subscriptions of these.
+
+        Raises UninstallError while others read them.
+        """
         block = self._installed.block(name)
         if block is None:
             known = ", ".join(b.name for b in self._installed.blocks) or "none"
@@ -130,6 +134,8 @@ class Workspace:
                 txn.drop(tree)
             saved = txn.properties[PROPERTY] = left.save()
         self._installed, self._saved = left, saved
+        for view in views:
+            self._subscribers.pop(view, None)
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -257,11 +263,24 @@ class Workspace:
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
-        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription.
+        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription;
+        `uninstall` of the view ends it, too.
+
+        An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
+        committed stays.
         """
         self._known(name)
-        self._subscribers.setdefault(name, []).append(on_change)
-        return lambda: self._subscribers[name].remove(on_change)
+        subscription = object()
+        self._subscribers.setdefault(name, {})[subscription] = on_change
+
+        def end() -> None:
+            """Idempotent."""
+            left = self._subscribers.get(name, {})
+            left.pop(subscription, None)
+            if not left:
+                self._subscribers.pop(name, None)
+
+        return end
 
     def close(self) -> None:
         self.store.close()
@@ -275,21 +294,25 @@ class Workspace:
     # -- inside
 
     def _notify(self, engine: Engine) -> None:
-        """Hand each subscriber the changes of its view."""
-        for name, subscribers in self._subscribers.items():
-            delta = engine.change_of(name)
-            if not delta or not subscribers:
-                continue
-            predicate = self._known(name)
-            with self.store.snapshot() as snap:
-                arrays = [
-                    snap.decode(t, np.ascontiguousarray(w))
-                    for t, w in zip(predicate.types, delta.rows, strict=True)
-                ]
-            kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
-            table = pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
-            for on_change in list(subscribers):
+        """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing."""
+        failures = []
+        for name, on_change, table in self._changes(engine):
+            try:
                 on_change(table)
+            except Exception as error:
+                error.add_note(f"raised by a subscriber of {name}: what it was told of is committed, and stays")
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _changes(self, engine: Engine) -> list[tuple[str, OnChange, pa.Table]]:
+        """Whom to tell what; gathered before anybody is called, who may subscribe, or uninstall."""
+        deltas = {name: delta for name in self._subscribers if (delta := engine.change_of(name))}
+        if not deltas:
+            return []
+        with self.store.snapshot() as snap:
+            tables = {name: _table(snap, self._known(name), delta) for name, delta in deltas.items()}
+        return [(name, on_change, tables[name]) for name in tables for on_change in self._subscribers[name].values()]
 
     def _rules_of(self, source: Snapshot | Sketch) -> Installed:
         """The rules of a version: those at hand, unless others were installed then, or have been since."""
@@ -480,6 +503,14 @@ class Transaction:
 def _encoder(source: Any) -> Callable[[Const], int]:
     """How constants become words: texts through the dictionary of a snapshot or transaction."""
     return lambda const: int(source.encode(const.type, [const.value])[0])
+
+
+def _table(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
+    """The changes of a predicate as its subscribers see them."""
+    columns = zip(predicate.types, delta.rows, strict=True)
+    arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
+    kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
+    return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
 
 
 def _layouts(source: Any) -> Callable[[Predicate], Layout]:
