@@ -97,7 +97,9 @@ class Workspace:
             self._refuse_foreign_writers(block.part, name)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
-            engine = Engine(txn, installed, _encoder(txn), self.threads, built=dict(self._built))
+            engine = Engine(
+                txn, installed, _encoder(txn), self.threads, self._subscribers, built=dict(self._built)
+            )
             engine.fill([v for v in installed.rules if v in block.rules])
             txn.properties[BUILT] = json.dumps(engine.built)
             saved = txn.properties[PROPERTY] = installed.save()
@@ -108,6 +110,7 @@ class Workspace:
         self._installed, self._saved = installed, saved
         self._built = engine.built
         self._accounts |= engine.accounts
+        self._notify(engine)
 
     def uninstall(self, name: str) -> None:
         """Remove a block: its views, indices and relations, and the subscriptions of these.

@@ -68,3 +68,17 @@ def test_a_subscriber_may_uninstall_what_others_hear_of(ws):
     ws.subscribe("two", told.append)
     ws.exec("+edge(1, 2). +edge(2, 3).")
     assert len(told) == 1
+
+
+def test_an_installed_text_with_edits_changes_views_too(ws):
+    told = {"edge": [], "two": []}
+    for name, tables in told.items():
+        ws.subscribe(name, tables.append)
+    ws.install("+edge(1, 2). +edge(2, 3). three(x) <- two(x, _).", name="more")
+    rows = {name: [row for table in tables for row in table.to_pylist()] for name, tables in told.items()}
+    assert rows == {
+        "edge": [{"x": x, "y": x + 1, "_change_type": "insert"} for x in (1, 2)],
+        "two": [{"x": 1, "z": 3, "_change_type": "insert"}],
+    }
+    ws.install("four(x) <- two(x, _).", name="no edits")
+    assert [len(tables) for tables in told.values()] == [1, 1]
