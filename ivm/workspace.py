@@ -40,6 +40,7 @@ from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import one_batch
+from pagestore.errors import ClosedError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
@@ -384,8 +385,8 @@ class Past:
 class Transaction:
     """Edits of extensional predicates, and the views' maintenance with the commit.
 
-    Leaving `with` commits, an exception rolls back.  Rows are lists of tuples, lists of columns, or
-    anything with `__arrow_c_stream__`.
+    Leaving `with` commits, an exception rolls back, unless it has ended inside.  Rows are lists of tuples, lists of
+    columns, or anything with `__arrow_c_stream__`.
     """
 
     def __init__(
@@ -394,6 +395,7 @@ class Transaction:
         self._workspace, self._txn = workspace, txn
         self._installed = installed or workspace._installed
         self._edits: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._open = True
 
     def insert(self, name: str, rows: Any) -> None:
         """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
@@ -415,6 +417,7 @@ class Transaction:
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
         """Edits as `exec` parses them."""
+        self._alive()
         for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
             self._edits.setdefault(name, []).append(parts)
 
@@ -424,7 +427,8 @@ class Transaction:
 
     def commit(self) -> int:
         """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
-        workspace = self._workspace
+        self._alive()
+        workspace, self._open = self._workspace, False
         try:
             engine = Engine(
                 self._txn, workspace._installed, _encoder(self._txn), workspace.threads, workspace._subscribers,
@@ -444,18 +448,26 @@ class Transaction:
 
     def rollback(self) -> None:
         """Leave nothing behind."""
+        self._open = False
         self._txn.rollback()
 
     def __enter__(self) -> "Transaction":
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
+        if not self._open:
+            return
         if kind is None:
             self.commit()
         else:
             self.rollback()
 
+    def _alive(self) -> None:
+        if not self._open:
+            raise ClosedError("the transaction has ended; begin another")
+
     def _relation(self, name: str) -> pagestore.relation.WritableRelation:
+        self._alive()
         predicate = self._workspace._known(name)
         if not predicate.extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
