@@ -40,12 +40,14 @@ from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import one_batch
+from pagestore.dictionary import Finder
 from pagestore.errors import ClosedError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.tree import ERASE, INSERT, SET, scan
+from pagestore.words import Column, Type, encode
 
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 OnChange = Callable[[pa.Table], None]
@@ -58,7 +60,11 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
     """
     store = pagestore.open(path, threads=threads, **options)
-    return Workspace(store, store.threads)
+    try:
+        return Workspace(store, store.threads)
+    except BaseException:
+        store.close()
+        raise
 
 
 class Workspace:
@@ -404,12 +410,13 @@ class Transaction:
     def delete(self, name: str, rows: Any) -> None:
         """Remove rows, or a function's keys; what is not there is no error."""
         relation = self._relation(name)
-        words = relation.encode(rows, keys_allowed=True)
+        words = relation.encode(rows, keys_allowed=True, interner=Finder(relation.source.dictionary))
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
         if len(words) < columns:
             self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
         else:
-            self._add(name, TAKE if columns > keys else ERASE, words)
+            valued = columns > keys or self._installed.layouts[name].bare
+            self._add(name, TAKE if valued else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""
@@ -520,6 +527,14 @@ def _encoder(source: Any) -> Callable[[Const], int]:
     return lambda const: int(source.encode(const.type, [const.value])[0])
 
 
+def _finder(txn: pagestore.Transaction) -> Callable[[Const], int]:
+    """How constants of what is deleted become words: a text never seen is 0, which no record holds, and stays unknown,
+    since nothing is ever taken out of the dictionary.
+    """
+    known = Finder(txn.dictionary)
+    return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])
+
+
 def _table(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
     """The changes of a predicate as its subscribers see them."""
     columns = zip(predicate.types, delta.rows, strict=True)
@@ -554,12 +569,12 @@ def _words_of_edits(
     txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Edits as words, by predicate, in order."""
-    encode = _encoder(txn)
+    intern, find = _encoder(txn), _finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
     found: dict[str, list[tuple[int, list[int]]]] = {}
     for edit in edits:
         terms = edit.args if edit.value is None else (*edit.args, edit.value)
-        words = [encode(term) for term in terms]
+        words = [*map(find if edit.action == "-" else intern, terms)]
         words += [0] * (installed.layouts[edit.predicate].visible - len(words))
         taken = edit.action == "-" and edit.value is not None
         found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
