@@ -1,5 +1,6 @@
 """Views come and go between transactions: what is installed follows, and nothing is left of what is not."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -8,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
+import pagestore
 from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
+from ivm.program import PROPERTY
 from tests import naive
 from tests.strategies import DECLARATIONS, FULL, cases
 
@@ -139,3 +142,16 @@ def leftovers(workspace: ivm.Workspace) -> set[str]:
     with workspace.store.snapshot() as snap:
         trees = {info.name for info in snap._version.catalog.relations.values()}
     return {name for name in trees if name.startswith(("$index", "$sense")) or "v" in name}
+
+
+def test_saved_rules_that_do_not_compile_leave_the_store_unlocked(tmp_path):
+    file = tmp_path / "store.pages"
+    block = {"name": "old", "text": "p(x <- q.", "number": 0, "granularity": 1, "orders": []}
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.properties[PROPERTY] = json.dumps([block])
+    with pytest.raises(errors.RuleSyntaxError, match="old:1:5"):
+        ivm.open(file)
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.properties[PROPERTY] = "[]"
+    with ivm.open(file) as workspace:
+        assert list(workspace) == []
