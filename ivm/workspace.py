@@ -27,6 +27,7 @@ from ivm.errors import (
     DivergenceError,
     EditError,
     FunctionConflictError,
+    IvmError,
     RedefinitionError,
     UninstallError,
     UnknownViewError,
@@ -41,7 +42,7 @@ from ivm.program import PROPERTY, Installed, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import one_batch
 from pagestore.dictionary import Finder
-from pagestore.errors import ClosedError
+from pagestore.errors import ClosedError, MissingError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
@@ -76,6 +77,7 @@ class Workspace:
         self._subscribers: dict[str, dict[object, OnChange]] = {}  # by view and subscription
         with store.snapshot() as snap:
             self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
+            self._others = self._saved, self._installed  # those of another version that were asked for last
             saved = json.loads(snap.properties.get(BUILT, "{}"))
             self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
 
@@ -150,12 +152,12 @@ class Workspace:
     @property
     def blocks(self) -> dict[str, str]:
         """Installed texts by name."""
-        return {b.name: b.text for b in self._installed.blocks}
+        return {b.name: b.text for b in self._rules_now().blocks}
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
         """Everything declared or derived, by name."""
-        return self._installed.program.predicates
+        return self._rules_now().program.predicates
 
     # -- data
 
@@ -177,10 +179,10 @@ class Workspace:
         return self._relation(self.store.snapshot(), name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._installed.program.predicates
+        return name in self.predicates
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._installed.program.predicates)
+        return iter(self.predicates)
 
     def at(self, version: int | str) -> "Past":
         """All relations and views as they were at a version or tag."""
@@ -213,33 +215,42 @@ class Workspace:
 
     def stats(self, name: str) -> dict[str, Any]:
         """Numbers of a view: rows, sensitivity rows, and what the newest transaction that touched it did."""
-        self._known(name)
         with self.store.snapshot() as snap:
-            sense = [
-                snap.tree(v.sense_name(p, s)).count
-                for v in self._installed.rules if name in v.writes
-                for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
-            ]  # fmt: skip
-            rows = snap.tree(name).count
+            return self._stats(snap, name)
+
+    def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
+        installed = self._rules_of(snap)
+        self._known(name, installed)
+        sense = [
+            snap.tree(v.sense_name(p, s)).count
+            for v in installed.rules if name in v.writes
+            for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
+        ]  # fmt: skip
+        rows = snap.tree(name).count
         return {"rows": rows, "sensitivity_rows": sum(sense), **asdict(self._accounts.get(name, Account()))}
 
     def evaluate(self, name: str) -> Answer:
         """A view computed from scratch from what it reads, stored nowhere; `seconds` says how long it took."""
-        predicate = self._known(name)
         with self.store.snapshot() as snap:
-            started = time.perf_counter()
-            parts = recompute(snap, self._installed, _encoder(snap), name, self.threads)
-            seconds = time.perf_counter() - started
-            columns = [
-                pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
-                for c, t in enumerate(predicate.types)
-            ]
+            return self._evaluate(snap, name)
+
+    def _evaluate(self, snap: Snapshot, name: str) -> Answer:
+        installed = self._rules_of(snap)
+        predicate = self._known(name, installed)
+        started = time.perf_counter()
+        parts = recompute(snap, installed, _encoder(snap), name, self.threads)
+        seconds = time.perf_counter() - started
+        columns = [
+            pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
+            for c, t in enumerate(predicate.types)
+        ]
         return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view with its rules evaluated from scratch.  Raises DivergenceError with a row that differs."""
-        fresh = self.evaluate(name).to_arrow()
-        kept = self[name].to_arrow().cast(fresh.schema)
+        with self.store.snapshot() as snap:  # both of one version, whoever writes
+            fresh = self._evaluate(snap, name).to_arrow()
+            kept = snap[name].to_arrow().cast(fresh.schema)
         if not kept.equals(fresh):
             odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(
                 zip(*fresh.to_pydict().values(), strict=True)
@@ -255,21 +266,25 @@ class Workspace:
         binding it was done under (*Aspiration*).
         """
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
-            plans = [plan for v in self._installed.rules if name in v.writes for plan in v.plans]
+            installed = self._rules_of(snap)
+            self._known(name, installed)
+            plans = [plan for v in installed.rules if name in v.writes for plan in v.plans]
             return [_trace(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
         """How many trace rows have to go or come to turn the trace at one version into that at another."""
-        pairs = zip(self.trace(name, old), self.trace(name, new), strict=True)
-        return sum(len(difference(a, b).actions) for a, b in pairs)
+        before, after = self.trace(name, old), self.trace(name, new)
+        if [*map(len, before)] != [*map(len, after)]:
+            raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
+        return sum(len(difference(a, b).actions) for a, b in zip(before, after, strict=True))
 
     def explain(self, name: str) -> str:
         """How a view is evaluated and maintained, and why."""
         from ivm.explain import explain
 
-        self._known(name)
         with self.store.snapshot() as snap:
-            return explain(self._installed, name, self.stats(name), snap.tree)
+            stats = self._stats(snap, name)
+            return explain(self._rules_of(snap), name, stats, snap.tree)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
@@ -279,7 +294,7 @@ class Workspace:
         An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
         committed stays.
         """
-        self._known(name)
+        self._known(name, self._rules_now())
         subscription = object()
         self._subscribers.setdefault(name, {})[subscription] = on_change
 
@@ -321,19 +336,32 @@ class Workspace:
         if not deltas:
             return []
         with self.store.snapshot() as snap:
-            tables = {name: _table(snap, self._known(name), delta) for name, delta in deltas.items()}
+            predicates = self._rules_of(snap).program.predicates
+            tables = {name: _table(snap, predicates[name], delta) for name, delta in deltas.items()}
         return [(name, on_change, tables[name]) for name in tables for on_change in self._subscribers[name].values()]
 
     def _rules_of(self, source: Snapshot | Sketch) -> Installed:
         """The rules of a version: those at hand, unless others were installed then, or have been since."""
-        return self._installed if source.properties.get(PROPERTY) == self._saved else self._load(source)
+        saved = source.properties.get(PROPERTY)
+        if saved == self._saved:
+            return self._installed
+        known, installed = self._others
+        if saved != known:
+            installed = self._load(source)
+            self._others = saved, installed
+        return installed
+
+    def _rules_now(self) -> Installed:
+        """The rules of the newest version, which another process may have installed."""
+        with self.store.snapshot() as snap:
+            return self._rules_of(snap)
 
     def _load(self, snap: Snapshot | Sketch) -> Installed:
         saved = snap.properties.get(PROPERTY)
         return Installed.load(str(saved), _encoder(snap), _layouts(snap)) if saved else Installed()
 
-    def _known(self, name: str, installed: Installed | None = None) -> Predicate:
-        predicates = (installed or self._installed).program.predicates
+    def _known(self, name: str, installed: Installed) -> Predicate:
+        predicates = installed.program.predicates
         predicate = predicates.get(name)
         if predicate is None:
             known = ", ".join(sorted(n for n in predicates if "$" not in n)) or "none"
@@ -371,7 +399,11 @@ class Past:
         self._workspace, self.snapshot = workspace, snap
 
     def __getitem__(self, name: str) -> Relation:
-        return self.snapshot[name]
+        """A relation or view as of that version.  Raises UnknownViewError."""
+        try:
+            return self.snapshot[name]
+        except MissingError as error:
+            raise UnknownViewError(str(error)) from None
 
     def query(self, text: str) -> Answer:
         """As Workspace.query, of the rules and the data of that version."""
@@ -475,7 +507,7 @@ class Transaction:
 
     def _relation(self, name: str) -> pagestore.relation.WritableRelation:
         self._alive()
-        predicate = self._workspace._known(name)
+        predicate = self._workspace._known(name, self._installed)
         if not predicate.extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
         return self._txn[name]
