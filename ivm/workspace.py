@@ -206,10 +206,12 @@ class Workspace:
             block = installed.blocks[-1]
             for predicate in block.part.predicates.values():
                 self._provide(sketch, predicate, installed)
+            started = time.perf_counter()
             Engine(sketch, installed, _encoder(sketch), self.threads).fill(
                 [v for v in installed.rules if v in block.rules]
             )
-            return Answer(sketch[part.answer].to_arrow())
+            seconds = time.perf_counter() - started
+            return Answer(sketch[part.answer].to_arrow(), seconds)
 
     # -- what happened, and why
 
