@@ -144,9 +144,12 @@ class Workspace:
         with self.store.transaction(f"uninstall {name}") as txn:
             for tree in gone:
                 txn.drop(tree)
+            built = {sense: sizes for sense, sizes in self._built.items() if sense not in gone}
+            txn.properties[BUILT] = json.dumps(built)
             saved = txn.properties[PROPERTY] = left.save()
-        self._installed, self._saved = left, saved
+        self._installed, self._saved, self._built = left, saved, built
         for view in views:
+            self._accounts.pop(view, None)
             self._subscribers.pop(view, None)
 
     @property

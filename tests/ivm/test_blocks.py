@@ -14,6 +14,7 @@ from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
 from ivm.program import PROPERTY
+from ivm.workspace import BUILT
 from tests import naive
 from tests.strategies import DECLARATIONS, FULL, cases
 
@@ -155,3 +156,25 @@ def test_saved_rules_that_do_not_compile_leave_the_store_unlocked(tmp_path):
         txn.properties[PROPERTY] = "[]"
     with ivm.open(file) as workspace:
         assert list(workspace) == []
+
+
+def test_nothing_is_remembered_of_what_is_gone(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
+        workspace.install("edge(x, y) -> int(x), int(y).", name="edge")
+        workspace.install("one(x, y, z) <- edge(x, y), edge(y, z).", name="one", maintenance="match")
+        workspace.install("two(x, z) <- edge(x, y), edge(y, z).", name="two", maintenance="match")
+        workspace.exec("+edge(1, 2). +edge(2, 3).")
+        assert (len(remembered(workspace)), workspace.stats("two")["inserted"]) == (2, 1)
+        workspace.uninstall("two")
+        assert len(remembered(workspace)) == 1
+        workspace.install("two(z, x) <- edge(x, y), edge(y, z).", name="two", maintenance="probe")
+        assert (len(remembered(workspace)), workspace.stats("two")["inserted"]) == (1, 0)
+        workspace.exec("+edge(3, 4).")
+        workspace.verify("two")
+
+
+def remembered(workspace: ivm.Workspace) -> dict:
+    """The sizes of sensitivity indices when they were built, as they are stored."""
+    with workspace.store.snapshot() as snap:
+        assert snap.properties[BUILT] == json.dumps(workspace._built)
+        return json.loads(snap.properties[BUILT])
