@@ -103,7 +103,7 @@ class Workspace:
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
-            self._refuse_foreign_writers(block.part, name)
+            self._refuse_foreign_writers(block.part)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
             engine = Engine(
@@ -377,7 +377,7 @@ class Workspace:
         self._known(name, self._rules_of(snap))
         return snap[name]
 
-    def _refuse_foreign_writers(self, part: lang.Program, name: str) -> None:
+    def _refuse_foreign_writers(self, part: lang.Program) -> None:
         for rule in part.rules:
             for head in rule.heads:
                 owner = next(
