@@ -102,5 +102,6 @@ def first_ranges(pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int)
     if smallest.count < PARALLEL_FROM:
         return [ALL]
     keys = np.concatenate([batch[0] for batch in scan(pages, smallest, columns=(0,))])
-    cuts = np.unique(keys[len(keys) * np.arange(1, wanted) // wanted]).tolist()
+    cuts = np.unique(keys[len(keys) * np.arange(1, wanted) // wanted])
+    cuts = cuts[cuts > INT_MIN].tolist()  # nothing is below the least word
     return list(zip([INT_MIN, *cuts], [*(cut - 1 for cut in cuts), INT_MAX], strict=True))

@@ -175,18 +175,19 @@ class Head:
     def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[Delta, dict[str, np.ndarray]]:
         """The bindings that pass the filters, and all variables' columns."""
         plan = self._plan
-        for comparison in _ready(plan.filters, plan.columns):
+        ready = _ready(plan.filters, plan.columns)
+        waiting = [comparison for comparison in plan.filters if comparison not in ready]
+        for comparison in ready:
             columns = dict(zip(plan.columns, delta.rows, strict=True))
             keep = evaluator.mask(comparison, columns, delta.rows.shape[1])
             delta = delta.where(keep)
         columns = dict(zip(plan.columns, delta.rows, strict=True))
         for name, term in plan.computed:
             columns[name] = evaluator.words(term, columns, delta.rows.shape[1])
-        for comparison in plan.filters:
-            if comparison not in _ready(plan.filters, plan.columns):
-                keep = evaluator.mask(comparison, columns, len(delta.actions))
-                delta = delta.where(keep)
-                columns = {name: column[keep] for name, column in columns.items()}
+        for comparison in waiting:
+            keep = evaluator.mask(comparison, columns, len(delta.actions))
+            delta = delta.where(keep)
+            columns = {name: column[keep] for name, column in columns.items()}
         return delta, columns
 
     def _edit(

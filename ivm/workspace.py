@@ -27,6 +27,7 @@ from ivm.errors import (
     DivergenceError,
     EditError,
     FunctionConflictError,
+    IvmError,
     RedefinitionError,
     UninstallError,
     UnknownViewError,
@@ -38,12 +39,16 @@ from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
 from ivm.plan import AUTO, ONCE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
+from ivm.surgery import Delta
 from pagestore.apply import one_batch
+from pagestore.dictionary import Finder
+from pagestore.errors import ClosedError, MissingError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.tree import ERASE, INSERT, SET, scan
+from pagestore.words import Column, Type, encode
 
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 OnChange = Callable[[pa.Table], None]
@@ -56,7 +61,11 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
     """
     store = pagestore.open(path, threads=threads, **options)
-    return Workspace(store, store.threads)
+    try:
+        return Workspace(store, store.threads)
+    except BaseException:
+        store.close()
+        raise
 
 
 class Workspace:
@@ -65,9 +74,10 @@ class Workspace:
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
-        self._subscribers: dict[str, list[OnChange]] = {}
+        self._subscribers: dict[str, dict[object, OnChange]] = {}  # by view and subscription
         with store.snapshot() as snap:
             self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
+            self._others = self._saved, self._installed  # those of another version that were asked for last
             saved = json.loads(snap.properties.get(BUILT, "{}"))
             self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
 
@@ -93,10 +103,12 @@ class Workspace:
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
-            self._refuse_foreign_writers(block.part, name)
+            self._refuse_foreign_writers(block.part)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
-            engine = Engine(txn, installed, _encoder(txn), self.threads, built=dict(self._built))
+            engine = Engine(
+                txn, installed, _encoder(txn), self.threads, self._subscribers, built=dict(self._built)
+            )
             engine.fill([v for v in installed.rules if v in block.rules])
             txn.properties[BUILT] = json.dumps(engine.built)
             saved = txn.properties[PROPERTY] = installed.save()
@@ -107,9 +119,13 @@ class Workspace:
         self._installed, self._saved = installed, saved
         self._built = engine.built
         self._accounts |= engine.accounts
+        self._notify(engine)
 
     def uninstall(self, name: str) -> None:
-        """Remove a block: its views, indices and relations.  Raises UninstallError while others read them."""
+        """Remove a block: its views, indices and relations, and the subscriptions of these.
+
+        Raises UninstallError while others read them.
+        """
         block = self._installed.block(name)
         if block is None:
             known = ", ".join(b.name for b in self._installed.blocks) or "none"
@@ -128,18 +144,23 @@ class Workspace:
         with self.store.transaction(f"uninstall {name}") as txn:
             for tree in gone:
                 txn.drop(tree)
+            built = {sense: sizes for sense, sizes in self._built.items() if sense not in gone}
+            txn.properties[BUILT] = json.dumps(built)
             saved = txn.properties[PROPERTY] = left.save()
-        self._installed, self._saved = left, saved
+        self._installed, self._saved, self._built = left, saved, built
+        for view in views:
+            self._accounts.pop(view, None)
+            self._subscribers.pop(view, None)
 
     @property
     def blocks(self) -> dict[str, str]:
         """Installed texts by name."""
-        return {b.name: b.text for b in self._installed.blocks}
+        return {b.name: b.text for b in self._rules_now().blocks}
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
         """Everything declared or derived, by name."""
-        return self._installed.program.predicates
+        return self._rules_now().program.predicates
 
     # -- data
 
@@ -161,10 +182,10 @@ class Workspace:
         return self._relation(self.store.snapshot(), name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._installed.program.predicates
+        return name in self.predicates
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._installed.program.predicates)
+        return iter(self.predicates)
 
     def at(self, version: int | str) -> "Past":
         """All relations and views as they were at a version or tag."""
@@ -188,42 +209,53 @@ class Workspace:
             block = installed.blocks[-1]
             for predicate in block.part.predicates.values():
                 self._provide(sketch, predicate, installed)
+            started = time.perf_counter()
             Engine(sketch, installed, _encoder(sketch), self.threads).fill(
                 [v for v in installed.rules if v in block.rules]
             )
-            return Answer(sketch[part.answer].to_arrow())
+            seconds = time.perf_counter() - started
+            return Answer(sketch[part.answer].to_arrow(), seconds)
 
     # -- what happened, and why
 
     def stats(self, name: str) -> dict[str, Any]:
         """Numbers of a view: rows, sensitivity rows, and what the newest transaction that touched it did."""
-        self._known(name)
         with self.store.snapshot() as snap:
-            sense = [
-                snap.tree(v.sense_name(p, s)).count
-                for v in self._installed.rules if name in v.writes
-                for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
-            ]  # fmt: skip
-            rows = snap.tree(name).count
+            return self._stats(snap, name)
+
+    def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
+        installed = self._rules_of(snap)
+        self._known(name, installed)
+        sense = [
+            snap.tree(v.sense_name(p, s)).count
+            for v in installed.rules if name in v.writes
+            for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
+        ]  # fmt: skip
+        rows = snap.tree(name).count
         return {"rows": rows, "sensitivity_rows": sum(sense), **asdict(self._accounts.get(name, Account()))}
 
     def evaluate(self, name: str) -> Answer:
         """A view computed from scratch from what it reads, stored nowhere; `seconds` says how long it took."""
-        predicate = self._known(name)
         with self.store.snapshot() as snap:
-            started = time.perf_counter()
-            parts = recompute(snap, self._installed, _encoder(snap), name, self.threads)
-            seconds = time.perf_counter() - started
-            columns = [
-                pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
-                for c, t in enumerate(predicate.types)
-            ]
+            return self._evaluate(snap, name)
+
+    def _evaluate(self, snap: Snapshot, name: str) -> Answer:
+        installed = self._rules_of(snap)
+        predicate = self._known(name, installed)
+        started = time.perf_counter()
+        parts = recompute(snap, installed, _encoder(snap), name, self.threads)
+        seconds = time.perf_counter() - started
+        columns = [
+            pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
+            for c, t in enumerate(predicate.types)
+        ]
         return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view with its rules evaluated from scratch.  Raises DivergenceError with a row that differs."""
-        fresh = self.evaluate(name).to_arrow()
-        kept = self[name].to_arrow().cast(fresh.schema)
+        with self.store.snapshot() as snap:  # both of one version, whoever writes
+            fresh = self._evaluate(snap, name).to_arrow()
+            kept = snap[name].to_arrow().cast(fresh.schema)
         if not kept.equals(fresh):
             odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(
                 zip(*fresh.to_pydict().values(), strict=True)
@@ -239,29 +271,46 @@ class Workspace:
         binding it was done under (*Aspiration*).
         """
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
-            plans = [plan for v in self._installed.rules if name in v.writes for plan in v.plans]
+            installed = self._rules_of(snap)
+            self._known(name, installed)
+            plans = [plan for v in installed.rules if name in v.writes for plan in v.plans]
             return [_trace(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
         """How many trace rows have to go or come to turn the trace at one version into that at another."""
-        pairs = zip(self.trace(name, old), self.trace(name, new), strict=True)
-        return sum(len(difference(a, b).actions) for a, b in pairs)
+        before, after = self.trace(name, old), self.trace(name, new)
+        if [*map(len, before)] != [*map(len, after)]:
+            raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
+        return sum(len(difference(a, b).actions) for a, b in zip(before, after, strict=True))
 
     def explain(self, name: str) -> str:
         """How a view is evaluated and maintained, and why."""
         from ivm.explain import explain
 
-        self._known(name)
         with self.store.snapshot() as snap:
-            return explain(self._installed, name, self.stats(name), snap.tree)
+            stats = self._stats(snap, name)
+            return explain(self._rules_of(snap), name, stats, snap.tree)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
-        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription.
+        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription;
+        `uninstall` of the view ends it, too.
+
+        An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
+        committed stays.
         """
-        self._known(name)
-        self._subscribers.setdefault(name, []).append(on_change)
-        return lambda: self._subscribers[name].remove(on_change)
+        self._known(name, self._rules_now())
+        subscription = object()
+        self._subscribers.setdefault(name, {})[subscription] = on_change
+
+        def end() -> None:
+            """Idempotent."""
+            left = self._subscribers.get(name, {})
+            left.pop(subscription, None)
+            if not left:
+                self._subscribers.pop(name, None)
+
+        return end
 
     def close(self) -> None:
         self.store.close()
@@ -275,32 +324,49 @@ class Workspace:
     # -- inside
 
     def _notify(self, engine: Engine) -> None:
-        """Hand each subscriber the changes of its view."""
-        for name, subscribers in self._subscribers.items():
-            delta = engine.change_of(name)
-            if not delta or not subscribers:
-                continue
-            predicate = self._known(name)
-            with self.store.snapshot() as snap:
-                arrays = [
-                    snap.decode(t, np.ascontiguousarray(w))
-                    for t, w in zip(predicate.types, delta.rows, strict=True)
-                ]
-            kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
-            table = pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
-            for on_change in list(subscribers):
+        """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing."""
+        failures = []
+        for name, on_change, table in self._changes(engine):
+            try:
                 on_change(table)
+            except Exception as error:
+                error.add_note(f"raised by a subscriber of {name}: what it was told of is committed, and stays")
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _changes(self, engine: Engine) -> list[tuple[str, OnChange, pa.Table]]:
+        """Whom to tell what; gathered before anybody is called, who may subscribe, or uninstall."""
+        deltas = {name: delta for name in self._subscribers if (delta := engine.change_of(name))}
+        if not deltas:
+            return []
+        with self.store.snapshot() as snap:
+            predicates = self._rules_of(snap).program.predicates
+            tables = {name: _table(snap, predicates[name], delta) for name, delta in deltas.items()}
+        return [(name, on_change, tables[name]) for name in tables for on_change in self._subscribers[name].values()]
 
     def _rules_of(self, source: Snapshot | Sketch) -> Installed:
         """The rules of a version: those at hand, unless others were installed then, or have been since."""
-        return self._installed if source.properties.get(PROPERTY) == self._saved else self._load(source)
+        saved = source.properties.get(PROPERTY)
+        if saved == self._saved:
+            return self._installed
+        known, installed = self._others
+        if saved != known:
+            installed = self._load(source)
+            self._others = saved, installed
+        return installed
+
+    def _rules_now(self) -> Installed:
+        """The rules of the newest version, which another process may have installed."""
+        with self.store.snapshot() as snap:
+            return self._rules_of(snap)
 
     def _load(self, snap: Snapshot | Sketch) -> Installed:
         saved = snap.properties.get(PROPERTY)
         return Installed.load(str(saved), _encoder(snap), _layouts(snap)) if saved else Installed()
 
-    def _known(self, name: str, installed: Installed | None = None) -> Predicate:
-        predicates = (installed or self._installed).program.predicates
+    def _known(self, name: str, installed: Installed) -> Predicate:
+        predicates = installed.program.predicates
         predicate = predicates.get(name)
         if predicate is None:
             known = ", ".join(sorted(n for n in predicates if "$" not in n)) or "none"
@@ -311,7 +377,7 @@ class Workspace:
         self._known(name, self._rules_of(snap))
         return snap[name]
 
-    def _refuse_foreign_writers(self, part: lang.Program, name: str) -> None:
+    def _refuse_foreign_writers(self, part: lang.Program) -> None:
         for rule in part.rules:
             for head in rule.heads:
                 owner = next(
@@ -338,7 +404,11 @@ class Past:
         self._workspace, self.snapshot = workspace, snap
 
     def __getitem__(self, name: str) -> Relation:
-        return self.snapshot[name]
+        """A relation or view as of that version.  Raises UnknownViewError."""
+        try:
+            return self.snapshot[name]
+        except MissingError as error:
+            raise UnknownViewError(str(error)) from None
 
     def query(self, text: str) -> Answer:
         """As Workspace.query, of the rules and the data of that version."""
@@ -358,8 +428,8 @@ class Past:
 class Transaction:
     """Edits of extensional predicates, and the views' maintenance with the commit.
 
-    Leaving `with` commits, an exception rolls back.  Rows are lists of tuples, lists of columns, or
-    anything with `__arrow_c_stream__`.
+    Leaving `with` commits, an exception rolls back, unless it has ended inside.  Rows are lists of tuples, lists of
+    columns, or anything with `__arrow_c_stream__`.
     """
 
     def __init__(
@@ -368,6 +438,7 @@ class Transaction:
         self._workspace, self._txn = workspace, txn
         self._installed = installed or workspace._installed
         self._edits: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._open = True
 
     def insert(self, name: str, rows: Any) -> None:
         """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
@@ -376,12 +447,13 @@ class Transaction:
     def delete(self, name: str, rows: Any) -> None:
         """Remove rows, or a function's keys; what is not there is no error."""
         relation = self._relation(name)
-        words = relation.encode(rows, keys_allowed=True)
+        words = relation.encode(rows, keys_allowed=True, interner=Finder(relation.source.dictionary))
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
         if len(words) < columns:
             self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
         else:
-            self._add(name, TAKE if columns > keys else ERASE, words)
+            valued = columns > keys or self._installed.layouts[name].bare
+            self._add(name, TAKE if valued else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""
@@ -389,6 +461,7 @@ class Transaction:
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
         """Edits as `exec` parses them."""
+        self._alive()
         for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
             self._edits.setdefault(name, []).append(parts)
 
@@ -398,7 +471,8 @@ class Transaction:
 
     def commit(self) -> int:
         """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
-        workspace = self._workspace
+        self._alive()
+        workspace, self._open = self._workspace, False
         try:
             engine = Engine(
                 self._txn, workspace._installed, _encoder(self._txn), workspace.threads, workspace._subscribers,
@@ -418,19 +492,27 @@ class Transaction:
 
     def rollback(self) -> None:
         """Leave nothing behind."""
+        self._open = False
         self._txn.rollback()
 
     def __enter__(self) -> "Transaction":
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
+        if not self._open:
+            return
         if kind is None:
             self.commit()
         else:
             self.rollback()
 
+    def _alive(self) -> None:
+        if not self._open:
+            raise ClosedError("the transaction has ended; begin another")
+
     def _relation(self, name: str) -> pagestore.relation.WritableRelation:
-        predicate = self._workspace._known(name)
+        self._alive()
+        predicate = self._workspace._known(name, self._installed)
         if not predicate.extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
         return self._txn[name]
@@ -482,6 +564,22 @@ def _encoder(source: Any) -> Callable[[Const], int]:
     return lambda const: int(source.encode(const.type, [const.value])[0])
 
 
+def _finder(txn: pagestore.Transaction) -> Callable[[Const], int]:
+    """How constants of what is deleted become words: a text never seen is 0, which no record holds, and stays unknown,
+    since nothing is ever taken out of the dictionary.
+    """
+    known = Finder(txn.dictionary)
+    return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])
+
+
+def _table(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
+    """The changes of a predicate as its subscribers see them."""
+    columns = zip(predicate.types, delta.rows, strict=True)
+    arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
+    kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
+    return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
+
+
 def _layouts(source: Any) -> Callable[[Predicate], Layout]:
     """The layout of an extensional predicate: that of the relation if it is there, loaded before its declaration.
 
@@ -508,12 +606,12 @@ def _words_of_edits(
     txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Edits as words, by predicate, in order."""
-    encode = _encoder(txn)
+    intern, find = _encoder(txn), _finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
     found: dict[str, list[tuple[int, list[int]]]] = {}
     for edit in edits:
         terms = edit.args if edit.value is None else (*edit.args, edit.value)
-        words = [encode(term) for term in terms]
+        words = [*map(find if edit.action == "-" else intern, terms)]
         words += [0] * (installed.layouts[edit.predicate].visible - len(words))
         taken = edit.action == "-" and edit.value is not None
         found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))

@@ -26,7 +26,7 @@ from ivm.lang.rule import (
     Rule,
     Term,
     Var,
-    keys,
+    atoms,
     variables,
 )
 
@@ -247,6 +247,17 @@ def in_range(v: object) -> object:
     elif isinstance(v, int) and not -(2**63) <= v < 2**63:
         raise RangeError(f"{v} does not fit 64 bits")
     return v
+
+
+def keys(rule: Rule) -> tuple[Var, ...]:
+    """The rule's key variables (*Key- and value-position*): those in key position of some atom of the body.
+
+    In order of appearance.  In F[x] = a, G[y] = b, r = a + b they are x and y.
+    """
+    positions = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
+    found = dict.fromkeys(arg for arg in positions if isinstance(arg, Var))
+    free = {v for disjunct in rule.body for v in variables(*disjunct)}
+    return tuple(v for v in found if v in free)
 
 
 def aggregated(rule: Rule, state: State) -> Iterator[tuple]:

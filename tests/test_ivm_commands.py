@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ivm import Workspace
 from pagestore_tools.command import ivm as command
 
 RULES = """\
@@ -72,6 +73,18 @@ def test_print_as_of_an_earlier_version(file, capsys):
     assert json.loads(capsys.readouterr().out) == {"x": 1, "y": 2, "z": 3}
     assert command(["print", file, "tri", "--json"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_print_of_a_view_that_is_gone_since(file, capsys, tmp_path, stdin):
+    stdin("far(x, z) <- edge(x, y), edge(y, z).")
+    assert command(["install", file, "-", "--name", "far", "--json"]) == 0
+    version = json.loads(capsys.readouterr().out)["version"]
+    assert command(["uninstall", file, "far", "--quiet"]) == 0
+    assert command(["print", file, "far", "--at", str(version)]) == 0
+    assert capsys.readouterr().out.splitlines() == ["x  z", "1  3", "1 row"]
+    assert command(["print", file, "far"]) == 1
+    assert command(["print", file, "never", "--at", str(version)]) == 1
+    assert "no relation 'never'" in capsys.readouterr().err
 
 
 def test_query_from_the_command_line_and_from_stdin(file, capsys, stdin):
@@ -173,3 +186,24 @@ class TestShell:
         out = capsys.readouterr().out
         assert "x\n5\n1 row\n" in out
         assert "loop" not in out.split("1 row\n")[1]
+
+    def test_installs_each_file_under_its_own_name(self, file, capsys, stdin, tmp_path):
+        for name, rule in (("loops", "loop(x) <- edge(x, x)."), ("ends", "end(y) <- edge(_, y), !edge(y, _).")):
+            (tmp_path / f"{name}.logiql").write_text(rule)
+        stdin(f":install {tmp_path}/loops.logiql\n:install {tmp_path}/ends.logiql\n:list\n:uninstall loops\n")
+        assert command(["shell", file, "--quiet"]) == 0
+        assert "installed: graph, loops, ends" in capsys.readouterr().out
+
+    def test_tells_its_own_faults_from_a_wrong_number_of_words(self, file, stdin, monkeypatch, capsys):
+        def explain(workspace, view):
+            raise TypeError("a fault within")
+
+        monkeypatch.setattr(Workspace, "explain", explain)
+        stdin(":explain\n:install\n:explain tri tri\n:explain tri\n")
+        with pytest.raises(TypeError, match="a fault within"):
+            command(["shell", file])
+        assert [line.split(";")[0] for line in capsys.readouterr().err.splitlines()] == [
+            ":explain does not take 0 words",
+            ":install does not take 0 words",
+            ":explain does not take 2 words",
+        ]

@@ -101,3 +101,13 @@ def test_edits_in_order():
     state = naive.empty(program)
     naive.edit(program, state, program.edits)
     assert state == {"edge": {(1, 3)}, "v": {(1,): 6}, "w": {}, "s": {}}
+
+
+def test_key_variables():
+    declared = EDGE + "a(x) -> int(x). "
+    for rule, expected in (
+        ("c[x, y] = s <- v[x] = u, v[y] = t, s = u + t.", "x y"),  # the paper's example
+        ("c[x] = t <- v[x] = u, v[u] = t.", "x u"),  # u is a key: it is in key position somewhere
+        ("c(x) <- v[x] = u, !a(u), !edge(x, w).", "x u"),  # so is it inside a negation; w is not the rule's
+    ):
+        assert " ".join(var.name for var in naive.keys(compile(declared + rule).rules[0])) == expected

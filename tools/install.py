@@ -7,7 +7,7 @@ from ivm.lang import compile
 
 from .progress import Progress
 from .report import answer, common
-from .rules import opened, text_of
+from .rules import block_name, opened, text_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     text = text_of(options.rules)
-    name = options.name or ("main" if options.rules == "-" else Path(options.rules).stem)
+    name = options.name or block_name(options.rules)
     if not Path(options.file).exists():
         compile(text, source=name)  # what is refused anyway makes no store
     with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
             return 0
         past = workspace if options.at is None else workspace.at(options.at)
         rows = past[options.name]
-        answer_rows(options, workspace.predicates[options.name].columns, rows, len(rows))
+        answer_rows(options, rows.schema.names, rows, len(rows))
     return 0
 
 

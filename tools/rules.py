@@ -31,6 +31,11 @@ def text_of(path: str) -> str:
         raise IvmError(f"{path} is no UTF-8 text: see its byte {error.start}") from None
 
 
+def block_name(path: str) -> str:
+    """What to install a file's rules under, unless told: its name without its ending; `main` for `-`."""
+    return "main" if path == "-" else Path(path).stem
+
+
 def argument_or_stdin(text: str) -> str:
     """The text itself, or stdin for `-`."""
     return text_of("-") if text == "-" else text

@@ -7,6 +7,7 @@ begins with a colon is a command.
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from inspect import signature
 
 from ivm import IvmError, Workspace
 from ivm.lang.parse import parse
@@ -15,7 +16,7 @@ from pagestore.errors import PagestoreError
 
 from .print import contents, listing
 from .report import common
-from .rules import answer_rows, opened, text_of
+from .rules import answer_rows, block_name, opened, text_of
 
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction
@@ -101,13 +102,14 @@ class Shell:
         if name not in commands:
             raise IvmError(f"there is no :{name}; :help lists the commands")
         try:
-            commands[name](*words)
+            given = signature(commands[name]).bind(*words)
         except TypeError:
             raise IvmError(f":{name} does not take {len(words)} words; :help shows what it takes") from None
+        commands[name](*given.args)
 
-    def install(self, file: str, name: str = "main") -> None:
-        self.workspace.install(text_of(file), name)
+    def install(self, file: str, name: str | None = None) -> None:
+        self.workspace.install(text_of(file), name or block_name(file))
 
     def rows(self, name: str) -> None:
         rows = self.workspace[name]
-        answer_rows(self.options, self.workspace.predicates[name].columns, rows, len(rows))
+        answer_rows(self.options, rows.schema.names, rows, len(rows))

@@ -599,7 +599,7 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
                 scratch[base + i - kept] = scratch[i]
             n = kept_stop - kept
         else:
-            first = smallest(data, plan, cursors, start, stop, moving)
+            first = smallest(plan, cursors, start, stop, moving)
             moving &= ~(1 << (first - start))
             lo, hi = part_slice(data, plan, cursors, first, low, high)
             if steps[level, MARKS] and hi - lo <= SKEWED * (kept_stop - kept):
@@ -614,14 +614,14 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
 @kernel
 def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
     """Write the keys that some parts (a bit each) have in common to scratch[at:].  Returns how many."""
-    first = smallest(data, plan, cursors, start, stop, which)
+    first = smallest(plan, cursors, start, stop, which)
     which &= ~(1 << (first - start))
     lo, hi = part_slice(data, plan, cursors, first, low, high)
     if which == 0:
         for i in range(lo, hi):
             scratch[at + i - lo] = data[i]
         return hi - lo
-    second = smallest(data, plan, cursors, start, stop, which)
+    second = smallest(plan, cursors, start, stop, which)
     which &= ~(1 << (second - start))
     other_lo, other_hi = part_slice(data, plan, cursors, second, low, high)
     n = intersect(data, lo, hi, data, other_lo, other_hi, scratch, at, state)
@@ -639,7 +639,7 @@ def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high,
 
 
 @kernel
-def smallest(data, plan, cursors, start, stop, which):
+def smallest(plan, cursors, start, stop, which):
     """The part with the shortest slice among some (a bit each)."""
     best, length = start, INT_MAX
     for p in range(start, stop):

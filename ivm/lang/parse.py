@@ -38,6 +38,7 @@ from ivm.lang.tree import (
     Or,
     Statement,
 )
+from ivm.lang.types import LITERAL_MAX
 from pagestore.kernels import user_cache
 
 NESTING_MAX = 100
@@ -101,6 +102,16 @@ class Builder(Transformer[Token, list[Statement]]):
     def at(self, place: Meta | Token) -> Where:
         return Where(self.source, place.line or 1, place.column or 1)
 
+    def whole(self, token: Token) -> Any:
+        self.check_length(token)
+        return int(token)
+
+    def check_length(self, token: Token) -> None:
+        """Beyond some thousands of digits Python refuses to read and to write a number."""
+        if len(token) > LITERAL_MAX:
+            reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
+            raise RuleTypeError(self.at(token), reason)
+
     # -- statements
 
     def start(self, meta: Meta, statements: list[Any]) -> list[Statement]:
@@ -125,7 +136,7 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
         name, precision, scale, variable = parts
-        text = f"{name}({precision},{scale})" if precision else str(name)
+        text = f"{name}({self.whole(precision)},{self.whole(scale)})" if precision else str(name)
         return str(variable), text, self.at(name)
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
@@ -190,9 +201,10 @@ class Builder(Transformer[Token, list[Statement]]):
     # -- constants
 
     def int(self, meta: Meta, parts: list[Token]) -> Const:
-        return Const(int(parts[0]), "int64", where=self.at(meta))
+        return Const(self.whole(parts[0]), "int64", where=self.at(meta))
 
     def decimal(self, meta: Meta, parts: list[Token]) -> Const:
+        self.check_length(parts[0])
         scale = len(parts[0].partition(".")[2])
         return Const(Decimal(parts[0]), f"decimal(18,{scale})", where=self.at(meta))
 

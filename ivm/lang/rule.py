@@ -183,24 +183,6 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
     return node
 
 
-def keys(rule: Rule) -> tuple[Var, ...]:
-    """The rule's key variables (*Key- and value-position*): those in key position of some atom of the body.
-
-    In order of appearance.  In F[x] = a, G[y] = b, r = a + b they are x and y.
-    """
-    positions = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
-    found = dict.fromkeys(arg for arg in positions if isinstance(arg, Var))
-    free = {v for disjunct in rule.body for v in variables(*disjunct)}
-    return tuple(v for v in found if v in free)
-
-
-def values(rule: Rule) -> tuple[Var, ...]:
-    """The rule's value variables, which a binding of the keys determines: a, b and r in the example above."""
-    key_set = set(keys(rule))
-    free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
-    return tuple(v for v in free if v not in key_set)
-
-
 def reads(rule: Rule) -> tuple[str, ...]:
     """The names of the predicates in the body, each once, in order of appearance."""
     return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))

@@ -9,6 +9,7 @@ one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 
 import operator
 import re
+import sys
 from decimal import Decimal, localcontext
 from functools import cache
 
@@ -21,7 +22,9 @@ ALIASES = {
     "decimal": "decimal(18,2)", "string": "string",
 }  # fmt: skip
 DIGITS_MAX = 18
+LITERAL_MAX = 1000  # digits of a literal, and of what arithmetic on literals comes to
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+FLOAT_MAX = sys.float_info.max
 UNORDERED = ("string", "bool")
 
 
@@ -87,6 +90,8 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if not is_flexible(const) or not isinstance(value, int | Decimal):
         raise _misfit(const, wanted)
     if wanted == "float64":
+        if not -FLOAT_MAX <= value <= FLOAT_MAX:
+            raise RuleTypeError(const.where, f"{value} is beyond the range of float64")
         return float(value)
     if digits is None:
         raise _misfit(const, wanted)
@@ -113,8 +118,10 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
         if not (isinstance(a, int) and isinstance(b, int) and b):
             return None
         return Const(abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1), "int64", where=where)
-    with localcontext(prec=1000):
+    with localcontext(prec=LITERAL_MAX):
         value = {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
+    if abs(value) >= 10**LITERAL_MAX:
+        raise RuleTypeError(where, f"the literals come to a number of more than {LITERAL_MAX:,} digits")
     if isinstance(value, int):
         return Const(value, "int64", where=where)
     return Const(value, f"decimal({DIGITS_MAX},{-value.as_tuple().exponent})", where=where)

@@ -1,5 +1,6 @@
 """Views come and go between transactions: what is installed follows, and nothing is left of what is not."""
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -8,9 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
+import pagestore
 from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
+from ivm.program import PROPERTY
+from ivm.workspace import BUILT
 from tests import naive
 from tests.strategies import DECLARATIONS, FULL, cases
 
@@ -139,3 +143,38 @@ def leftovers(workspace: ivm.Workspace) -> set[str]:
     with workspace.store.snapshot() as snap:
         trees = {info.name for info in snap._version.catalog.relations.values()}
     return {name for name in trees if name.startswith(("$index", "$sense")) or "v" in name}
+
+
+def test_saved_rules_that_do_not_compile_leave_the_store_unlocked(tmp_path):
+    file = tmp_path / "store.pages"
+    block = {"name": "old", "text": "p(x <- q.", "number": 0, "granularity": 1, "orders": []}
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.properties[PROPERTY] = json.dumps([block])
+    with pytest.raises(errors.RuleSyntaxError, match="old:1:5"):
+        ivm.open(file)
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.properties[PROPERTY] = "[]"
+    with ivm.open(file) as workspace:
+        assert list(workspace) == []
+
+
+def test_nothing_is_remembered_of_what_is_gone(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
+        workspace.install("edge(x, y) -> int(x), int(y).", name="edge")
+        workspace.install("one(x, y, z) <- edge(x, y), edge(y, z).", name="one", maintenance="match")
+        workspace.install("two(x, z) <- edge(x, y), edge(y, z).", name="two", maintenance="match")
+        workspace.exec("+edge(1, 2). +edge(2, 3).")
+        assert (len(remembered(workspace)), workspace.stats("two")["inserted"]) == (2, 1)
+        workspace.uninstall("two")
+        assert len(remembered(workspace)) == 1
+        workspace.install("two(z, x) <- edge(x, y), edge(y, z).", name="two", maintenance="probe")
+        assert (len(remembered(workspace)), workspace.stats("two")["inserted"]) == (1, 0)
+        workspace.exec("+edge(3, 4).")
+        workspace.verify("two")
+
+
+def remembered(workspace: ivm.Workspace) -> dict:
+    """The sizes of sensitivity indices when they were built, as they are stored."""
+    with workspace.store.snapshot() as snap:
+        assert snap.properties[BUILT] == json.dumps(workspace._built)
+        return json.loads(snap.properties[BUILT])

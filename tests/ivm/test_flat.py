@@ -193,6 +193,20 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
         assert in_order(joined(trace)) == in_order(joined(expected))
 
 
+@pytest.mark.parametrize("is_flat", [True, False])
+@pytest.mark.parametrize("others", [0, 40])
+def test_ranges_where_much_has_the_least_word(others, is_flat, monkeypatch):
+    """No range ends below it."""
+    firsts = np.repeat([INT_MIN, *range(others)], [900, *[5] * others])
+    edges = np.stack([firsts, np.arange(len(firsts))])
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of("r(x, y), s(x, y)", ["x", "y"])
+    trees = tries_of(pager, plan, {"r": edges, "s": edges})
+    monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(evaluate_module, "pays", lambda *_: is_flat)
+    assert evaluate(pager.pages, plan.shape, trees, threads=2).bindings.tolist() == edges.tolist()
+
+
 def group(join, asked):
     """How often each row of the levels asked for is found."""
     found = join.bindings()

@@ -63,6 +63,65 @@ def test_a_reader_sees_rules_that_were_installed_since(file):
         assert list(reader.query("q(w) <- three(_, w).")) == [(4,)]
 
 
+def test_a_reader_knows_all_about_them(file):
+    with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
+        before = ws.store.version
+        for name, text in (("three", "three(x, w) <- two(x, y), edge(y, w)."), ("edits", "+edge(3, 4).")):
+            ws.install(text, name=name, maintenance="match")
+        assert "three" in reader and list(reader) == list(ws) and dict(reader.predicates) == dict(ws.predicates)
+        assert reader.blocks == ws.blocks
+        assert reader.stats("three")["rows"] == 1
+        assert reader.stats("three")["sensitivity_rows"] == ws.stats("three")["sensitivity_rows"] > 0
+        assert "order     [x, y, w]" in reader.explain("three")
+        assert list(reader.evaluate("three")) == [(1, 4)]
+        reader.verify("three")
+        assert [rows.tolist() for rows in reader.trace("three")] == [rows.tolist() for rows in ws.trace("three")] != []
+        assert reader.trace_distance("three", ws.store.version - 1, ws.store.version) > 0
+        ws.uninstall("edits")
+        ws.uninstall("three")
+        assert "three" not in reader and "three" not in reader.blocks
+        for ask in (reader.stats, reader.evaluate, reader.verify, reader.explain, reader.trace):
+            with pytest.raises(UnknownViewError, match="there is edge, name, two"):
+                ask("three")
+        assert len(reader.trace("three", ws.store.version - 1)) == 1  # its rules are those of that version
+        with pytest.raises(UnknownViewError):
+            reader.trace("three", before)
+
+
+def test_traces_of_other_rules_have_no_distance(file):
+    with ivm.open(file) as ws:
+        ws.install("v(x) <- edge(x, _).", name="v")
+        old = ws.store.version
+        ws.uninstall("v")
+        ws.install("v(x) <- edge(x, y), edge(y, z), edge(z, _).", name="v")
+        with pytest.raises(ivm.IvmError, match=f"v has other rules at {old} than at {old + 2}"):
+            ws.trace_distance("v", old, ws.store.version)
+
+
+def test_rules_that_came_later_are_compiled_once(file, monkeypatch):
+    with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
+        ws.install("three(x, w) <- two(x, y), edge(y, w).", name="three")
+        loaded, load = [], reader._load
+        monkeypatch.setattr(reader, "_load", lambda snap: loaded.append(1) or load(snap))
+        assert "three" in reader and len(reader["three"]) == 0 and len(reader.query("q(x) <- three(x, _).")) == 0
+        assert len(loaded) == 1
+
+
+def test_an_earlier_version_says_what_it_has_not(file):
+    with ivm.open(file) as ws:
+        version = ws.store.version
+        for of in (ws, ws.at(version)):
+            with pytest.raises(UnknownViewError, match="no relation.* 'nope'.* edge, name, two"):
+                of["nope"]
+        ws.uninstall("graph")
+        assert list(ws.at(version)["two"]) == [(1, 3)]
+
+
+def test_an_answer_says_how_long_it_took(file):
+    with ivm.open(file, mode="r") as ws:
+        assert ws.query("q(z) <- two(1, z).").seconds > 0
+
+
 def test_answers_are_of_one_version_while_others_write(file):
     stop, wrong = threading.Event(), []
     with ivm.open(file, sync="off") as ws, ivm.open(file, mode="r") as reader:

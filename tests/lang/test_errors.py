@@ -274,3 +274,30 @@ def test_natural_second_bases():
     assert issubclass(errors.UnknownViewError, KeyError)
     assert str(errors.UnknownViewError("no view v")) == "no view v"
     assert compile("", NOTHING).rules == ()
+
+
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        (f"p(x) <- q(x), x < {NINES}.", "1:19", "a number of 5,000 digits: no type holds it"),
+        (f"p(x) <- q(x), x < -{NINES}.", "1:20", "a number of 5,000 digits"),
+        (f"p(x) <- mass[x] = m, m < {NINES}.5.", "1:26", "a number of 5,002 digits"),
+        (f"+q({NINES}).", "1:4", "a number of 5,000 digits"),
+        (f"z(x) -> decimal({NINES}, 2)(x).", "1:17", "a number of 5,000 digits"),
+        (f"p(x) <- q(x), x < {NINES[:900]} * {NINES[:900]}.", "1:920", "literals come to a number of more than 1,000"),
+        (f"p(x) <- q(x), x < {NINES[:900]}.", "1:19", "9 does not fit 64 bits"),
+        (f"p(x) <- mass[x] = m, m < {NINES[:400]}.", "1:26", "9 is beyond the range of float64"),
+        (f"p(x) <- mass[x] = m, m < -{NINES[:400]}.5.", "1:26", "E+400 is beyond the range of float64"),
+    ],
+)
+def test_numbers_of_many_digits(text, at, says):
+    refused(text, errors.RuleTypeError, at, says)
+
+
+def test_numbers_of_many_digits_that_fit():
+    known = compile(DECLARATIONS)
+    wide = compile(f"p(x) <- mass[x] = m, m < {NINES[:300]}, x < {NINES[:900]} - {NINES[:899]}8.", known)
+    assert [c.right.value for c in wide.rules[0].body[0][1:]] == [1e300, 1]
