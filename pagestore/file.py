@@ -37,8 +37,8 @@ VERSION_LOCK = 1 << 62
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
-_open_files: weakref.WeakSet["File"] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [*map(File.disown, _open_files)])
+open_files: weakref.WeakSet["File"] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [*map(File.disown, open_files)])
 
 Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
 _FLOCK = struct.Struct("hhqqi4x")
@@ -65,7 +65,7 @@ class File:
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
-        _open_files.add(self)
+        open_files.add(self)
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .file import RESERVE_MIN, Buffer, File, mapped
+from .file import RESERVE_MIN, Buffer, File, mapped, open_files
 from .layout import WORD
 from .outlet import CLOSED, Outlet
 
@@ -29,6 +29,7 @@ class Overlay(File):
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
+        open_files.add(self)
 
     def size(self) -> int:
         return self.end + super().size()

@@ -16,6 +16,7 @@ from .errors import CorruptionError, MissingError, SchemaError
 from .fold import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
 from .gone import Gone
 from .intervals import met
+from .layout import GREATEST, LEAST
 from .operators import address_of
 from .path import naming_path, with_path
 from .rope import Rope
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65536
 COUNT_ROWS = ((COUNT, 0),)
-WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Source(Protocol):
@@ -581,7 +581,7 @@ def are_ints(row: tuple) -> bool:
 def are_words(row: tuple) -> bool:
     """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
-        if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
+        if type(value) is not int or not LEAST <= value <= GREATEST:
             return False
     return True
 

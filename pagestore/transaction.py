@@ -297,8 +297,9 @@ class Transaction:
 
     def commit(self) -> int:
         """Make the version and return its number. On an error the store is as it was."""
+        store = self._store
         try:
-            self._store._check()
+            store._check()
             for name in list(self._buffers):
                 self._flush(name)
             texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
@@ -320,16 +321,16 @@ class Transaction:
         if texts:
             texts.committed()
         self._end()
-        self._store._ended(version)
+        store._ended(version)
         return version.version
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(pages written)."""
         if self._open:
-            pager = self.pager
+            pager, store = self.pager, self._store
             self._end()
             pager.rollback()
-            self._store._ended(None)
+            store._ended(None)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -477,6 +478,7 @@ class Transaction:
         self._open = False
         ended: Any = Gone(ClosedError, "the transaction has ended; begin another")
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ended
+        self._store = self._ledger = ended
 
 
 def _restored(live: dict, before: dict) -> dict:
