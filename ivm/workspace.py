@@ -326,7 +326,7 @@ class Workspace:
     def _notify(self, engine: Engine) -> None:
         """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing."""
         failures = []
-        for name, on_change, table in self._changes(engine):
+        for name, on_change, table in self._changes(engine) if self._subscribers else ():
             try:
                 on_change(table)
             except Exception as error:
@@ -447,7 +447,7 @@ class Transaction:
     def delete(self, name: str, rows: Any) -> None:
         """Remove rows, or a function's keys; what is not there is no error."""
         relation = self._relation(name)
-        words = relation.encode(rows, keys_allowed=True, interner=Finder(relation.source.dictionary))
+        words = relation.encode(rows, keys_allowed=True, add=False)
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
         if len(words) < columns:
             self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))

@@ -24,7 +24,7 @@ from .rows import as_columns, key_columns, looked_up, plain_rows, rows_as_column
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
 from .tree import ADD, COUNT, ERASE, INSERT, SET, Pages, Tree, count, get, read, scan
 from .tree import Finder as TreeFinder
-from .words import Interner, Schema, decode, encode, to_numpy
+from .words import Schema, decode, encode, to_numpy
 
 if TYPE_CHECKING:
     from .transaction import Transaction
@@ -495,7 +495,7 @@ class WritableRelation(Relation):
 
     def delete(self, rows: Any) -> None:
         """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
-        words = self.encode(rows, keys_allowed=True, interner=Finder(self._source.dictionary))
+        words = self.encode(rows, keys_allowed=True, add=False)
         keys = len(self.schema.key)
         if len(words) > keys:
             found, values = self._look_up(words[:keys])
@@ -543,8 +543,11 @@ class WritableRelation(Relation):
             raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
         return self._source.bulk(self.info, (self.encode(batch) for batch in batches))
 
-    def encode(self, rows: Any, keys_allowed: bool = False, interner: Interner | None = None) -> np.ndarray:
-        """The stored words int64[C, n] of rows in any of the forms that `insert` takes."""
+    def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True) -> np.ndarray:
+        """The stored words int64[C, n] of rows in any of the forms that `insert` takes.
+
+        Texts that are not in the dictionary are added, or become 0.
+        """
         schema = self.schema
         if self.info.spec.columns != len(schema.columns):
             raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
@@ -557,9 +560,11 @@ class WritableRelation(Relation):
             places = list(range(len(columns)))
         else:
             places = schema.places
+        dictionary = self._source.dictionary
+        interner = dictionary if add else Finder(dictionary)
         out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
         for column, place, column_values in zip(columns, places, values, strict=True):
-            out[place] = encode(column, column_values, interner or self._source.dictionary)
+            out[place] = encode(column, column_values, interner)
         lengths = {len(words) for words in out}
         if len(lengths) > 1:
             raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")

@@ -32,6 +32,7 @@ from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 if TYPE_CHECKING:
     from .store import Store
 
+ENDED: Any = Gone(ClosedError, "the transaction has ended; begin another")
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
 
 
@@ -476,9 +477,8 @@ class Transaction:
     def _end(self) -> None:
         """Let go of everything, so that nothing that is kept of the transaction can change what it made."""
         self._open = False
-        ended: Any = Gone(ClosedError, "the transaction has ended; begin another")
-        self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ended
-        self._store = self._ledger = ended
+        self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
+        self._store = self._ledger = ENDED
 
 
 def _restored(live: dict, before: dict) -> dict:
