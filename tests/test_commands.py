@@ -229,7 +229,7 @@ def test_no_file(words, tmp_path, capsys, monkeypatch):
     [
         (["diff", "x.pages"], "required: old, new, relation"),
         (["tag", "FILE", "--delete"], "--delete needs the name of a tag"),
-        (["history", "FILE", "--limit", "-1"], "--limit -1: a number from 0 on"),
+        (["history", "FILE", "--limit", "-1"], "argument --limit: -1: a number from 0 on"),
         (["restore", "DUMP", "DUMP", "NEW"], "restore one alone"),
     ],
 )

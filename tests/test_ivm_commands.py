@@ -2,10 +2,14 @@
 
 import io
 import json
+import os
+import shlex
+import subprocess
 import sys
 
 import pytest
 
+import ivm
 from ivm import Workspace
 from pagestore_tools.command import ivm as command
 
@@ -172,11 +176,11 @@ class TestShell:
         assert '{"x": 9' not in capsys.readouterr().out
 
     def test_goes_on_after_an_error(self, file, capsys, stdin):
-        stdin("+edge(1).\n:nothing\n:print\nq(x) <- edge(x, 3), x < 2.")
+        stdin("+edge(1).\n:nothing\n:\n:print\nq(x) <- edge(x, 3), x < 2.")
         assert command(["shell", file]) == 1
         out, err = capsys.readouterr()
         assert out.splitlines() == ["x", "1", "1 row"]
-        assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", ""]
+        assert [line.split(":")[0] for line in err.splitlines()] == ["exec", "there is no ", "there is no ", ""]
 
     def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
         more = tmp_path / "more.logiql"
@@ -207,3 +211,29 @@ class TestShell:
             ":install does not take 0 words",
             ":explain does not take 2 words",
         ]
+
+
+def test_usage_of_print(file, capsys):
+    for words, said in (
+        ((file, "edge", "--limit", "-1"), "argument --limit: -1: a number from 0 on is wanted"),
+        ((file, "--at", "1"), "--at needs the name of a relation or view"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            command(["print", *words])
+        assert caught.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_reader_that_has_had_enough(tmp_path):
+    """No traceback, no message; and letters that the terminal does not know."""
+    path = tmp_path / "g.pages"
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install("r(x, s) -> int(x), string(s).")
+        with workspace.transaction() as txn:
+            txn.insert("r", [(n, "straße") for n in range(50_000)])
+    script = "import sys; from pagestore_tools.command import ivm; sys.exit(ivm())"
+    work = f"{sys.executable} -c {shlex.quote(script)} print {path} r"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(f"{work} | head -2", shell=True, capture_output=True, text=True, env=environment)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 2
+    done = subprocess.run(f"{work} --limit 1", shell=True, capture_output=True, text=True, env=environment)
+    assert done.stderr == "" and r"stra\xdfe" in done.stdout

@@ -5,9 +5,11 @@ problems were found, 2 is a usage error. Errors of both packages end here, as on
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from types import ModuleType
 
 PAGESTORE = {
@@ -54,6 +56,8 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may know fewer letters than a store
     parser = argparse.ArgumentParser(prog=program)
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in commands.items():
@@ -66,9 +70,14 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
     from pagestore.errors import PagestoreError
 
     try:
-        return module.run(options)
+        code = module.run(options)
+        sys.stdout.flush()
+        return code
     except argparse.ArgumentError as error:
         choices.choices[options.command].error(str(error))
+    except BrokenPipeError:  # whoever read has had enough; Python would complain once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (IvmError, PagestoreError, OSError) as error:
         print(f"{program} {options.command}: {error}", file=sys.stderr)
         return 1

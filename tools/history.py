@@ -2,18 +2,16 @@
 
 import argparse
 
-from .report import answer, common, opened, table
+from .report import answer, common, number, opened, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
-    parser.add_argument("--limit", type=int, help="so many at most")
+    parser.add_argument("--limit", type=number, help="so many at most")
     parser.add_argument("--branch", help="of this branch only")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.limit is not None and options.limit < 0:
-        raise argparse.ArgumentError(None, f"--limit {options.limit}: a number from 0 on is wanted")
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [

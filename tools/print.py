@@ -16,6 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.at is not None and options.name is None:
+        raise argparse.ArgumentError(None, "--at needs the name of a relation or view")
     with opened(options, "r") as workspace:
         if options.name is None:
             data = contents(workspace)

@@ -34,6 +34,13 @@ def version_or_name(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
+def number(text: str) -> int:
+    """A number of rows or versions as it is written on the command line."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text}: a number from 0 on is wanted")
+    return int(text)
+
+
 def size(count: int) -> str:
     """Bytes for people.
 
@@ -51,7 +58,7 @@ def is_int(cell: Any) -> bool:
     return isinstance(cell, int)
 
 
-def table(rows: Sequence[Sequence], head: Sequence[str], number: Callable[[Any], bool] = is_int) -> str:
+def table(rows: Sequence[Sequence], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
     """Rows in columns as wide as their widest cell, those of numbers to the right.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
@@ -60,7 +67,7 @@ def table(rows: Sequence[Sequence], head: Sequence[str], number: Callable[[Any],
     """
     cells = [head, *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    right = [bool(rows) and all(number(row[i]) for row in rows) for i in range(len(head))]
+    right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
     lines = [
         "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
         for row in cells

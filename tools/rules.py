@@ -12,7 +12,7 @@ import pyarrow as pa
 import ivm
 from ivm.errors import IvmError
 
-from .report import table
+from .report import number, table
 
 CHANGE = "_change_type"
 
@@ -43,7 +43,7 @@ def argument_or_stdin(text: str) -> str:
 
 def limit(parser: argparse.ArgumentParser) -> None:
     """The argument of commands that print rows."""
-    parser.add_argument("--limit", type=int, help="print so many rows at most")
+    parser.add_argument("--limit", type=number, help="print so many rows at most")
 
 
 def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple], count: int) -> None:

@@ -15,7 +15,7 @@ from ivm.lang.tree import Change
 from pagestore.errors import PagestoreError
 
 from .print import contents, listing
-from .report import common
+from .report import common, number
 from .rules import answer_rows, block_name, opened, text_of
 
 HELP = """\
@@ -31,7 +31,7 @@ q(x) <- edge(x, y), tri(x, y, _).  a question
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
-    parser.add_argument("--limit", type=int, default=50, help="print so many rows at most (50)")
+    parser.add_argument("--limit", type=number, default=50, help="print so many rows at most (50)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,7 +82,7 @@ class Shell:
 
     def run(self, statement: str) -> None:
         if statement.startswith(":"):
-            name, *words = statement[1:].split()
+            name, *words = statement[1:].split() or [""]
             self.command(name, words)
         elif any(isinstance(s, Change) for s in parse(statement, "exec")):
             print(f"version {self.workspace.exec(statement)}")
