@@ -30,6 +30,7 @@ from pagestore.tree import ADD, INSERT
 
 PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
 MAX_OR_MIN = (MAX, MIN)
+LEAST = -(2**63)
 AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
 
 
@@ -215,8 +216,8 @@ class Head:
 
     def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray, evaluator: Evaluator) -> np.ndarray:
         values = self._argument(columns, len(weights), evaluator)
-        if (values == np.iinfo(np.int64).min).any():
-            raise RangeError(f"{self._rule.where}: a summand is the least 64-bit word, which has no negative")
+        if (values == LEAST).any():
+            raise RangeError(f"{self._rule.where}: a summand is {LEAST}, which has no negative; exclude it")
         return values * weights
 
     def _argument(self, columns: dict[str, np.ndarray], n: int, evaluator: Evaluator) -> np.ndarray:

@@ -9,6 +9,7 @@ one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 
 import operator
 import re
+from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from functools import cache
 
@@ -22,6 +23,8 @@ ALIASES = {
 }  # fmt: skip
 DIGITS_MAX = 18
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+EPOCH = datetime(1970, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
 UNORDERED = ("string", "bool")
 
 
@@ -56,6 +59,36 @@ def precision(type_: Type) -> int:
     found = _decimal(type_)
     assert found is not None
     return found[0]
+
+
+@cache
+def word_range(type_: Type) -> tuple[int, int]:
+    """The least and the greatest word of a type that is counted: a date has years 1 to 9999, a decimal its digits.
+
+    >>> word_range("decimal(3,1)")
+    (-999, 999)
+    """
+    if type_ == "date":
+        return (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
+    if type_ == "timestamp":
+        return (datetime.min - EPOCH) // MICROSECOND, (datetime.max - EPOCH) // MICROSECOND
+    if scale(type_) is not None:
+        return 1 - 10 ** precision(type_), 10 ** precision(type_) - 1
+    return INT_MIN, INT_MAX
+
+
+def shown(word: int, type_: Type) -> str:
+    """A word as a value, also where it is beyond its type.
+
+    >>> shown(1234, "decimal(3,1)"), shown(2932897, "date")
+    ('123.4', 'day 2932897 from 1970-01-01')
+    """
+    digits = scale(type_)
+    if digits is not None:
+        with localcontext(prec=1000):
+            return f"{Decimal(word).scaleb(-digits):f}"
+    unit = {"date": "day ", "timestamp": "microsecond "}.get(type_)
+    return f"{unit}{word} from 1970-01-01" if unit else str(word)
 
 
 def common(a: Type, b: Type) -> Type | None:
