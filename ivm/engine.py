@@ -182,7 +182,7 @@ class Engine:
 
     def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
         predicate = self._predicate(name)
-        found = next(scan(self.txn.pages, tree, key, (*key[:-1], key[-1] + 1)))
+        found = next(scan(self.txn.pages, tree, key, rows=2))  # there are two at least
         shown = [
             tuple(
                 self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py()

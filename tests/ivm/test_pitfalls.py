@@ -232,6 +232,19 @@ class TestFunctions:
         m.compare()
         m.insert("edge", (5, 6))
 
+    @pytest.mark.parametrize("key", [(), (2**63 - 1,), (-(2**63), 2**63 - 1)])
+    def test_a_conflict_at_the_end_of_all_keys(self, views, key):
+        # f[] = v <- a(v).                          f[x, y] = v <- a(x, y, v).
+        names = [*"xyz"][: len(key)]
+        columns = ", ".join(f"int({name})" for name in (*names, "v"))
+        of_all = ", ".join((*names, "v"))
+        m = views(f"a({of_all}) -> {columns}. f[{', '.join(names)}] = v <- a({of_all}).")
+        m.insert("a", (*key, 1))
+        with pytest.raises(errors.FunctionConflictError) as caught:
+            m.workspace.exec(f"+a({', '.join(map(str, (*key, 2)))}).")
+        assert (caught.value.key, caught.value.values) == (key, (1, 2))
+        m.insert("a", (*key, 2))
+
     def test_a_conflict_between_two_rules(self, views):
         # f[x] = 1 <- a(x). f[x] = 2 <- b(x).
         m = views("a(x) -> int(x). b(x) -> int(x). f[x] = 1 <- a(x). f[x] = 2 <- b(x).")
