@@ -374,14 +374,15 @@ class Transaction:
         self._add(name, INSERT, self._relation(name).encode(rows))
 
     def delete(self, name: str, rows: Any) -> None:
-        """Remove rows, or a function's keys; what is not there is no error."""
+        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value."""
         relation = self._relation(name)
         words = relation.encode(rows, keys_allowed=True)
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
         if len(words) < columns:
             self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
         else:
-            self._add(name, TAKE if columns > keys else ERASE, words)
+            function = self._workspace._known(name).value is not None
+            self._add(name, TAKE if function else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""
