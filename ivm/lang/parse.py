@@ -41,6 +41,7 @@ from ivm.lang.tree import (
 from pagestore.kernels import user_cache
 
 NESTING_MAX = 100
+INT_DIGITS_MAX = 309  # of the greatest float64; Python itself refuses to read some thousands
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
 SEAL = sha256().digest_size
 
@@ -190,6 +191,8 @@ class Builder(Transformer[Token, list[Statement]]):
     # -- constants
 
     def int(self, meta: Meta, parts: list[Token]) -> Const:
+        if len(parts[0]) > INT_DIGITS_MAX:
+            raise RuleTypeError(self.at(meta), f"a number of {len(parts[0])} digits is beyond the range of every type")
         return Const(int(parts[0]), "int64", where=self.at(meta))
 
     def decimal(self, meta: Meta, parts: list[Token]) -> Const:

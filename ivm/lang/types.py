@@ -12,6 +12,7 @@ import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from functools import cache
+from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
 from ivm.lang.rule import Const, Type
@@ -120,7 +121,7 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if not is_flexible(const) or not isinstance(value, int | Decimal):
         raise _misfit(const, wanted)
     if wanted == "float64":
-        return float(value)
+        return _as_float(value, const.where)
     if digits is None:
         raise _misfit(const, wanted)
     value = Decimal(value)
@@ -130,6 +131,16 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if rounded != value:
         raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
     return rounded
+
+
+def _as_float(value: int | Decimal, where: Where) -> float:
+    try:
+        found = float(value)
+    except OverflowError:  # of an int; a decimal becomes infinite
+        found = inf
+    if isinf(found):
+        raise RuleTypeError(where, f"{value} is beyond the range of float64")
+    return found
 
 
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:
