@@ -20,7 +20,7 @@ from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
 from ivm.course import Course, Settle, course_of
 from ivm.edits import Beyond, settled_sums, summed
-from ivm.errors import FunctionConflictError, RangeError
+from ivm.errors import FunctionConflictError, RangeError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
 from ivm.flat import pays
@@ -367,9 +367,14 @@ class Source(Protocol):
 def recompute(
     source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1
 ) -> list[np.ndarray]:
-    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing."""
+    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing.
+
+    Raises UnknownViewError for a relation, and RangeError.
+    """
     layout = installed.layouts[name]
     plans = [plan for views in installed.rules if name in views.writes for plan in views.plans]
+    if not plans:
+        raise UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
     parts = []
     for plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]

@@ -27,6 +27,7 @@ from ivm.errors import (
     DivergenceError,
     EditError,
     FunctionConflictError,
+    OptionError,
     RedefinitionError,
     UninstallError,
     UnknownViewError,
@@ -36,7 +37,7 @@ from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.join import Join
 from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
-from ivm.plan import AUTO, ONCE, Plan, sensors_of
+from ivm.plan import AUTO, MATCH, ONCE, PROBE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from pagestore.apply import one_batch
 from pagestore.relation import Relation
@@ -79,8 +80,9 @@ class Workspace:
         `granularity` lets up to so many consecutive operations share one sensitivity interval: less
         memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe" (permuted indices
         instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and
-        column; nothing is installed then.
+        column, or OptionError; nothing is installed then.
         """
+        _check_options(granularity, maintenance)
         if self._installed.block(name):
             raise RedefinitionError(
                 lang.Where(name, 1, 1),
@@ -476,6 +478,13 @@ class Transaction:
             self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
         ]
         return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+
+
+def _check_options(granularity: int, maintenance: str) -> None:
+    if not isinstance(granularity, int) or not 1 <= granularity < 1 << 63:
+        raise OptionError(f"granularity={granularity!r}: it is a number of operations, a whole one from 1 on")
+    if maintenance not in (AUTO, MATCH, PROBE):
+        raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")
 
 
 def _encoder(source: Any) -> Callable[[Const], int]:
