@@ -5,6 +5,8 @@
 A relation's edits are netted, the later wins.  A function's are followed from the stored value on: a
 second value that is neither set nor preceded by a deletion is a conflict, but only if it is still there
 in the end.  TAKE deletes a function's key only if it has the given value.
+
+What is added up to a sum may leave 64 bits on the way, and the sum be within them: `summed` knows both.
 """
 
 from typing import NamedTuple
@@ -12,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.apply import net
-from pagestore.order import begins, sort_order
+from pagestore.order import begins, distinct, sort_order
 from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get
 
 TAKE = 4  # beside pagestore's actions, and gone after `compose`
+HALF = (1 << 32) - 1
 
 
 class Clash(Exception):
@@ -24,6 +27,14 @@ class Clash(Exception):
     def __init__(self, row: np.ndarray, other: np.ndarray):
         super().__init__(row, other)
         self.row, self.other = row, other
+
+
+class Beyond(Exception):
+    """The key (words) of a sum that 64 bits do not hold, and the sum."""
+
+    def __init__(self, key: np.ndarray, total: int):
+        super().__init__(key, total)
+        self.key, self.total = key, total
 
 
 class Edits(NamedTuple):
@@ -83,3 +94,31 @@ def _follow(
     if clash is not None:
         raise clash
     return value
+
+
+def summed(rows: np.ndarray, keys: int) -> np.ndarray:
+    """The values behind the keys of rows[C, n] added up key by key, in key order.  Raises Beyond.  O(n log n).
+
+    The halves of words are added apart, which 64 bits hold for 2^31 rows.
+
+    >>> summed(np.array([[7, 3, 7, 7], [2**62, 1, 2**62, -(2**62)]]), 1).tolist() == [[3, 7], [1, 2**62]]
+    True
+    """
+    rows = rows.take(sort_order(rows[:keys]), axis=1)
+    starts = np.flatnonzero(begins(rows[:keys]))
+    low = np.add.reduceat(rows[keys:] & HALF, starts, axis=1)
+    high = np.add.reduceat(rows[keys:] >> 32, starts, axis=1) + (low >> 32)
+    low &= HALF
+    for column, group in np.argwhere(high != high.astype(np.int32)).tolist():
+        raise Beyond(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
+    return np.concatenate([rows[:keys, starts], (high << 32) + low])
+
+
+def settled_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
+    """What a tree of sums has after rows[C, n] were added to it, as edits, one a key.  Raises Beyond.  O(n log n)."""
+    keys = tree.spec.keys
+    groups = distinct(rows[:keys])
+    found, stored = get(pages, tree, groups)
+    before = np.concatenate([groups, stored]).compress(found, axis=1)
+    after = summed(np.concatenate([before, rows], axis=1), keys)
+    return Edits(np.where(after[-1] == 0, ERASE, SET), after)  # the last column is the support

@@ -13,16 +13,21 @@ from itertools import starmap
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
 from ivm.course import Course, Settle, course_of
-from ivm.errors import FunctionConflictError, RangeError
+from ivm.edits import Beyond, settled_sums, summed
+from ivm.errors import FunctionConflictError, RangeError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.expression import Encode
 from ivm.flat import pays
+from ivm.heads import SUM
 from ivm.join import joined
+from ivm.lang.rule import Predicate
+from ivm.lang.types import shown, word_range
 from ivm.maintain import difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, index_columns, indices_of, tree_name
@@ -126,6 +131,8 @@ class Engine:
         if not len(actions):
             return
         delta = Delta(actions, rows[: layout.visible])
+        if layout.kind == SUM:
+            check_sums(self.txn, self._predicate(name), delta.rows[:, actions == INSERT])
         if kept.checked:
             self._check_function(name, delta)
         self._changed(name, kept.of_indices([delta, *starmap(Delta, others)]))
@@ -142,14 +149,30 @@ class Engine:
     def _apply(
         self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
     ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Edit a tree and those beside it; see apply_beside for what it takes and gives.  Raises RangeError."""
+        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(apart_name("")))
         try:
-            return self.txn.apply_beside(names, places, actions, rows, visible)
+            edits = net(actions, rows, tree.spec)
+        except EditError:  # a part of a sum is beyond 64 bits, which the whole need not be
+            edits = self._settled_sums(tree, predicate, rows)
+        try:
+            return self.txn.apply_beside(names, places, *edits, visible)
         except EditError as error:
-            raise RangeError(f"{names[0].removeprefix('$apart:')}: {error}") from error
+            self._settled_sums(tree, predicate, rows)  # which says whose sum it is
+            raise RangeError(f"{predicate.name}: {error}") from error
+
+    def _settled_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
+        try:
+            return settled_sums(self.txn.pages, tree, rows)
+        except Beyond as beyond:
+            raise out_of_range(self.txn, predicate, beyond) from None
+
+    def _predicate(self, name: str) -> Predicate:
+        return self.installed.program.predicates[name]
 
     def _check_function(self, name: str, delta: Delta) -> None:
         """No key of a derived function may have two values in the end."""
-        keys = len(self.installed.program.predicates[name].keys)
+        keys = len(self._predicate(name).keys)
         inserted = delta.rows[:keys, delta.actions == INSERT]
         tree = self.txn.tree(name)
         crowded = np.flatnonzero(count_prefixes(self.txn.pages, tree, inserted, most=2) > 1)
@@ -158,8 +181,8 @@ class Engine:
             raise self._conflict(name, key, tree)
 
     def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
-        predicate = self.installed.program.predicates[name]
-        found = next(scan(self.txn.pages, tree, key, (*key[:-1], key[-1] + 1)))
+        predicate = self._predicate(name)
+        found = next(scan(self.txn.pages, tree, key, rows=2))  # there are two at least
         shown = [
             tuple(
                 self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py()
@@ -314,15 +337,17 @@ class Engine:
             yield from head.edits(turned(part, INSERT), self.encode, part.times).items()
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        layout = self.installed.layouts[name]
+        layout, predicate = self.installed.layouts[name], self._predicate(name)
         if is_apart(layout):
             spec = apart_spec(layout, len(parts[0][1]))
             self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
-            rows = composed(parts, spec)
+            rows = composed(self.txn, predicate, parts, spec)
             self.txn.replace(apart_name(name), bulk(self.txn.pager, self.txn.tree(apart_name(name)).spec, rows))
             rows = [results(name, layout, joined(rows))]
         else:
-            rows = composed(parts, self.txn.tree(name).spec)
+            rows = composed(self.txn, predicate, parts, self.txn.tree(name).spec)
+        if layout.kind == SUM:
+            check_sums(self.txn, predicate, *rows)
         tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
         if self.installed.kept[name].checked:
@@ -336,26 +361,36 @@ class Source(Protocol):
     @property
     def pages(self) -> Pages: ...
     def tree(self, name: str) -> Tree: ...
+    def decode(self, type_: str, words: np.ndarray) -> pa.Array: ...
 
 
 def recompute(
     source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1
 ) -> list[np.ndarray]:
-    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing."""
+    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing.
+
+    Raises UnknownViewError for a relation, and RangeError.
+    """
     layout = installed.layouts[name]
     plans = [plan for views in installed.rules if name in views.writes for plan in views.plans]
+    if not plans:
+        raise UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
     parts = []
     for plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
-        found = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
+        evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
         if len(plans) == 1 and head.copies_all:
-            return [part.rows for part in found.parts]
-        parts += [head.edits(turned(part, INSERT), encode, part.times)[name] for part in found.parts]
-    width = len(parts[0][1])
+            return [part.rows for part in evaluation.parts]
+        parts += [head.edits(turned(part, INSERT), encode, part.times)[name] for part in evaluation.parts]
+    width, predicate = len(parts[0][1]), installed.program.predicates[name]
     if is_apart(layout):
-        return [results(name, layout, joined(composed(parts, apart_spec(layout, width))))]
-    return [rows[: layout.visible] for rows in composed(parts, Spec(0, layout.keys, width - layout.keys))]
+        found = [results(name, layout, joined(composed(source, predicate, parts, apart_spec(layout, width))))]
+    else:
+        found = composed(source, predicate, parts, Spec(0, layout.keys, width - layout.keys))
+    if layout.kind == SUM:
+        check_sums(source, predicate, *found)
+    return [rows[: layout.visible] for rows in found]
 
 
 def most_followed(plan: Plan) -> float:
@@ -371,7 +406,42 @@ def turned(part: Bindings, action: int) -> Delta:
     return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)
 
 
-def composed(parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec) -> list[np.ndarray]:
-    """The rows of inserting edits in key order, those of one key made one; as they are where they are in order."""
+def composed(
+    source: Source, predicate: Predicate, parts: list[tuple[np.ndarray, np.ndarray]], spec: Spec
+) -> list[np.ndarray]:
+    """The rows of inserting edits in key order, those of one key made one; as they are where they are in order.
+
+    Raises RangeError for a sum beyond 64 bits.
+    """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
-    return rows if len(rows) > 1 and in_order(rows, spec.keys) else [net(*one_batch(parts), spec)[1]]
+    if len(rows) > 1 and in_order(rows, spec.keys):
+        return rows
+    try:
+        return [net(*one_batch(parts), spec)[1]]
+    except EditError:  # a part of a sum is beyond 64 bits, which the whole need not be
+        pass
+    try:
+        return [summed(joined(rows), spec.keys)]
+    except Beyond as beyond:
+        raise out_of_range(source, predicate, beyond) from None
+
+
+def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:
+    """Raise RangeError for a sum, in rows[C, n] of a view, with more digits than a decimal has."""
+    assert predicate.value is not None
+    least, greatest = word_range(predicate.value)
+    keys = len(predicate.keys)
+    for rows in parts:
+        for i in np.flatnonzero((rows[keys] < least) | (rows[keys] > greatest)).tolist():
+            raise out_of_range(source, predicate, Beyond(rows[:keys, i], int(rows[keys, i])))
+
+
+def out_of_range(source: Source, predicate: Predicate, beyond: Beyond) -> RangeError:
+    """The error of a sum that its type does not hold."""
+    assert predicate.value is not None
+    words = beyond.key[: len(predicate.keys), None]
+    key = [source.decode(t, word)[0].as_py() for t, word in zip(predicate.keys, words, strict=True)]
+    group = f"{predicate.name}[{', '.join(map(repr, key))}]"
+    total = shown(beyond.total, predicate.value)
+    remedy = "make its groups smaller, or use total, which adds floats"
+    return RangeError(f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}")

@@ -4,6 +4,7 @@
     ├── install, query   RuleError: a place in the text (file:line:column), and what is wrong there
     │     RuleSyntaxError, UnknownPredicateError, ArityError, RuleTypeError, SafetyError,
     │     RecursionRefusedError, RedefinitionError, AggregateError, ConstructError
+    │                    OptionError: a value that an option of `install` does not take
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
@@ -86,6 +87,10 @@ class ConstructError(RuleError, NotImplementedError):
     """The rule is well formed, but holds a construct that is not evaluated yet."""
 
 
+class OptionError(IvmError, ValueError):
+    """An option of `install` has a value that it does not take."""
+
+
 # -- uninstall
 
 
@@ -133,4 +138,4 @@ class DivergenceError(MaintainError):
 
 
 class UnknownViewError(IvmError, KeyError):
-    """No relation, function or view of this name."""
+    """No relation, function or view of this name, or no view where only a view will do."""

@@ -1,7 +1,7 @@
 """Terms and comparisons over batches: columns of words in, a column of words or a mask out.
 
 A *primitive* of the paper (z = x + y) is computed here, on whole batches.  int64 and decimal arithmetic
-is exact or refused; float64 is the machine's, and a NaN is refused.
+is exact or refused, and so is what its type does not hold; float64 is the machine's, and a NaN is refused.
 """
 
 import operator
@@ -11,7 +11,7 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.lang.rule import Binary, Compare, Const, Term, Type, Var
-from ivm.lang.types import arithmetic
+from ivm.lang.types import arithmetic, shown, word_range
 from pagestore.words import float_values, float_words
 
 Columns = Mapping[str, np.ndarray]
@@ -67,24 +67,30 @@ class Evaluator:
         if term.op == "/":
             if not right.all():
                 raise RangeError(f"{self._place}: division by zero in `{term}`; exclude it with a comparison")
-            exact = [_truncated(a, b) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
-            return self._fitting(term, exact)
+            return self._fitting(term, _exact(_truncated, left, right))
         operate = {"+": np.add, "-": np.subtract, "*": np.multiply}[term.op]
         with np.errstate(all="ignore"):
             result = operate(left, right)
             rough = operate(left.astype(np.float64), right.astype(np.float64))
         if np.abs(rough).max(initial=0.0) < 2.0**62:
-            return result
+            return self._fitting(term, result)
         exact_operate = {"+": operator.add, "-": operator.sub, "*": operator.mul}[term.op]
-        return self._fitting(
-            term, [exact_operate(a, b) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
-        )
+        return self._fitting(term, _exact(exact_operate, left, right))
 
-    def _fitting(self, term: Binary, exact: list[int]) -> np.ndarray:
-        for value in exact:
-            if not -(1 << 63) <= value < 1 << 63:
-                raise RangeError(f"{self._place}: `{term}` is {value}, beyond 64 bits")
-        return np.array(exact, np.int64)
+    def _fitting(self, term: Binary, exact: np.ndarray) -> np.ndarray:
+        """The words of exact results, which are Python's integers where 64 bits may be too few."""
+        type_ = self.type_of(term)
+        least, greatest = word_range(type_)
+        for value in (exact.min(initial=0), exact.max(initial=0)):
+            if not least <= value <= greatest:
+                found = f"`{term}` is {shown(int(value), type_)}"
+                raise RangeError(f"{self._place}: {found}, beyond {type_}; exclude it with a comparison")
+        return exact.astype(np.int64, copy=False)
+
+
+def _exact(operate: Callable[[int, int], int], left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """An operation of Python's integers, which have as many bits as they need: object[n]."""
+    return np.array([operate(a, b) for a, b in zip(left.tolist(), right.tolist(), strict=True)], object)
 
 
 def _truncated(a: int, b: int) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ivm.errors import AggregateError, ConstructError, RangeError
 from ivm.expression import Encode, Evaluator
-from ivm.lang.rule import Atom, Predicate, Rule, Var, variables
+from ivm.lang.rule import Atom, Binary, Compare, Const, Predicate, Rule, Term, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
 from ivm.total import parts
@@ -30,6 +30,7 @@ from pagestore.tree import ADD, INSERT
 
 PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
 MAX_OR_MIN = (MAX, MIN)
+LEAST = -(2**63)
 AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
 
 
@@ -144,8 +145,8 @@ class Head:
             edits = [self._copy(head, columns, delta, times) for head, columns in copies]
         else:
             evaluator = Evaluator(self._rule.types, encode, str(self._rule.where))
-            delta, columns = self._columns(delta, evaluator)
-            edits = [self._edit(head, delta.actions, columns, evaluator, times) for head in self._rule.heads]
+            actions, columns = self._columns(delta, evaluator)
+            edits = [self._edit(head, actions, columns, evaluator, times) for head in self._rule.heads]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for head, part in zip(self._rule.heads, edits, strict=True):
             found.setdefault(head.predicate, []).append(part)
@@ -172,23 +173,35 @@ class Head:
         words[-1] = _weights(delta.actions, times)
         return np.full(len(delta.actions), ADD), words
 
-    def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[Delta, dict[str, np.ndarray]]:
-        """The bindings that pass the filters, and all variables' columns."""
-        plan = self._plan
-        ready = _ready(plan.filters, plan.columns)
-        waiting = [comparison for comparison in plan.filters if comparison not in ready]
-        for comparison in ready:
-            columns = dict(zip(plan.columns, delta.rows, strict=True))
-            keep = evaluator.mask(comparison, columns, delta.rows.shape[1])
-            delta = delta.where(keep)
-        columns = dict(zip(plan.columns, delta.rows, strict=True))
-        for name, term in plan.computed:
-            columns[name] = evaluator.words(term, columns, delta.rows.shape[1])
-        for comparison in waiting:
-            keep = evaluator.mask(comparison, columns, len(delta.actions))
-            delta = delta.where(keep)
-            columns = {name: column[keep] for name, column in columns.items()}
-        return delta, columns
+    @cached_property
+    def _steps(self) -> list[tuple[str, Term | Compare]]:
+        """The filters, and the terms of computed variables by name, each behind what it needs.
+
+        Of those that may come next the one least apt to fail does, so that it fails only for bindings that every
+        filter that could go before let pass.
+        """
+        plan, known = self._plan, set(self._plan.columns)
+        waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
+        steps = []
+        while waiting:
+            ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
+            step = min(ready, key=lambda step: _risk(step[1]))  # of several the first: a filter, if there is one
+            waiting.remove(step)
+            steps.append(step)
+            known.add(step[0])
+        return steps
+
+    def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The actions of the bindings that pass the filters, and all variables' columns."""
+        actions, columns = delta.actions, dict(zip(self._plan.columns, delta.rows, strict=True))
+        for computed, node in self._steps:
+            if isinstance(node, Compare):
+                keep = evaluator.mask(node, columns, len(actions))
+                actions = actions[keep]
+                columns = {name: column[keep] for name, column in columns.items()}
+            else:
+                columns[computed] = evaluator.words(node, columns, len(actions))
+        return actions, columns
 
     def _edit(
         self, head: Atom, actions: np.ndarray, columns: dict[str, np.ndarray], evaluator: Evaluator,
@@ -216,8 +229,8 @@ class Head:
 
     def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray, evaluator: Evaluator) -> np.ndarray:
         values = self._argument(columns, len(weights), evaluator)
-        if (values == np.iinfo(np.int64).min).any():
-            raise RangeError(f"{self._rule.where}: a summand is the least 64-bit word, which has no negative")
+        if (values == LEAST).any():
+            raise RangeError(f"{self._rule.where}: a summand is {LEAST}, which has no negative; exclude it")
         return values * weights
 
     def _argument(self, columns: dict[str, np.ndarray], n: int, evaluator: Evaluator) -> np.ndarray:
@@ -230,5 +243,11 @@ def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     return weights if times is None else weights * times
 
 
-def _ready(filters: tuple, names: tuple[str, ...]) -> list:
-    return [f for f in filters if all(v.name in names for v in variables(f))]
+def _risk(node: Term | Compare) -> int:
+    """How a term may fail: 0 not at all, 1 by a result that does not fit, 2 by a division by zero."""
+    if isinstance(node, Compare):
+        return max(_risk(node.left), _risk(node.right))
+    if not isinstance(node, Binary):
+        return 0
+    divides = node.op == "/" and not (isinstance(node.right, Const) and node.right.value)
+    return max(1 + divides, _risk(node.left), _risk(node.right))

@@ -28,6 +28,7 @@ from ivm.errors import (
     EditError,
     FunctionConflictError,
     IvmError,
+    OptionError,
     RedefinitionError,
     UninstallError,
     UnknownViewError,
@@ -37,7 +38,7 @@ from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.join import Join
 from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
-from ivm.plan import AUTO, ONCE, Plan, sensors_of
+from ivm.plan import AUTO, MATCH, ONCE, PROBE, Plan, sensors_of
 from ivm.program import PROPERTY, Installed, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import one_batch
@@ -89,8 +90,9 @@ class Workspace:
         `granularity` lets up to so many consecutive operations share one sensitivity interval: less
         memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe" (permuted indices
         instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and
-        column; nothing is installed then.
+        column, or OptionError; nothing is installed then.
         """
+        _check_options(granularity, maintenance)
         if self._installed.block(name):
             raise RedefinitionError(
                 lang.Where(name, 1, 1),
@@ -445,15 +447,15 @@ class Transaction:
         self._add(name, INSERT, self._relation(name).encode(rows))
 
     def delete(self, name: str, rows: Any) -> None:
-        """Remove rows, or a function's keys; what is not there is no error."""
+        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value."""
         relation = self._relation(name)
         words = relation.encode(rows, keys_allowed=True, add=False)
         keys, columns = len(relation.schema.key), len(relation.schema.columns)
         if len(words) < columns:
             self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
         else:
-            valued = columns > keys or self._installed.layouts[name].bare
-            self._add(name, TAKE if valued else ERASE, words)
+            function = self._workspace._known(name, self._installed).value is not None
+            self._add(name, TAKE if function else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing a function's values."""
@@ -557,6 +559,13 @@ class Transaction:
             self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
         ]
         return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+
+
+def _check_options(granularity: int, maintenance: str) -> None:
+    if not isinstance(granularity, int) or not 1 <= granularity < 1 << 63:
+        raise OptionError(f"granularity={granularity!r}: it is a number of operations, a whole one from 1 on")
+    if maintenance not in (AUTO, MATCH, PROBE):
+        raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")
 
 
 def _encoder(source: Any) -> Callable[[Const], int]:

@@ -241,7 +241,8 @@ def moment(op: str, a: object, b: object) -> object:
 
 def in_range(v: object) -> object:
     if isinstance(v, Decimal):
-        in_range(int(v.scaleb(-v.as_tuple().exponent)))
+        if abs(v.scaleb(-v.as_tuple().exponent)) >= 10**18:
+            raise RangeError(f"{v} has more than 18 digits")
     elif isinstance(v, float) and math.isnan(v):
         raise RangeError("not a number")
     elif isinstance(v, int) and not -(2**63) <= v < 2**63:

@@ -6,6 +6,7 @@ its rules.  Nothing is both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from ivm.errors import RedefinitionError, RuleTypeError
 from ivm.lang.aggregate import check_aggregate, check_sole
@@ -88,8 +89,10 @@ def variables_of(head: Atom) -> tuple[Var, ...]:
 
 
 def _column_names(head: Atom) -> tuple[str, ...]:
-    """The variables' names; c1, c2, ... where one is none of the user's, or is taken."""
+    """The variables' names; c1, c2, ... where one is none of the user's or is there twice, past those that are."""
+    variables = [term.name for term in variables_of(head)]
     names: list[str] = []
-    for position, term in enumerate(variables_of(head), start=1):
-        names.append(f"c{position}" if term.name.startswith("_") or term.name in names else term.name)
+    for position, name in enumerate(variables, start=1):
+        free = (f"c{n}" for n in count(position) if f"c{n}" not in (*variables, *names))
+        names.append(next(free) if name.startswith("_") or name in names else name)
     return tuple(names)

@@ -9,9 +9,10 @@ one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 
 import operator
 import re
-import sys
+from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from functools import cache
+from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
 from ivm.lang.rule import Const, Type
@@ -24,7 +25,8 @@ ALIASES = {
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of what arithmetic on literals comes to
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-FLOAT_MAX = sys.float_info.max
+EPOCH = datetime(1970, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
 UNORDERED = ("string", "bool")
 
 
@@ -61,6 +63,36 @@ def precision(type_: Type) -> int:
     return found[0]
 
 
+@cache
+def word_range(type_: Type) -> tuple[int, int]:
+    """The least and the greatest word of a type that is counted: a date has years 1 to 9999, a decimal its digits.
+
+    >>> word_range("decimal(3,1)")
+    (-999, 999)
+    """
+    if type_ == "date":
+        return (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
+    if type_ == "timestamp":
+        return (datetime.min - EPOCH) // MICROSECOND, (datetime.max - EPOCH) // MICROSECOND
+    if scale(type_) is not None:
+        return 1 - 10 ** precision(type_), 10 ** precision(type_) - 1
+    return INT_MIN, INT_MAX
+
+
+def shown(word: int, type_: Type) -> str:
+    """A word as a value, also where it is beyond its type.
+
+    >>> shown(1234, "decimal(3,1)"), shown(2932897, "date")
+    ('123.4', 'day 2932897 from 1970-01-01')
+    """
+    digits = scale(type_)
+    if digits is not None:
+        with localcontext(prec=1000):
+            return f"{Decimal(word).scaleb(-digits):f}"
+    unit = {"date": "day ", "timestamp": "microsecond "}.get(type_)
+    return f"{unit}{word} from 1970-01-01" if unit else str(word)
+
+
 def common(a: Type, b: Type) -> Type | None:
     """The type of a variable found at columns of both types, or None: decimals need only agree in scale."""
     if a == b:
@@ -90,9 +122,7 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if not is_flexible(const) or not isinstance(value, int | Decimal):
         raise _misfit(const, wanted)
     if wanted == "float64":
-        if not -FLOAT_MAX <= value <= FLOAT_MAX:
-            raise RuleTypeError(const.where, f"{value} is beyond the range of float64")
-        return float(value)
+        return _as_float(value, const.where)
     if digits is None:
         raise _misfit(const, wanted)
     value = Decimal(value)
@@ -102,6 +132,16 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if rounded != value:
         raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
     return rounded
+
+
+def _as_float(value: int | Decimal, where: Where) -> float:
+    try:
+        found = float(value)
+    except OverflowError:  # of an int; a decimal becomes infinite
+        found = inf
+    if isinf(found):
+        raise RuleTypeError(where, f"{value} is beyond the range of float64")
+    return found
 
 
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:

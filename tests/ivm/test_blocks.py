@@ -178,3 +178,29 @@ def remembered(workspace: ivm.Workspace) -> dict:
     with workspace.store.snapshot() as snap:
         assert snap.properties[BUILT] == json.dumps(workspace._built)
         return json.loads(snap.properties[BUILT])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"granularity": 0}, "granularity=0: it is a number of operations, a whole one from 1 on"),
+        ({"granularity": -5}, "granularity=-5: "),
+        ({"granularity": 2**70}, "granularity=1180591620717411303424: "),
+        ({"granularity": 1.5}, "granularity=1.5: "),
+        ({"maintenance": "prob"}, "maintenance='prob': it is one of auto, match and probe"),
+        ({"maintenance": "once"}, "maintenance='once': "),
+    ],
+)
+def test_options_that_mean_nothing(options, says, tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as ws:
+        with pytest.raises(errors.OptionError, match=f"^{says}"):
+            ws.install("e(x) -> int(x).", **options)
+        assert (list(ws), ws.store.version) == ([], 0)
+
+
+def test_a_relation_is_not_evaluated(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as ws:
+        ws.install("e(x) -> int(x). +e(1).")
+        for ask in (ws.evaluate, ws.verify):
+            with pytest.raises(errors.UnknownViewError, match="^e is no view: its rows come from transactions"):
+                ask("e")

@@ -54,6 +54,16 @@ def step(workspace: ivm.Workspace, program, state: naive.State, text: str) -> na
     return naive.evaluate(program, after)
 
 
+def test_a_function_keeps_a_value_that_is_not_the_one_deleted(tmp_path):
+    with ivm.open(tmp_path / "store.pages") as workspace:
+        workspace.install("l[] = v -> int(v). f[x] = v -> int(x), int(v). +l[] = 3. +f[1] = 3.")
+        for value, left in ((9, ([(3,)], [(1, 3)])), (3, ([], []))):
+            with workspace.transaction() as txn:
+                txn.delete("l", [(value,)])
+                txn.delete("f", [(1, value)])
+            assert (list(workspace["l"]), list(workspace["f"])) == left
+
+
 def test_what_exec_refuses(tmp_path):
     with ivm.open(tmp_path / "store.pages") as workspace:
         workspace.install(RULES)

@@ -232,6 +232,19 @@ class TestFunctions:
         m.compare()
         m.insert("edge", (5, 6))
 
+    @pytest.mark.parametrize("key", [(), (2**63 - 1,), (-(2**63), 2**63 - 1)])
+    def test_a_conflict_at_the_end_of_all_keys(self, views, key):
+        # f[] = v <- a(v).                          f[x, y] = v <- a(x, y, v).
+        names = [*"xyz"][: len(key)]
+        columns = ", ".join(f"int({name})" for name in (*names, "v"))
+        of_all = ", ".join((*names, "v"))
+        m = views(f"a({of_all}) -> {columns}. f[{', '.join(names)}] = v <- a({of_all}).")
+        m.insert("a", (*key, 1))
+        with pytest.raises(errors.FunctionConflictError) as caught:
+            m.workspace.exec(f"+a({', '.join(map(str, (*key, 2)))}).")
+        assert (caught.value.key, caught.value.values) == (key, (1, 2))
+        m.insert("a", (*key, 2))
+
     def test_a_conflict_between_two_rules(self, views):
         # f[x] = 1 <- a(x). f[x] = 2 <- b(x).
         m = views("a(x) -> int(x). b(x) -> int(x). f[x] = 1 <- a(x). f[x] = 2 <- b(x).")
@@ -356,6 +369,38 @@ class TestDegenerateBodies:
     def test_a_concatenation_is_refused(self, views):
         with pytest.raises(errors.ConstructError, match=r'^main:1:57: concat is not .*scan\("concat:c'):
             views("word[x] = t -> int(x), string(t). all[] = n <- agg<<n = concat(t)>> word[_] = t.")
+
+
+class TestGuards:
+    """What would fail is evaluated behind every comparison that can be, in whatever order they are written."""
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "y != 0, z = 10 / y",
+            "z = 10 / y, y != 0",
+            "10 / y = z, 10 / y > 0, y != 0",
+            "w = y - 3, w != -3, z = 10 / (w + 3)",
+            "z = 10 / (w + 3), w = y - 3, w != 0 - 3",
+            "z = 10 / y, w = y + 1, w * 2 != 2",  # a filter that might overflow, but does not divide
+            "z = 10 / y, w = y / 2, w + y != 0",  # a division that cannot fail
+            "h = 20 / y, z = h / 2, w = y, w != 0",
+            "z = 10 / y, y < 9223372036854775807, y + 1 > 1",
+        ],
+    )
+    def test_a_comparison_guards_a_division(self, body, tmp_path):
+        with ivm.open(tmp_path / "store.pages", sync="off") as ws:
+            ws.install("f[x] = y -> int(x), int(y). +f[1] = 0. +f[2] = 5.", name="f")
+            ws.install(f"p(x, z) <- f[x] = y, {body}.", name="p")
+            assert list(ws["p"]) == [(2, 2)]
+            ws.exec("+f[3] = 0. +f[4] = 2. ^f[2] = 0. ^f[1] = 10.")
+            assert list(ws["p"]) == [(1, 1), (4, 5)]
+            ws.verify("p")
+
+    def test_what_no_comparison_excludes_is_refused(self, views):
+        m = views("f[x] = y -> int(x), int(y). p(x, z) <- f[x] = y, z = 10 / y, z != 0.")
+        with pytest.raises(errors.RangeError, match="division by zero in `10 / y`; exclude it with a comparison"):
+            m.workspace.exec("+f[1] = 0.")
 
 
 class TestExtremes:

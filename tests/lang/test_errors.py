@@ -104,6 +104,9 @@ def test_arity(text, at, says):
         ("p(i) <- price[i] = 3.5e0.", "1:20", "3.5 is of type float64, where decimal(18,2) is wanted"),
         ("p(x) <- q(x), x = 9223372036854775808.", "1:19", "9223372036854775808 does not fit 64 bits"),
         ("p(x) <- mass[x] > 1e999.", "1:19", "1e999 is beyond the range of float64"),
+        ("p(x) <- mass[x] > 1" + 308 * "9" + ".", "1:19", "9 is beyond the range of float64"),
+        ("p(x) <- mass[x] > 1" + 308 * "9" + ".5.", "1:19", "9.5 is beyond the range of float64"),
+        ("p(x) <- q(x), x < " + 5000 * "9" + ".", "1:19", "a number of 5,000 digits: no type holds it"),
         ("p(x) <- flag[x] = 1.", "1:19", "1 is of type int64, where bool is wanted"),
         ("+mass[true] = 1.0.", "1:7", "True is of type bool, where int64 is wanted"),
         # comparisons

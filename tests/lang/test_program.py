@@ -48,6 +48,15 @@ def test_columns_take_names_and_types_from_the_rules():
     assert (g.types, g.columns) == (("int64", "int64", "int64", "decimal(8,2)"), ("x", "c2", "c3", "c"))
 
 
+def test_names_made_up_are_none_of_the_users():
+    # f(c2, c2 + 1) <- edge(c2, _).      g(x + 1, c1) <- edge(x, c1).      h(x, c3, x, x, c5) <- edge(x, c3), c5 = x.
+    text = "f(c2, c2 + 1) <- edge(c2, _). g(x + 1, c1) <- edge(x, c1)."
+    program = after(f"{text} h(x, c3, x, x, c5) <- edge(x, c3), c5 = x.")
+    assert [program.predicates[name].columns for name in "fgh"] == [
+        ("c2", "c3"), ("c2", "c1"), ("x", "c3", "c4", "c6", "c5"),
+    ]  # fmt: skip
+
+
 def test_a_literal_alone_takes_the_type_that_the_view_has():
     # p[x] = c <- cost[x] = c.      p[x] = 0 <- edge(x, x).
     program = after("p[x] = c <- cost[x] = c. p[x] = 0 <- edge(x, x).")
