@@ -365,8 +365,8 @@ class Conjunction:
         if as_key:
             assert value is not None
             names.append(self._argument(value, names, whole=negated))
-        if all(name is None for name in names):  # it has to hold something: enumerate its first argument
-            names[0] = self._argument(atom.args[0], [], whole=True)
+        if all(name is None for name in names):  # it has to hold something: enumerate its first column
+            names[0] = self._argument(atom.terms[0], [], whole=True)
         if read:
             assert isinstance(value, Var)
             self.reads.append((len(self.atoms), len(atom.args), self._read_as(value.name)))

@@ -113,3 +113,16 @@ def test_a_product_of_few_is_cheaper_than_what_ties():
     rows = {"few": 2.0, "some": 3.0}
     chosen = plan_of(body, lambda predicate, columns: rows.get(predicate, 1e6 if len(columns) == 2 else 1e4))
     assert set(chosen.variables[:4]) == set("abcd")
+
+
+@pytest.mark.parametrize(("literal", "held"), [("b[] = _", True), ("b[] = y", True), ("!b[] = _", False)])
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_path):
+    """What is asked is whether there is one."""
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("a(x) -> int(x). b[] = v -> int(v). +a(1).")
+        ws.install(f"p(x) <- a(x), {literal}.", name="p", maintenance=maintenance)
+        for edit, there in [("+b[] = 5.", True), ("^b[] = 6.", True), ("-b[] = 6.", False)]:
+            ws.exec(edit)
+            assert list(ws["p"]) == [(1,)] * (there == held), edit
+            ws.verify("p")
