@@ -37,6 +37,7 @@ from ivm.lang.rule import (
     variables,
 )
 from ivm.shape import Sensors, Shape
+from pagestore.words import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
@@ -260,6 +261,13 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     """
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")
+    columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
+    if maintenance == MATCH and columns > KEYS_MAX:
+        raise ConstructError(
+            conjunction.rule.where,
+            f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, and a key has "
+            f'at most {KEYS_MAX}; install the rule with maintenance="probe", or derive a part of it as a view of its own',
+        )
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:
@@ -275,7 +283,7 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     matching = sum(per_match * plan.cost / len(plan.tries) / rows[t] for t in sensed)
     probing = sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
-    if probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
+    if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
 

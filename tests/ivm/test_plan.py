@@ -7,6 +7,7 @@ import pytest
 
 import ivm
 from ivm import lang, plan
+from ivm.errors import ConstructError
 from ivm.plan import Conjunction, make_plans
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]
@@ -126,3 +127,14 @@ def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_
             ws.exec(edit)
             assert list(ws["p"]) == [(1,)] * (there == held), edit
             ws.verify("p")
+
+
+def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
+    """A sensitivity interval is a key of the store: of a chain, its two ends and all variables before them."""
+    body = ", ".join(f"e(v{i}, v{i + 1})" for i in range(18))
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("e(x, y) -> int(x), int(y). +e(1, 1).", name="facts")
+        with pytest.raises(ConstructError, match=r'^wide:1:1: .* at most 16; .* maintenance="probe"'):
+            ws.install(f"p(v0) <- {body}.", name="wide", maintenance="match")
+        ws.install(f"p(v0) <- {body}.", name="wide")
+        assert list(ws["p"]) == [(1,)]
