@@ -25,6 +25,7 @@ DENSE = 4  # times as many numbers as there are keys may a table of first keys h
 GROUND_MAX = 1 << 12  # keys of a ground: rows of 64 words
 BITS_MAX = 1 << 17  # words of all rows of a level
 COUNTS_MAX = 1 << 20  # words of a table of counts
+PARTS_MAX = 62  # of a level: sets of them are the bits of a word, without its sign
 
 
 class Flat(NamedTuple):
@@ -40,13 +41,14 @@ class Flat(NamedTuple):
 def pays(shape: Shape, trees: Sequence[Tree]) -> bool:
     """Is a plan one that flat tries can evaluate, and would the join pass through a good part of them?
 
-    Negated atoms and values read at a binding are left to the paged join.
+    Negated atoms, values read at a binding and levels of more than PARTS_MAX parts are left to the paged join.
     """
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     held = shape.bounds[: shape.bound_start[1], 0]
     if len(shape.absent) or len(shape.reads) or (held == names.EQ).any():
         return False
-    if (np.diff(shape.part_start) == 0).any():
+    parts = np.diff(shape.part_start)
+    if parts.min() == 0 or parts.max() > PARTS_MAX:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in tries)

@@ -6,15 +6,16 @@
     tries     G I          H I          G H I R
     sensors   -            H            G H R            (I and G at x follow the order: dropped)
 
-The order is chosen by cost among all permutations of the key variables; an atom whose arguments do not
-follow it reads a permuted index.  Constants and repeated variables become levels of their own, held by
-a bound.  What no trie holds (values, computed variables, other comparisons) is done on the batches.
+The order is chosen by cost among all permutations of the key variables, or where those are too many among
+the ones that begin cheaply; an atom whose arguments do not follow it reads a permuted index.  Constants
+and repeated variables become levels of their own, held by a bound.  What no trie holds (values, computed
+variables, other comparisons) is done on the batches.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
+from itertools import chain, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from ivm.lang.rule import (
     variables,
 )
 from ivm.shape import Sensors, Shape
+from pagestore.words import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
@@ -44,7 +46,8 @@ MERGED = 8  # operations that a binding costs that comes several times and has t
 # so many times longer than estimated may a trace be for each variable but the first: joined columns are seldom
 # independent, and what is wrong at one level is multiplied at the next
 CORRELATED = 16
-ORDERS_MAX = 7  # variables whose permutations are all tried; beyond, greedily
+ORDERS_MAX = 5  # variables of a rule whose permutations are all tried, in milliseconds
+BEGUN_MAX = 1 << 10  # of more, how many orders are begun at a time; over the square of the variables
 
 
 class Index(NamedTuple):
@@ -203,6 +206,15 @@ Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples 
 Encode = Callable[[Const], int]
 
 
+class Begun(NamedTuple):
+    """An order as far as it is chosen: its variables, with those they hold, estimated bindings of them, and cost."""
+
+    names: tuple[str, ...]
+    bound: tuple[str, ...]
+    bindings: float = 1.0
+    cost: float = 0.0
+
+
 class Orders(NamedTuple):
     """The key orders chosen for a conjunction: of its plan, and of each probe if it is probed."""
 
@@ -249,6 +261,13 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     """
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")
+    columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
+    if maintenance == MATCH and columns > KEYS_MAX:
+        raise ConstructError(
+            conjunction.rule.where,
+            f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, and a key has "
+            f'at most {KEYS_MAX}; install the rule with maintenance="probe", or derive a part of it as a view of its own',
+        )
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:
@@ -264,7 +283,7 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
     matching = sum(per_match * plan.cost / len(plan.tries) / rows[t] for t in sensed)
     probing = sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
-    if probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
+    if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
         return replace(plan, probes=probes, choice=f"probed: {figures}")
     return replace(plan, choice=f"matched: {figures}")
 
@@ -319,7 +338,8 @@ class Conjunction:
         for negation in negative:
             self._add_negation(negation)
         self.keys |= {n for a in self.atoms for n in a.names if n is not None}
-        self.enumerated = {n for a in self.atoms if not a.negated for n in a.names}
+        self.holding = {n: [a for a in self.atoms if not a.negated and n in a.names] for n in self.keys}
+        self.enumerated = {n for n, holding in self.holding.items() if holding}
         self._add_comparisons([x for x in disjunct if isinstance(x, Compare)])
         self._check_negated()
 
@@ -353,8 +373,8 @@ class Conjunction:
         if as_key:
             assert value is not None
             names.append(self._argument(value, names, whole=negated))
-        if all(name is None for name in names):  # it has to hold something: enumerate its first argument
-            names[0] = self._argument(atom.args[0], [], whole=True)
+        if all(name is None for name in names):  # it has to hold something: enumerate its first column
+            names[0] = self._argument(atom.terms[0], [], whole=True)
         if read:
             assert isinstance(value, Var)
             self.reads.append((len(self.atoms), len(atom.args), self._read_as(value.name)))
@@ -511,42 +531,36 @@ class Conjunction:
     def probe(self, t: int, distinct: Distinct) -> tuple[Plan, float]:
         """The cheapest plan that starts with the variables of a trie, and its cost below one binding of them."""
         own = [n for n in self._free_names() if n in self.atoms[t].names]
-        rest = [n for n in self._free_names() if n not in own]
-        tails = permutations(rest) if len(rest) <= ORDERS_MAX else [tuple(rest)]
         fixed = self._cost(self._with_held(own), distinct)
-        best = min((self._with_held([*own, *tail]) for tail in tails), key=lambda o: self._cost(o, distinct))
+        orders = map(self._with_held, self._orders(own, distinct))
+        best = min(orders, key=lambda o: self._cost(o, distinct))
         below = (self._cost(best, distinct) - fixed) / max(
             1.0, self._bindings(self._with_held(own), distinct)
         )
         return self.plan(distinct, best), max(1.0, below)
 
     def _free_names(self) -> list[str]:
-        names = {n for a in self.atoms for n in a.names if n is not None and n not in self.equal}
-        return sorted(names, key=self._first_appearance)
+        """The variables that no equality holds, by first appearance."""
+        names = (n for a in self.atoms for n in a.names)
+        return list(dict.fromkeys(n for n in names if n is not None and n not in self.equal))
 
     def _trie(self, arguments: Arguments, level: dict[str, int]) -> Trie:
+        levels = sorted(level[n] for n in arguments.names if n is not None)
+        return Trie(self._index(arguments, level), tuple(levels), arguments.negated, str(arguments.atom))
+
+    def _index(self, arguments: Arguments, level: dict[str, int]) -> Index:
         used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
         columns = [c for _, c in used]
         columns += [c for c in range(len(arguments.names)) if c not in columns]
         predicate = self.predicates[arguments.atom.predicate]
         columns += [c for c in range(self.stored_keys[predicate.name]) if c not in columns]
-        return Trie(
-            Index(predicate.name, tuple(columns)),
-            tuple(v for v, _ in used),
-            arguments.negated,
-            str(arguments.atom),
-        )
+        return Index(predicate.name, tuple(columns))
 
     def _choose(self, distinct: Distinct) -> tuple[float, tuple[str, ...], int]:
         """The cheapest order; held variables (constants, repeated ones) stand as soon as they can."""
-        names = self._free_names()
-        if len(names) > ORDERS_MAX:
-            orders: Iterable[tuple[str, ...]] = [self._greedy(names, distinct)]
-        else:
-            orders = permutations(names)
         best: tuple[float, tuple[str, ...]] | None = None
         considered = 0
-        for names_in_order in orders:
+        for names_in_order in self._orders((), distinct):
             order = self._with_held(names_in_order)
             cost = self._cost(order, distinct)
             considered += 1
@@ -555,29 +569,64 @@ class Conjunction:
         assert best is not None
         return *best, considered
 
-    def _first_appearance(self, name: str) -> int:
-        return [n for a in self.atoms for n in a.names].index(name)
-
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
-        order: list[str] = []
+        return tuple(placed for name in (None, *names) for placed in self._placed(name))
 
-        def place(name: str | None) -> None:
-            if name is not None:
-                order.append(name)
-            for held, (other, _) in self.equal.items():
-                if other == name:
-                    place(held)
+    def _placed(self, name: str | None) -> Iterator[str]:
+        """A variable (or what comes before all) and those that are held by it."""
+        if name is not None:
+            yield name
+        for held, (other, _) in self.equal.items():
+            if other == name:
+                yield from self._placed(held)
 
-        for name in (None, *names):
-            place(name)
-        return tuple(order)
+    def _orders(self, own: Sequence[str], distinct: Distinct) -> Iterable[Sequence[str]]:
+        """The orders to choose from: some variables as they are, and the others in turns."""
+        names = self._free_names()
+        rest = [n for n in names if n not in own]
+        if len(names) <= ORDERS_MAX:
+            return ([*own, *tail] for tail in permutations(rest))
+        searches = (self._cheaply_begun(own, rest, distinct, tied) for tied in (True, False))
+        return chain.from_iterable(searches)
 
-    def _greedy(self, names: list[str], distinct: Distinct) -> tuple[str, ...]:
-        chosen: list[str] = []
-        while len(chosen) < len(names):
-            rest = [n for n in names if n not in chosen]
-            chosen.append(min(rest, key=lambda n: self._cost(self._with_held([*chosen, n]), distinct)))
-        return tuple(chosen)
+    def _cheaply_begun(
+        self, own: Sequence[str], rest: Sequence[str], distinct: Distinct, tied: bool
+    ) -> Iterator[tuple[str, ...]]:
+        """Orders grown one variable at a time, from the cheapest order of each set of variables, of few such sets.
+
+        What a product costs shows only behind it, when what looked dearer is forgotten already: the hub of a star
+        beside its ends.  So with `tied` the next variable shares an atom with one before, as long as any does;
+        without, products of small relations are found too.
+        """
+        width = max(1, BEGUN_MAX // max(1, len(rest)) ** 2)
+        begun = [Begun(tuple(own), self._with_held(own))]
+        for _ in rest:
+            sets: dict[frozenset[str], Begun] = {}
+            for one in sorted(begun, key=lambda b: b.cost):
+                sets.setdefault(frozenset(one.names), one)
+            cheapest = list(sets.values())[:width]
+            begun = [longer for one in cheapest for longer in self._longer(one, rest, distinct, tied)]
+        return (one.names for one in begun)
+
+    def _longer(self, begun: Begun, rest: Sequence[str], distinct: Distinct, tied: bool) -> Iterator[Begun]:
+        """The same with each variable that may come next."""
+        left = [n for n in rest if n not in begun.names]
+        near = {n for name in begun.names for a in self.holding[name] for n in a.names} if tied else set()
+        for name in [n for n in left if n in near] or left:
+            placed = tuple(self._placed(name))
+            operations, bindings = zip(*self._levels(placed, distinct, begun.bound), strict=True)
+            cost = begun.cost + begun.bindings * sum(operations) + self._turning(name, begun.bound, distinct)
+            yield Begun((*begun.names, name), (*begun.bound, *placed), begun.bindings * bindings[-1], cost)
+
+    def _turning(self, name: str, bound: Collection[str], distinct: Distinct) -> float:
+        """What the indices cost that this variable, next in the order, is the first to ask for."""
+        cost = 0.0
+        for a in self.holding[name]:
+            names = [n for n in a.names if n is not None]
+            known = sum(n in bound for n in names)
+            if names[known] != name and all(n in bound for n in names[:known]):
+                cost += 2 * distinct(a.atom.predicate, tuple(range(self.stored_keys[a.atom.predicate])))
+        return cost
 
     def _cost(self, order: Sequence[str], distinct: Distinct) -> float:
         """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
@@ -590,7 +639,7 @@ class Conjunction:
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self.atoms for n in a.names if n is not None}):
             cost += 0 if self._collected(order) else MERGED * levels[-1][1]
-            indices = {self._trie(a, level).index for a in self.atoms}
+            indices = {self._index(a, level) for a in self.atoms}
             cost += sum(
                 2 * distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order)
             )
@@ -602,8 +651,8 @@ class Conjunction:
         level = {name: i for i, name in enumerate(order)}
         first_collected = list(range(len(order)))
         left = {level[name] for name in order if name not in shown and name not in self.equal}
+        atoms = [[level[n] for n in a.names if n is not None] for a in self.atoms]
         for at in range(len(order)):
-            atoms = [[level[n] for n in a.names if n is not None] for a in self.atoms]
             read = {i for levels in atoms if max(levels) > at for i in levels}
             first = at
             while first - 1 in left - read and (first == at or first_collected[first] == first):
@@ -616,19 +665,19 @@ class Conjunction:
         """Estimated bindings of the variables of an order."""
         return [bindings for _, bindings in self._levels(order, distinct)][-1]
 
-    def _levels(self, order: Sequence[str], distinct: Distinct) -> Iterator[tuple[float, float]]:
-        """(operations, bindings) at each level of an order."""
-        bindings = 1.0
-        bound: set[str] = set()
+    def _levels(
+        self, order: Sequence[str], distinct: Distinct, bound: Collection[str] = ()
+    ) -> Iterator[tuple[float, float]]:
+        """(operations, bindings) at each level of an order, for each binding of those bound before."""
+        bindings, bound = 1.0, {*bound}
         for name in order:
             fans, domains = [], []
-            for a in self.atoms:
-                if name in a.names and not a.negated:
-                    before = tuple(c for c, n in enumerate(a.names) if n in bound)
-                    here = (*before, a.names.index(name))
-                    below = distinct(a.atom.predicate, before) if before else 1.0
-                    fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
-                    domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
+            for a in self.holding[name]:
+                before = tuple(c for c, n in enumerate(a.names) if n in bound)
+                here = (*before, a.names.index(name))
+                below = distinct(a.atom.predicate, before) if before else 1.0
+                fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
+                domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
             bound.add(name)
             if name in self.equal:
                 fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]

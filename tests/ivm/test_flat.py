@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ivm
 from ivm import evaluate as evaluate_module
 from ivm import flat as flat_module
 from ivm import lang
@@ -307,6 +308,22 @@ def test_what_is_left_to_the_join_over_pages():
     assert not pays(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
     assert not pays(held.shape, [big, big])
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+@pytest.mark.parametrize("atoms", [61, 62, 63, 64, 65, 66, 130])
+def test_more_parts_than_bits(atoms, maintenance, tmp_path):
+    """Sets of a level's parts are the bits of a word: x meets more."""
+    body = ", ".join(["r(x, y)", *(f"r(y, x{i})" for i in range(1, atoms))])
+    with ivm.open(tmp_path / "p.pages", sync="off", threads=1) as ws:
+        ws.install("r(x, y) -> int(x), int(y). +r(1, 2).")
+        ws.install(f"q(x) <- {body}.", name="q", maintenance=maintenance)
+        assert list(ws["q"]) == [], "nothing leaves 2"
+        ws.exec("+r(2, 3).")
+        assert list(ws["q"]) == [(1,)]
+        ws.verify("q")
+        ws.exec("-r(2, 3).")
+        assert list(ws["q"]) == []
 
 
 @pytest.mark.parametrize("name", BODIES)

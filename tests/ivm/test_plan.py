@@ -1,0 +1,140 @@
+"""Key orders of rules with many variables: found soon, and good; counted, without a clock."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+import ivm
+from ivm import lang, plan
+from ivm.errors import ConstructError
+from ivm.plan import Conjunction, make_plans
+
+STAR = [f"r{i}(k, v{i})" for i in range(7)]
+CHAIN = [f"r{i}(v{i}, v{i + 1})" for i in range(12)]
+CYCLE = [f"r{i}(v{i}, v{(i + 1) % 8})" for i in range(8)]
+TWO = [*CHAIN[:4], *(f"s{i}(w{i}, w{i + 1})" for i in range(4))]
+CLIQUE = [f"r(v{i}, v{j})" for i in range(7) for j in range(i + 1, 7)]
+
+
+def variables_of(body):
+    """The variables of some atoms, once each."""
+    return list(dict.fromkeys(v for atom in body for v in atom.split("(")[1][:-1].split(", ")))
+
+
+def declared(body):
+    """Declarations of the relations that some atoms read, each of two columns."""
+    return "".join(f"{name}(x, y) -> int(x), int(y). " for name in sorted({atom.split("(")[0] for atom in body}))
+
+
+def plan_of(body, distinct):
+    """The plan of a view of all variables of some atoms."""
+    program = lang.compile(f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}.")
+    stored = {name: len(predicate.types) for name, predicate in program.predicates.items()}
+    return make_plans(program.rules[0], program.predicates, stored, distinct, lambda const: const.value)[0]
+
+
+def even(predicate, columns):
+    """Every relation has 1,000 rows, and 500 values in each column."""
+    return 500.0 if len(columns) == 1 else 1000.0
+
+
+def untied(body, order):
+    """How many variables of an order no atom ties to one before."""
+    sides = [variables_of([atom]) for atom in body]
+    near = [{v for side in sides if name in side for v in side} for name in order]
+    return sum(not near[i].intersection(order[:i]) for i in range(len(order)))
+
+
+@pytest.mark.parametrize(("body", "parts"), [(STAR, 1), (CHAIN, 1), (CYCLE, 1), (CLIQUE, 1), (TWO, 2)])
+def test_orders_go_on_where_an_atom_ties(body, parts, monkeypatch):
+    """A variable that nothing ties to those before multiplies them all, so there is one for each part of a rule.
+
+    Of thirteen atoms or more the orders that are compared in full are as many as would be of five variables.
+    """
+    whole = []
+    cost = Conjunction._cost
+    monkeypatch.setattr(Conjunction, "_cost", lambda *given: whole.append(1) or cost(*given))
+    random.Random(4).shuffle(body := list(body))
+    chosen = plan_of(body, even)
+    assert len(chosen.variables) >= 7
+    for order in (chosen, *chosen.probes):
+        assert untied(body, order.variables) == parts
+    assert len(whole) <= 120 * (1 + len(body))
+
+
+def test_the_hub_of_a_star_is_no_dearer_than_its_ends(tmp_path):
+    """wide(k, v0, ...) <- r0(k, v0), r1(k, v1), ...: 100 rows, where the ends alone have 20**7 values."""
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install(declared(STAR))
+        with ws.transaction() as txn:
+            for i in range(7):
+                txn.insert(f"r{i}", [(j, j % 20) for j in range(100)])
+        ws.install(f"wide({', '.join(variables_of(STAR))}) <- {', '.join(STAR)}.", name="wide")
+        assert list(ws["wide"]) == [(j, *[j % 20] * 7) for j in range(100)]
+        assert ws.stats("wide")["operations"] < 100 * 2 * 8
+
+
+@pytest.mark.parametrize("length", [7, 8, 9, 12])
+def test_one_row_finds_its_way_along_a_chain(length, tmp_path):
+    """What a row of the last relation costs does not depend on how many there are."""
+    found = []
+    for rows in (100, 1000):
+        with ivm.open(tmp_path / f"{rows}.pages", sync="off") as ws:
+            ws.install(declared(CHAIN[:length]))
+            with ws.transaction() as txn:
+                for i in range(length):
+                    txn.insert(f"r{i}", [(j, j) for j in range(rows)])
+            ws.install(f"p(v0) <- {', '.join(CHAIN[:length])}.", name="p")
+            ws.exec(f"-r{length - 1}(5, 5).")
+            found.append(ws.stats("p")["operations"])
+            ws.verify("p")
+            assert len(ws["p"]) == rows - 1
+    assert found[0] == found[1] < 6 * length
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_six_variables_have_an_order_that_is_near_the_cheapest(seed, monkeypatch):
+    """Of relations whose columns are keys, where estimates of different orders agree."""
+    rng = random.Random(seed)
+    names = [f"v{i}" for i in range(6)]
+    ends = {tuple(rng.sample(names, 2)) for _ in range(9)} | set(pairwise(names))
+    body = [f"r{i}({a}, {b})" for i, (a, b) in enumerate(sorted(ends))]
+    rows = {f"r{i}": rng.choice([10.0, 100.0, 1000.0, 10000.0]) for i in range(len(body))}
+    chosen = plan_of(body, lambda predicate, columns: rows[predicate])
+    monkeypatch.setattr(plan, "ORDERS_MAX", 6)
+    best = plan_of(body, lambda predicate, columns: rows[predicate])
+    assert best.considered == 720 > 4 * chosen.considered
+    assert chosen.cost <= 1.01 * best.cost
+
+
+def test_a_product_of_few_is_cheaper_than_what_ties():
+    """Two short lists under a long relation come first, although nothing ties them but it."""
+    body = ["few(a, c)", "some(b, d)", "long(a, b)", "r0(c, e)", "r1(d, f)"]
+    rows = {"few": 2.0, "some": 3.0}
+    chosen = plan_of(body, lambda predicate, columns: rows.get(predicate, 1e6 if len(columns) == 2 else 1e4))
+    assert set(chosen.variables[:4]) == set("abcd")
+
+
+@pytest.mark.parametrize(("literal", "held"), [("b[] = _", True), ("b[] = y", True), ("!b[] = _", False)])
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_path):
+    """What is asked is whether there is one."""
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("a(x) -> int(x). b[] = v -> int(v). +a(1).")
+        ws.install(f"p(x) <- a(x), {literal}.", name="p", maintenance=maintenance)
+        for edit, there in [("+b[] = 5.", True), ("^b[] = 6.", True), ("-b[] = 6.", False)]:
+            ws.exec(edit)
+            assert list(ws["p"]) == [(1,)] * (there == held), edit
+            ws.verify("p")
+
+
+def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
+    """A sensitivity interval is a key of the store: of a chain, its two ends and all variables before them."""
+    body = ", ".join(f"e(v{i}, v{i + 1})" for i in range(18))
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("e(x, y) -> int(x), int(y). +e(1, 1).", name="facts")
+        with pytest.raises(ConstructError, match=r'^wide:1:1: .* at most 16; .* maintenance="probe"'):
+            ws.install(f"p(v0) <- {body}.", name="wide", maintenance="match")
+        ws.install(f"p(v0) <- {body}.", name="wide")
+        assert list(ws["p"]) == [(1,)]
