@@ -266,7 +266,7 @@ def _maintained(conjunction: "Conjunction", plan: Plan, distinct: Distinct, main
         raise ConstructError(
             conjunction.rule.where,
             f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, and a key has "
-            f'at most {KEYS_MAX}; install the rule with maintenance="probe", or derive a part of it as a view of its own',
+            f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
         )
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
