@@ -27,6 +27,7 @@ from ivm.surgery import Delta
 from ivm.total import parts
 from pagestore.apply import one_batch
 from pagestore.tree import ADD, INSERT
+from pagestore.words import KEYS_MAX
 
 PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
 MAX_OR_MIN = (MAX, MIN)
@@ -55,11 +56,27 @@ class Layout(NamedTuple):
 def extensional_layout(predicate: Predicate) -> Layout:
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
-    return Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0)
+    return _held(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     """The layout of a view from all rules that write it."""
+    return _held(predicate, _layout(predicate, writers))
+
+
+def _held(predicate: Predicate, layout: Layout) -> Layout:
+    """A layout, if a tree can hold its keys; ConstructError with the predicate's place if not."""
+    keys = layout.keys + (layout.kind in MAX_OR_MIN)
+    if keys > KEYS_MAX:
+        what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
+        raise ConstructError(
+            predicate.where, f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "
+            "split it, or derive a part of it with fewer variables as a view of its own"
+        )  # fmt: skip
+    return layout
+
+
+def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     if not predicate.types:
         raise ConstructError(
             predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "

@@ -503,3 +503,24 @@ def test_branches_that_records_share_are_counted_once(rule, over_pages, tmp_path
         txn.delete("a", [(0,)])
     assert list(workspace["v"]) == []
     workspace.close()
+
+
+COLUMNS = [f"c{i}" for i in range(17)]
+ALL, SIXTEEN = ", ".join(COLUMNS), ", ".join(COLUMNS[:16])
+WIDE = f"r({SIXTEEN}) -> {', '.join(f'int({c})' for c in COLUMNS[:16])}. e(x, y) -> int(x), int(y). "
+WIDE += f"f[{SIXTEEN}] = v -> {', '.join(f'int({c})' for c in COLUMNS[:16])}, int(v). "
+
+
+@pytest.mark.parametrize("text", [
+    f"wide({ALL}) -> {', '.join(f'int({c})' for c in COLUMNS)}.",
+    f"m({SIXTEEN}, x) <- r({SIXTEEN}), x = 1.",
+    f"m[{SIXTEEN}] = n <- agg<<n = min(v)>> f[{SIXTEEN}] = v.",
+    f"m[{SIXTEEN}] = v <- f[{SIXTEEN}] = v.",
+    f"m[] = n <- agg<<n = count()>> r({SIXTEEN}), e(x, _), (c1 = 1 ; c2 = 2).",
+])  # fmt: skip
+def test_more_columns_than_tell_rows_apart(text, tmp_path):
+    with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
+        workspace.install(WIDE, name="stored")
+        with pytest.raises(errors.ConstructError, match=r"^main:1:1: .* has 1[78] columns to tell its rows apart"):
+            workspace.install(text)
+        assert "m" not in workspace and workspace.store.version == 1
