@@ -1,6 +1,6 @@
 """Rows in every form that a caller may have them in, as columns of a schema."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -85,6 +85,8 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
             raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
         return [rows[name] for name in names]
     if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
+        if not isinstance(rows, Iterable):
+            raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
         rows = list(rows)
     if rows and isinstance(rows[0], tuple):
         rows = _transposed(rows, schema, keys_allowed)
@@ -98,6 +100,9 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
 
 
 def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+    stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple)), None)
+    if stray is not None:
+        raise SchemaError(f"row {stray} is {rows[stray]!r}; a record is a tuple ({schema})")
     widths = set(map(len, rows))
     wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
     if len(widths) > 1 or not widths <= wanted:

@@ -272,6 +272,8 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if not isinstance(values, pa.Array):
             _refuse_mixed(column, values)
             if isinstance(values, np.ndarray):
+                if not values.dtype.isnative:  # Arrow has none of the other byte order
+                    values = values.astype(values.dtype.newbyteorder("="))
                 if values.dtype == "M8[D]":  # Arrow would keep 32 bits of it
                     _in_years(column, "date", np.where(np.isnat(values), 0, values.view(np.int64)))
                 values = pa.array(values, from_pandas=False)

@@ -763,3 +763,29 @@ def test_looking_for_a_text_does_not_keep_it(tmp_path):
         with store.transaction() as txn:
             assert txn["booked"].stab("never seen", 1) == [] == txn["booked"].overlaps("nor this", 1, 2)
             assert not txn.dictionary.added
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (None, "None is no list of rows"),
+        (5, "5 is no list of rows"),
+        ([(2, 1), 1], r"row 1 is 1; a record is a tuple \(x: int64, y: int64\)"),
+        ([(2, 1), [3, 4]], r"row 1 is \[3, 4\]; a record is a tuple"),
+    ],
+)
+def test_what_is_no_list_of_rows(tmp_path, rows, says):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        relation = txn.create("r", "x: int64, y: int64")
+        for use in (relation.insert, relation.delete, relation.get_many):
+            with pytest.raises(SchemaError, match=says):
+                use(rows)
+
+
+def test_arrays_of_the_other_byte_order(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        relation = txn.create("r", "x: int64, y: float64, z: timestamp")
+        columns = [np.arange(3), np.arange(3) / 2, np.arange(3).view("M8[us]")]
+        relation.insert([column.astype(column.dtype.newbyteorder()) for column in columns])
+        found = relation.to_numpy()
+        assert all((found[name] == column).all() for name, column in zip("xyz", columns, strict=True))
