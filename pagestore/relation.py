@@ -12,7 +12,7 @@ import pyarrow as pa
 from .catalog import Info
 from .complement import Complement
 from .dictionary import Dictionary, Finder
-from .errors import CorruptionError, MissingError, SchemaError
+from .errors import CorruptionError, MissingError, SchemaError, WordError
 from .fold import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
 from .gone import Gone
 from .intervals import met
@@ -487,11 +487,23 @@ class WritableRelation(Relation):
         self._edit(SET, rows)
 
     def add(self, rows: Any) -> None:
-        """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only."""
-        for column in self.schema.stored[len(self.schema.key) :]:
+        """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only.
+
+        Raises WordError for a sum with more digits than its column; what was added is undone then.
+        """
+        values = self.schema.stored[len(self.schema.key) :]
+        for column in values:
             if column.type.name not in ("int64", "decimal"):
                 raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
-        self._edit(ADD, rows)
+        if all(column.type.name == "int64" for column in values):
+            self._edit(ADD, rows)
+            return
+        words = self.encode(rows)
+        with self._source.savepoint():
+            _, changed = self._source.apply(self.name, np.full(words.shape[1], ADD), words)
+            for column, sums in zip(values, changed[len(self.schema.key) :], strict=True):
+                if column.type.name == "decimal" and (np.abs(sums) >= 10**column.type.precision).any():
+                    raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
 
     def delete(self, rows: Any) -> None:
         """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""

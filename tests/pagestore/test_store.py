@@ -789,3 +789,16 @@ def test_arrays_of_the_other_byte_order(tmp_path):
         relation.insert([column.astype(column.dtype.newbyteorder()) for column in columns])
         found = relation.to_numpy()
         assert all((found[name] == column).all() for name, column in zip("xyz", columns, strict=True))
+
+
+def test_decimals_that_add_up_to_more_digits(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        with store.transaction() as txn:
+            price = txn.create("price", "x: int64, p: decimal(3, 2), n: int64", key="x")
+            price.insert([(1, Decimal("9.50"), 1), (2, Decimal("-9.00"), 1)])
+            price.add([(1, Decimal("0.49"), 1)])
+            for row in ((1, Decimal("0.01"), 1), (2, Decimal("-1.00"), 1)):
+                with pytest.raises(WordError, match=r"'p': what is added up has more digits than decimal\(3,2\)"):
+                    price.add([(3, Decimal("1.00"), 5), row])
+        assert list(store.snapshot()["price"]) == [(1, Decimal("9.99"), 2), (2, Decimal("-9.00"), 1)]
+        assert not store.check()
