@@ -28,7 +28,8 @@ class Space:
         self.appending = False  # whether to lend from `top` on only, so that the front empties
         self.pending = flat()  # free as soon as the commit under way is durable
         self._durable = flat()  # free since, and not noted yet
-        self._free, self._place = widened(np.zeros(0, np.uint8), top), widened(np.zeros(0, np.int32), top)
+        known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
+        self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
         self._book = np.array([top, 0])  # LOWEST, MANY
         self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
         self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length

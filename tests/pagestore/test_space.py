@@ -11,6 +11,7 @@ import pytest
 import pagestore
 from pagestore.delta import Delta
 from pagestore.errors import VersionError
+from pagestore.space import Space
 
 
 def churn(store, rng, transactions, rows=100, keys=20_000):
@@ -273,3 +274,19 @@ def test_the_file_holds_every_page_below_the_committed_top(tmp_path, relations):
                     txn.create(f"r{round_}.{i}", "x: int64").insert([(i,)])
                     txn.add_scan(f"r{round_}.{i}", "count")  # is built anew, with pages lent in plenty
             assert path.stat().st_size >= store._state.commit.top * store.page_size
+
+
+def test_pages_of_the_checkpoint_that_are_behind_the_end():
+    """The file was longer when the checkpoint was made: lent pages at its end were returned since."""
+    before = Space(30)
+    before.take_back(before.lend(5000))
+    extents = before.checkpoint(np.zeros(0, np.int64))
+    lent = before.lend(5000)
+    assert before.retract(lent[5:]) == 4995 and before.top == 35
+    added, removed = before.difference()
+    assert max(removed) == 5029
+    free = np.concatenate([np.arange(first, first + n) for first, n in extents.tolist()])
+    after = Space(before.top, free, added, removed)
+    assert after.difference() == (added, removed) and len(after) == 5
+    assert after.lend(40).tolist() == list(range(30, 70)) and after.top == 70
+    assert min(after.difference()[1]) == 70
