@@ -37,7 +37,7 @@ __all__ = [
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
 BULK_PAGES = 256  # that bulk writes at once
-COLUMNS_MAX = FOLDS_MAX = 255  # of a page, whose type word has a byte for each
+PAGE_COLUMNS = 255  # of which an index page has the folds; the type word has a byte for them
 RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
 UNSHARED = nullcontext()
 
@@ -69,7 +69,7 @@ class Spec(NamedTuple):
         """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds
-        if max(self.columns, entry) > COLUMNS_MAX or folds > FOLDS_MAX:
+        if max(self.columns, entry) > PAGE_COLUMNS:
             return False
         room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
         descriptors = 3  # words a column: two, and what the rounding to whole words takes

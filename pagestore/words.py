@@ -210,8 +210,8 @@ _OF_ARROW = (
 
 
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
-_YEARS = {
-    kind: np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist()
+YEARS = {  # the words of the first and the last that Python has a value for
+    kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
 
@@ -347,7 +347,7 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
 
 def _in_years(column: Column, kind: str, words: np.ndarray) -> np.ndarray:
     """The words of dates or timestamps, refusing those that have no value in Python."""
-    least, most = _YEARS[kind]
+    least, most = YEARS[kind]
     bad = (words < least) | (words > most)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])

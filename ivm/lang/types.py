@@ -9,13 +9,13 @@ one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 
 import operator
 import re
-from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from functools import cache
 from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
 from ivm.lang.rule import Const, Type
+from pagestore.words import YEARS
 
 ALIASES = {
     "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",
@@ -25,8 +25,6 @@ ALIASES = {
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of what arithmetic on literals comes to
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-EPOCH = datetime(1970, 1, 1)
-MICROSECOND = timedelta(microseconds=1)
 UNORDERED = ("string", "bool")
 
 
@@ -70,10 +68,8 @@ def word_range(type_: Type) -> tuple[int, int]:
     >>> word_range("decimal(3,1)")
     (-999, 999)
     """
-    if type_ == "date":
-        return (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
-    if type_ == "timestamp":
-        return (datetime.min - EPOCH) // MICROSECOND, (datetime.max - EPOCH) // MICROSECOND
+    if type_ in YEARS:
+        return YEARS[type_]
     if scale(type_) is not None:
         return 1 - 10 ** precision(type_), 10 ** precision(type_) - 1
     return INT_MIN, INT_MAX
