@@ -15,10 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
+from ivm.expression import Encode
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
-from ivm.plan import AUTO, Distinct, Encode, Index, Orders, Plan, make_plans, orders_of
+from ivm.orders import Distinct
+from ivm.plan import Index, Plan
+from ivm.planner import AUTO, Chosen, chosen_of, make_plans
 
 PROPERTY = "ivm"
 T = TypeVar("T")
@@ -175,7 +178,7 @@ class Installed:
                     "text": b.text,
                     "number": b.rules[0].number if b.rules else self.next_number,
                     "granularity": b.rules[0].granularity if b.rules else 1,
-                    "orders": [[orders_of(plan) for plan in v.plans] for v in b.rules],
+                    "orders": [[chosen_of(plan) for plan in v.plans] for v in b.rules],
                 }
                 for b in self.blocks
             ]
@@ -188,7 +191,7 @@ class Installed:
         for block in json.loads(saved):
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
-                [[Orders(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
+                [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
             )  # fmt: skip
         return installed
 

@@ -38,7 +38,8 @@ from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.join import Join
 from ivm.lang.rule import Const, Edit, Predicate
 from ivm.maintain import difference
-from ivm.plan import AUTO, MATCH, ONCE, PROBE, Plan, sensors_of
+from ivm.plan import Plan, sensors_of
+from ivm.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.program import PROPERTY, Installed, tree_name
 from ivm.surgery import Delta
 from pagestore.apply import one_batch

@@ -20,7 +20,8 @@ from ivm.join import Join, joined
 from ivm.kernels import flat as kernel
 from ivm.kernels import ranks
 from ivm.kernels.overlay import OVERLAYS
-from ivm.plan import Orders, make_plans, sensors_of
+from ivm.plan import sensors_of
+from ivm.planner import Chosen, make_plans
 from ivm.shape import INT_MAX, INT_MIN
 from pagestore.tree import Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
@@ -46,7 +47,7 @@ def plan_of(body, order):
     head = ", ".join(name for name in order if not name.startswith("$"))
     program = lang.compile(DECLARED + f"q({head}) <- {body}.")
     stored = {name: len(p.types) for name, p in program.predicates.items()}
-    given = () if body.endswith(("_)", "u(x)", "r(y, y)")) else [Orders(order)]
+    given = () if body.endswith(("_)", "u(x)", "r(y, y)")) else [Chosen(order)]
     return make_plans(
         program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, given
     )[0]

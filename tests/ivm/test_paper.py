@@ -8,7 +8,8 @@ from ivm import lang
 from ivm.join import Join
 from ivm.maintain import maintain
 from ivm.oracle import change_oracle
-from ivm.plan import Index, Orders, make_plans, sensors_of
+from ivm.plan import Index, sensors_of
+from ivm.planner import Chosen, make_plans
 from ivm.sensitivity import index_spec
 from ivm.shape import INT_MAX, INT_MIN
 from ivm.surgery import Delta, surgeries
@@ -35,7 +36,7 @@ def plan_of(text, order=None):
         stored,
         lambda p, c: 1000.0,
         lambda const: const.value,
-        [Orders(order)] if order else (),
+        [Chosen(order)] if order else (),
     )[0]
 
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 import pytest
 
 import ivm
-from ivm import lang, plan
+from ivm import lang, orders
 from ivm.errors import ConstructError
-from ivm.plan import Conjunction, make_plans
+from ivm.orders import Orders
+from ivm.planner import make_plans
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]
 CHAIN = [f"r{i}(v{i}, v{i + 1})" for i in range(12)]
@@ -53,8 +54,8 @@ def test_orders_go_on_where_an_atom_ties(body, parts, monkeypatch):
     Of thirteen atoms or more the orders that are compared in full are as many as would be of five variables.
     """
     whole = []
-    cost = Conjunction._cost
-    monkeypatch.setattr(Conjunction, "_cost", lambda *given: whole.append(1) or cost(*given))
+    cost = Orders._cost
+    monkeypatch.setattr(Orders, "_cost", lambda *given: whole.append(1) or cost(*given))
     random.Random(4).shuffle(body := list(body))
     chosen = plan_of(body, even)
     assert len(chosen.variables) >= 7
@@ -102,7 +103,7 @@ def test_six_variables_have_an_order_that_is_near_the_cheapest(seed, monkeypatch
     body = [f"r{i}({a}, {b})" for i, (a, b) in enumerate(sorted(ends))]
     rows = {f"r{i}": rng.choice([10.0, 100.0, 1000.0, 10000.0]) for i in range(len(body))}
     chosen = plan_of(body, lambda predicate, columns: rows[predicate])
-    monkeypatch.setattr(plan, "ORDERS_MAX", 6)
+    monkeypatch.setattr(orders, "ORDERS_MAX", 6)
     best = plan_of(body, lambda predicate, columns: rows[predicate])
     assert best.considered == 720 > 4 * chosen.considered
     assert chosen.cost <= 1.01 * best.cost
