@@ -14,8 +14,8 @@ batches.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ivm.constants import Encode
 from ivm.errors import ConstructError
-from ivm.expression import Encode
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.lang.rule import (
     Atom,

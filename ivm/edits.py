@@ -9,11 +9,9 @@ in the end.  TAKE deletes a function's key only if it has the given value.
 What is added up to a sum may leave 64 bits on the way, and the sum be within them: `summed` knows both.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from pagestore.apply import net
+from pagestore.apply import Edits, net
 from pagestore.order import begins, distinct, sort_order
 from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get
 
@@ -37,20 +35,13 @@ class Beyond(Exception):
         self.key, self.total = key, total
 
 
-class Edits(NamedTuple):
-    """Edits in order: actions int64[n], words int64[C, n], a function's values behind its keys."""
-
-    actions: np.ndarray
-    rows: np.ndarray
-
-
-def compose(pages: Pages, tree: Tree, edits: Edits, threads: int = 1) -> Edits:
+def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1) -> Edits:
     """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
     if not tree.spec.values:
-        return Edits(*net(edits.actions, edits.rows, tree.spec))
+        return net(actions, rows, tree.spec)
     keys = tree.spec.keys
-    order = sort_order(edits.rows[:keys])
-    actions, rows = edits.actions[order], edits.rows.take(order, axis=1)
+    order = sort_order(rows[:keys])
+    actions, rows = actions[order], rows.take(order, axis=1)
     starts = np.flatnonzero(begins(rows[:keys]))
     found, stored = get(pages, tree, rows[:keys, starts], threads)
     sizes = np.diff(np.append(starts, len(order)))
@@ -62,7 +53,7 @@ def compose(pages: Pages, tree: Tree, edits: Edits, threads: int = 1) -> Edits:
         value = _follow(actions[part].tolist(), rows[:, part], keys, value)
         composed[group] = ERASE if value is None else SET
         final[keys:, group] = 0 if value is None else value
-    return Edits(composed, final)
+    return composed, final
 
 
 def _check_single(
@@ -121,4 +112,4 @@ def settled_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
     found, stored = get(pages, tree, groups)
     before = np.concatenate([groups, stored]).compress(found, axis=1)
     after = summed(np.concatenate([before, rows], axis=1), keys)
-    return Edits(np.where(after[-1] == 0, ERASE, SET), after)  # the last column is the support
+    return np.where(after[-1] == 0, ERASE, SET), after  # the last column is the support

@@ -18,11 +18,11 @@ import pyarrow as pa
 from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
+from ivm.constants import Encode
 from ivm.course import Course, Settle, course_of
 from ivm.edits import Beyond, settled_sums, summed
 from ivm.errors import FunctionConflictError, RangeError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
-from ivm.expression import Encode
 from ivm.flat import pays
 from ivm.heads import SUM
 from ivm.join import joined

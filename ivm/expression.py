@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ivm.constants import Encode
 from ivm.errors import RangeError
 from ivm.lang.rule import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import arithmetic, shown, word_range
 from pagestore.words import float_values, float_words
 
 Columns = Mapping[str, np.ndarray]
-Encode = Callable[[Const], int]
 
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,

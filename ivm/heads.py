@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ivm.constants import Encode
 from ivm.errors import AggregateError, ConstructError, RangeError
-from ivm.expression import Encode, Evaluator
+from ivm.expression import Evaluator
 from ivm.lang.rule import Atom, Binary, Compare, Const, Predicate, Rule, Term, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.conjunction import Conjunction
+from ivm.constants import Encode
 from ivm.errors import ConstructError
-from ivm.expression import Encode
 from ivm.lang.rule import Predicate, Rule
 from ivm.orders import Distinct, Orders
 from ivm.plan import Plan

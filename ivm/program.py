@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
-from ivm.expression import Encode
+from ivm.constants import Encode
+from ivm.errors import UnknownViewError
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
@@ -130,6 +131,14 @@ class Installed:
     def courses(self) -> dict[frozenset[str], Any]:
         """The courses of edits that were asked for (see course.py), by the predicates edited."""
         return {}
+
+    def predicate(self, name: str) -> Predicate:
+        """What is declared or derived under a name.  Raises UnknownViewError."""
+        predicate = self.program.predicates.get(name)
+        if predicate is None:
+            known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
+            raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
+        return predicate
 
     def block(self, name: str) -> Block | None:
         return next((b for b in self.blocks if b.name == name), None)

@@ -21,39 +21,32 @@ import pagestore
 from ivm import lang
 from ivm.answer import Answer
 from ivm.apart import apart_name, is_apart
-from ivm.edits import TAKE, Clash, Edits, compose
+from ivm.constants import encoder
 from ivm.engine import Account, Engine, recompute
 from ivm.errors import (
     DivergenceError,
     EditError,
-    FunctionConflictError,
     IvmError,
     OptionError,
     RedefinitionError,
     UninstallError,
-    UnknownViewError,
 )
 from ivm.estimates import Estimates
 from ivm.heads import PLAIN, Layout, extensional_layout
-from ivm.join import Join
-from ivm.lang.rule import Const, Edit, Predicate
-from ivm.maintain import difference
-from ivm.plan import Plan, sensors_of
+from ivm.lang.rule import Predicate
+from ivm.past import Past
 from ivm.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.program import PROPERTY, Installed, tree_name
-from ivm.surgery import Delta
-from pagestore.apply import one_batch
-from pagestore.dictionary import Finder
-from pagestore.errors import ClosedError, MissingError
+from ivm.subscriptions import OnChange, Subscriptions, changes
+from ivm.trace import distance, trace_of
+from ivm.transaction import Transaction
+from pagestore.apply import Edits
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
-from pagestore.tree import ERASE, INSERT, SET, scan
-from pagestore.words import Column, Type, encode
 
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
-OnChange = Callable[[pa.Table], None]
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -76,7 +69,7 @@ class Workspace:
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
-        self._subscribers: dict[str, dict[object, OnChange]] = {}  # by view and subscription
+        self._subscriptions = Subscriptions()
         with store.snapshot() as snap:
             self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
             self._others = self._saved, self._installed  # those of another version that were asked for last
@@ -102,7 +95,7 @@ class Workspace:
         with self.store.transaction(f"install {name}") as txn:
             estimates = Estimates(txn)
             installed = self._installed.including(
-                name, text, estimates.distinct, _encoder(txn), _layouts(txn),
+                name, text, estimates.distinct, encoder(txn), _layouts(txn),
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
@@ -110,13 +103,13 @@ class Workspace:
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
             engine = Engine(
-                txn, installed, _encoder(txn), self.threads, self._subscribers, built=dict(self._built)
+                txn, installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built)
             )
             engine.fill([v for v in installed.rules if v in block.rules])
             txn.properties[BUILT] = json.dumps(engine.built)
             saved = txn.properties[PROPERTY] = installed.save()
             if block.part.edits:
-                edits = Transaction(self, txn, installed)
+                edits = Transaction(txn, installed, self._commit)
                 edits.edit(block.part.edits)
                 engine.carry(edits.composed())
         self._installed, self._saved = installed, saved
@@ -153,7 +146,7 @@ class Workspace:
         self._installed, self._saved, self._built = left, saved, built
         for view in views:
             self._accounts.pop(view, None)
-            self._subscribers.pop(view, None)
+            self._subscriptions.drop(view)
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -167,9 +160,9 @@ class Workspace:
 
     # -- data
 
-    def transaction(self, message: str | None = None) -> "Transaction":
+    def transaction(self, message: str | None = None) -> Transaction:
         """Begin a transaction over extensional predicates; its commit maintains every view."""
-        return Transaction(self, self.store.transaction(message))
+        return Transaction(self.store.transaction(message), self._installed, self._commit)
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version."""
@@ -190,9 +183,10 @@ class Workspace:
     def __iter__(self) -> Iterator[str]:
         return iter(self.predicates)
 
-    def at(self, version: int | str) -> "Past":
+    def at(self, version: int | str) -> Past:
         """All relations and views as they were at a version or tag."""
-        return Past(self, self.store.at(version))
+        snap = self.store.at(version)
+        return Past(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
 
     def query(self, text: str) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -207,13 +201,13 @@ class Workspace:
             part = lang.query(text, installed.program)
             assert part.answer is not None, "a query without a rule was let through"
             installed = installed.including(
-                "query", text, Estimates(sketch).distinct, _encoder(sketch), _layouts(sketch), maintenance=ONCE
+                "query", text, Estimates(sketch).distinct, encoder(sketch), _layouts(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
             for predicate in block.part.predicates.values():
                 self._provide(sketch, predicate, installed)
             started = time.perf_counter()
-            Engine(sketch, installed, _encoder(sketch), self.threads).fill(
+            Engine(sketch, installed, encoder(sketch), self.threads).fill(
                 [v for v in installed.rules if v in block.rules]
             )
             seconds = time.perf_counter() - started
@@ -228,7 +222,7 @@ class Workspace:
 
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self._rules_of(snap)
-        self._known(name, installed)
+        installed.predicate(name)
         sense = [
             snap.tree(v.sense_name(p, s)).count
             for v in installed.rules if name in v.writes
@@ -244,9 +238,9 @@ class Workspace:
 
     def _evaluate(self, snap: Snapshot, name: str) -> Answer:
         installed = self._rules_of(snap)
-        predicate = self._known(name, installed)
+        predicate = installed.predicate(name)
         started = time.perf_counter()
-        parts = recompute(snap, installed, _encoder(snap), name, self.threads)
+        parts = recompute(snap, installed, encoder(snap), name, self.threads)
         seconds = time.perf_counter() - started
         columns = [
             pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
@@ -268,23 +262,19 @@ class Workspace:
             )
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """The whole trace of a view's rules at a version: for each plan int64[n, columns], sorted.
-
-        A row is the number of the (trie, depth), the interval an operation was sensitive to, and the
-        binding it was done under (*Aspiration*).
-        """
+        """The whole trace of a view's rules at a version, for each plan int64[columns, n] (see ivm.trace)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self._rules_of(snap)
-            self._known(name, installed)
+            installed.predicate(name)
             plans = [plan for v in installed.rules if name in v.writes for plan in v.plans]
-            return [_trace(snap, plan) for plan in plans]
+            return [trace_of(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
         """How many trace rows have to go or come to turn the trace at one version into that at another."""
         before, after = self.trace(name, old), self.trace(name, new)
         if [*map(len, before)] != [*map(len, after)]:
             raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
-        return sum(len(difference(a, b).actions) for a, b in zip(before, after, strict=True))
+        return distance(before, after)
 
     def explain(self, name: str) -> str:
         """How a view is evaluated and maintained, and why."""
@@ -302,18 +292,8 @@ class Workspace:
         An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
         committed stays.
         """
-        self._known(name, self._rules_now())
-        subscription = object()
-        self._subscribers.setdefault(name, {})[subscription] = on_change
-
-        def end() -> None:
-            """Idempotent."""
-            left = self._subscribers.get(name, {})
-            left.pop(subscription, None)
-            if not left:
-                self._subscribers.pop(name, None)
-
-        return end
+        self._rules_now().predicate(name)
+        return self._subscriptions.add(name, on_change)
 
     def close(self) -> None:
         self.store.close()
@@ -326,27 +306,29 @@ class Workspace:
 
     # -- inside
 
-    def _notify(self, engine: Engine) -> None:
-        """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing."""
-        failures = []
-        for name, on_change, table in self._changes(engine) if self._subscribers else ():
-            try:
-                on_change(table)
-            except Exception as error:
-                error.add_note(f"raised by a subscriber of {name}: what it was told of is committed, and stays")
-                failures.append(error)
-        if failures:
-            raise failures[0]
+    def _commit(self, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
+        """Maintain every view and commit all of it as one version."""
+        engine = Engine(
+            txn, self._installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built)
+        )
+        engine.carry(edits)
+        if engine.built != self._built:
+            txn.properties[BUILT] = json.dumps(engine.built)
+        version = txn.commit()
+        self._accounts |= engine.accounts
+        self._built = engine.built
+        self._notify(engine)
+        return version
 
-    def _changes(self, engine: Engine) -> list[tuple[str, OnChange, pa.Table]]:
-        """Whom to tell what; gathered before anybody is called, who may subscribe, or uninstall."""
-        deltas = {name: delta for name in self._subscribers if (delta := engine.change_of(name))}
+    def _notify(self, engine: Engine) -> None:
+        """Tell subscribers what has changed in their views."""
+        deltas = {name: delta for name in self._subscriptions if (delta := engine.change_of(name))}
         if not deltas:
-            return []
+            return
         with self.store.snapshot() as snap:
             predicates = self._rules_of(snap).program.predicates
-            tables = {name: _table(snap, predicates[name], delta) for name, delta in deltas.items()}
-        return [(name, on_change, tables[name]) for name in tables for on_change in self._subscribers[name].values()]
+            tables = {name: changes(snap, predicates[name], delta) for name, delta in deltas.items()}
+        self._subscriptions.tell(tables)
 
     def _rules_of(self, source: Snapshot | Sketch) -> Installed:
         """The rules of a version: those at hand, unless others were installed then, or have been since."""
@@ -366,18 +348,10 @@ class Workspace:
 
     def _load(self, snap: Snapshot | Sketch) -> Installed:
         saved = snap.properties.get(PROPERTY)
-        return Installed.load(str(saved), _encoder(snap), _layouts(snap)) if saved else Installed()
-
-    def _known(self, name: str, installed: Installed) -> Predicate:
-        predicates = installed.program.predicates
-        predicate = predicates.get(name)
-        if predicate is None:
-            known = ", ".join(sorted(n for n in predicates if "$" not in n)) or "none"
-            raise UnknownViewError(f"there is no relation or view {name!r}; there is {known}")
-        return predicate
+        return Installed.load(str(saved), encoder(snap), _layouts(snap)) if saved else Installed()
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
-        self._known(name, self._rules_of(snap))
+        self._rules_of(snap).predicate(name)
         return snap[name]
 
     def _refuse_foreign_writers(self, part: lang.Program) -> None:
@@ -400,194 +374,11 @@ class Workspace:
         txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 
-class Past:
-    """Relations and views as of one version; close it, or use it in `with`."""
-
-    def __init__(self, workspace: Workspace, snap: Snapshot) -> None:
-        self._workspace, self.snapshot = workspace, snap
-
-    def __getitem__(self, name: str) -> Relation:
-        """A relation or view as of that version.  Raises UnknownViewError."""
-        try:
-            return self.snapshot[name]
-        except MissingError as error:
-            raise UnknownViewError(str(error)) from None
-
-    def query(self, text: str) -> Answer:
-        """As Workspace.query, of the rules and the data of that version."""
-        workspace = self._workspace
-        return workspace._ask(workspace.store.sketch(self.snapshot.version), text)
-
-    def close(self) -> None:
-        self.snapshot.close()
-
-    def __enter__(self) -> "Past":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Transaction:
-    """Edits of extensional predicates, and the views' maintenance with the commit.
-
-    Leaving `with` commits, an exception rolls back, unless it has ended inside.  Rows are lists of tuples, lists of
-    columns, or anything with `__arrow_c_stream__`.
-    """
-
-    def __init__(
-        self, workspace: Workspace, txn: pagestore.Transaction, installed: Installed | None = None
-    ) -> None:
-        self._workspace, self._txn = workspace, txn
-        self._installed = installed or workspace._installed
-        self._edits: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._open = True
-
-    def insert(self, name: str, rows: Any) -> None:
-        """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
-        self._add(name, INSERT, self._relation(name).encode(rows))
-
-    def delete(self, name: str, rows: Any) -> None:
-        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value."""
-        relation = self._relation(name)
-        words = relation.encode(rows, keys_allowed=True, add=False)
-        keys, columns = len(relation.schema.key), len(relation.schema.columns)
-        if len(words) < columns:
-            self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
-        else:
-            function = self._workspace._known(name, self._installed).value is not None
-            self._add(name, TAKE if function else ERASE, words)
-
-    def set(self, name: str, rows: Any) -> None:
-        """Add rows, replacing a function's values."""
-        self._add(name, SET, self._relation(name).encode(rows))
-
-    def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Edits as `exec` parses them."""
-        self._alive()
-        for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
-            self._edits.setdefault(name, []).append(parts)
-
-    def composed(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
-        return {name: self._composed(name, parts) for name, parts in self._edits.items()}
-
-    def commit(self) -> int:
-        """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
-        self._alive()
-        workspace, self._open = self._workspace, False
-        try:
-            engine = Engine(
-                self._txn, workspace._installed, _encoder(self._txn), workspace.threads, workspace._subscribers,
-                built=dict(workspace._built),
-            )  # fmt: skip
-            engine.carry(self.composed())
-            if engine.built != workspace._built:
-                self._txn.properties[BUILT] = json.dumps(engine.built)
-            version = self._txn.commit()
-        except BaseException:
-            self._txn.rollback()
-            raise
-        workspace._accounts |= engine.accounts
-        workspace._built = engine.built
-        workspace._notify(engine)
-        return version
-
-    def rollback(self) -> None:
-        """Leave nothing behind."""
-        self._open = False
-        self._txn.rollback()
-
-    def __enter__(self) -> "Transaction":
-        return self
-
-    def __exit__(self, kind: type | None, *_: object) -> None:
-        if not self._open:
-            return
-        if kind is None:
-            self.commit()
-        else:
-            self.rollback()
-
-    def _alive(self) -> None:
-        if not self._open:
-            raise ClosedError("the transaction has ended; begin another")
-
-    def _relation(self, name: str) -> pagestore.relation.WritableRelation:
-        self._alive()
-        predicate = self._workspace._known(name, self._installed)
-        if not predicate.extensional:
-            raise EditError(f"{name} is a view; change what it reads from, the view follows")
-        return self._txn[name]
-
-    def _add(self, name: str, action: int, words: np.ndarray) -> None:
-        if words.shape[1]:
-            actions = np.empty(words.shape[1], np.int64)
-            actions.fill(action)
-            self._edits.setdefault(name, []).append((actions, words))
-
-    def _composed(
-        self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
-        actions, rows = one_batch(parts)
-        tree = self._txn.tree(name)
-        if self._installed.layouts[name].bare:
-            return self._only(name, actions, rows)
-        try:
-            return compose(self._txn.pages, tree, Edits(actions, rows), self._txn.threads)
-        except Clash as clash:
-            raise self._conflict(name, clash.row, clash.other) from None
-
-    def _only(self, name: str, actions: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Edits of a function without keys, f[] = t, one by one: it has one value or none."""
-        stored = [int(w) for batch in scan(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
-        values = list(stored)
-        for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
-            if action == INSERT and values and values != [word]:
-                raise self._conflict(name, np.array([word]), np.array(values))
-            if action != TAKE or values == [word]:
-                values = [] if action in (ERASE, TAKE) else [word]
-        edits = [(ERASE, w) for w in stored if w not in values] + [(INSERT, w) for w in values]
-        table = np.array(edits, np.int64).reshape(-1, 2).T.copy()
-        return table[0], table[1:]
-
-    def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
-        predicate = self._installed.program.predicates[name]
-        keys = len(row) - len(other)
-        shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
-        before = [
-            self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
-        ]
-        return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
-
-
 def _check_options(granularity: int, maintenance: str) -> None:
     if not isinstance(granularity, int) or not 1 <= granularity < 1 << 63:
         raise OptionError(f"granularity={granularity!r}: it is a number of operations, a whole one from 1 on")
     if maintenance not in (AUTO, MATCH, PROBE):
         raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")
-
-
-def _encoder(source: Any) -> Callable[[Const], int]:
-    """How constants become words: texts through the dictionary of a snapshot or transaction."""
-    return lambda const: int(source.encode(const.type, [const.value])[0])
-
-
-def _finder(txn: pagestore.Transaction) -> Callable[[Const], int]:
-    """How constants of what is deleted become words: a text never seen is 0, which no record holds, and stays unknown,
-    since nothing is ever taken out of the dictionary.
-    """
-    known = Finder(txn.dictionary)
-    return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])
-
-
-def _table(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
-    """The changes of a predicate as its subscribers see them."""
-    columns = zip(predicate.types, delta.rows, strict=True)
-    arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
-    kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
-    return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])
 
 
 def _layouts(source: Any) -> Callable[[Predicate], Layout]:
@@ -610,36 +401,3 @@ def _layouts(source: Any) -> Callable[[Predicate], Layout]:
         return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
 
     return layout
-
-
-def _words_of_edits(
-    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Edits as words, by predicate, in order."""
-    intern, find = _encoder(txn), _finder(txn)
-    action = {"+": INSERT, "-": ERASE, "^": SET}
-    found: dict[str, list[tuple[int, list[int]]]] = {}
-    for edit in edits:
-        terms = edit.args if edit.value is None else (*edit.args, edit.value)
-        words = [*map(find if edit.action == "-" else intern, terms)]
-        words += [0] * (installed.layouts[edit.predicate].visible - len(words))
-        taken = edit.action == "-" and edit.value is not None
-        found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
-    return {
-        name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
-        for name, rows in found.items()
-    }
-
-
-def _trace(snap: Snapshot, plan: Plan) -> np.ndarray:
-    sensors = plan.trace_sensors
-    trees = [snap.tree(tree_name(trie.index)) for trie in plan.tries]
-    _, recorded = Join(snap.pages, plan.shape, trees, sensors=sensors_of(plan, sensors)).all()
-    width = len(plan.variables) + 2
-    blocks = []
-    for i, rows in enumerate(recorded):
-        block = np.zeros((width, rows.shape[1]), np.int64)
-        block[0] = i
-        block[1 : 1 + len(rows)] = rows
-        blocks.append(block)
-    return np.concatenate(blocks, axis=1)

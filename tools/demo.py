@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import ivm
 import pagestore
-from ivm.workspace import Transaction
+from ivm.transaction import Transaction
 
 from . import flights, tables
 from .dataset import open_dataset

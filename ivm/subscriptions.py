@@ -1,0 +1,71 @@
+"""Who hears of what has changed in a view."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from ivm.lang.rule import Predicate
+from ivm.surgery import Delta
+from pagestore.snapshot import Snapshot
+from pagestore.tree import INSERT
+
+OnChange = Callable[[pa.Table], None]
+
+
+class Subscriptions:
+    """Functions to call after commits, by view.  Iterating gives the views that have any."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[object, OnChange]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._of
+
+    def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
+        """Returns a function that ends the subscription."""
+        subscription = object()
+        self._of.setdefault(name, {})[subscription] = on_change
+
+        def end() -> None:
+            """Idempotent."""
+            left = self._of.get(name, {})
+            left.pop(subscription, None)
+            if not left:
+                self.drop(name)
+
+        return end
+
+    def drop(self, name: str) -> None:
+        """End all subscriptions of a view."""
+        self._of.pop(name, None)
+
+    def tell(self, tables: Mapping[str, pa.Table]) -> None:
+        """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing.
+
+        Whom to tell is settled before anybody is called, who may subscribe, or uninstall.
+        """
+        told = [(name, on_change) for name in tables for on_change in self._of[name].values()]
+        failures = []
+        for name, on_change in told:
+            try:
+                on_change(tables[name])
+            except Exception as error:
+                error.add_note(f"raised by a subscriber of {name}: what it was told of is committed, and stays")
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def changes(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
+    """The changes of a predicate as its subscribers see them: its columns and `_change_type`."""
+    columns = zip(predicate.types, delta.rows, strict=True)
+    arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
+    kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
+    return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])

@@ -1,0 +1,156 @@
+"""A transaction over rules and data: edits wait here, and its commit maintains every view."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import pagestore
+from ivm.constants import encoder, finder
+from ivm.edits import TAKE, Clash, compose
+from ivm.errors import EditError, FunctionConflictError
+from ivm.lang.rule import Edit
+from ivm.program import Installed
+from pagestore.apply import Edits, one_batch
+from pagestore.errors import ClosedError
+from pagestore.relation import WritableRelation
+from pagestore.tree import ERASE, INSERT, SET, scan
+
+Carry = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
+
+
+class Transaction:
+    """Edits of extensional predicates, and the views' maintenance with the commit.
+
+    Leaving `with` commits, an exception rolls back, unless it has ended inside.  Rows are lists of tuples, lists of
+    columns, or anything with `__arrow_c_stream__`.
+    """
+
+    def __init__(self, txn: pagestore.Transaction, installed: Installed, carry: Carry) -> None:
+        """`carry` takes the store's transaction and edits, brings all views up to date and commits both."""
+        self._txn, self._installed, self._carry = txn, installed, carry
+        self._edits: dict[str, list[Edits]] = {}
+        self._open = True
+
+    def insert(self, name: str, rows: Any) -> None:
+        """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
+        self._add(name, INSERT, self._relation(name).encode(rows))
+
+    def delete(self, name: str, rows: Any) -> None:
+        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value."""
+        relation = self._relation(name)
+        words = relation.encode(rows, keys_allowed=True, add=False)
+        keys, columns = len(relation.schema.key), len(relation.schema.columns)
+        if len(words) < columns:
+            self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
+        else:
+            function = self._installed.predicate(name).value is not None
+            self._add(name, TAKE if function else ERASE, words)
+
+    def set(self, name: str, rows: Any) -> None:
+        """Add rows, replacing a function's values."""
+        self._add(name, SET, self._relation(name).encode(rows))
+
+    def edit(self, edits: tuple[Edit, ...]) -> None:
+        """Edits as `exec` parses them."""
+        self._alive()
+        for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
+            self._edits.setdefault(name, []).append(parts)
+
+    def composed(self) -> dict[str, Edits]:
+        """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
+        return {name: self._composed(name, parts) for name, parts in self._edits.items()}
+
+    def commit(self) -> int:
+        """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
+        self._alive()
+        self._open = False
+        try:
+            return self._carry(self._txn, self.composed())
+        except BaseException:
+            self._txn.rollback()
+            raise
+
+    def rollback(self) -> None:
+        """Leave nothing behind."""
+        self._open = False
+        self._txn.rollback()
+
+    def __enter__(self) -> "Transaction":
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if not self._open:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+    def _alive(self) -> None:
+        if not self._open:
+            raise ClosedError("the transaction has ended; begin another")
+
+    def _relation(self, name: str) -> WritableRelation:
+        self._alive()
+        if not self._installed.predicate(name).extensional:
+            raise EditError(f"{name} is a view; change what it reads from, the view follows")
+        return self._txn[name]
+
+    def _add(self, name: str, action: int, words: np.ndarray) -> None:
+        if words.shape[1]:
+            actions = np.empty(words.shape[1], np.int64)
+            actions.fill(action)
+            self._edits.setdefault(name, []).append((actions, words))
+
+    def _composed(self, name: str, parts: list[Edits]) -> Edits:
+        """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
+        actions, rows = one_batch(parts)
+        tree = self._txn.tree(name)
+        if self._installed.layouts[name].bare:
+            return self._only(name, actions, rows)
+        try:
+            return compose(self._txn.pages, tree, actions, rows, self._txn.threads)
+        except Clash as clash:
+            raise self._conflict(name, clash.row, clash.other) from None
+
+    def _only(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
+        """Edits of a function without keys, f[] = t, one by one: it has one value or none."""
+        stored = [int(w) for batch in scan(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
+        values = list(stored)
+        for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
+            if action == INSERT and values and values != [word]:
+                raise self._conflict(name, np.array([word]), np.array(values))
+            if action != TAKE or values == [word]:
+                values = [] if action in (ERASE, TAKE) else [word]
+        edits = [(ERASE, w) for w in stored if w not in values] + [(INSERT, w) for w in values]
+        table = np.array(edits, np.int64).reshape(-1, 2).T.copy()
+        return table[0], table[1:]
+
+    def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
+        predicate = self._installed.program.predicates[name]
+        keys = len(row) - len(other)
+        shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
+        before = [
+            self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
+        ]
+        return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+
+
+def _words_of_edits(
+    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
+) -> dict[str, Edits]:
+    """Edits as words, by predicate, in order."""
+    intern, find = encoder(txn), finder(txn)
+    action = {"+": INSERT, "-": ERASE, "^": SET}
+    found: dict[str, list[tuple[int, list[int]]]] = {}
+    for edit in edits:
+        terms = edit.args if edit.value is None else (*edit.args, edit.value)
+        words = [*map(find if edit.action == "-" else intern, terms)]
+        words += [0] * (installed.layouts[edit.predicate].visible - len(words))
+        taken = edit.action == "-" and edit.value is not None
+        found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
+    return {
+        name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
+        for name, rows in found.items()
+    }
