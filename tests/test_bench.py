@@ -1,6 +1,7 @@
 """The benchmark's own arithmetic: turns, agreement, ratios, reports, limits."""
 
 import gc
+import importlib.util
 import json
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,8 @@ from pagestore_tools.bench.merge import Adjacency, adjacency, triangles
 from pagestore_tools.bench.meter import Meter
 from pagestore_tools.bench.report import as_text, write
 from pagestore_tools.bench.upkeep import changes
+from pagestore_tools.command import ivm as ivm_command
+from pagestore_tools.command import pagestore as pagestore_command
 
 
 def test_sides_take_turns_after_one_untimed_run_each() -> None:
@@ -134,3 +137,37 @@ def test_a_meter_counts_what_happens_and_leaves_no_trace(tmp_path: Path) -> None
         with Meter(workspace.store) as meter:
             pass
         assert set(meter.counts.values()) == {0}
+
+
+@pytest.fixture
+def alone(monkeypatch) -> None:
+    """As where none of the optional peers is installed."""
+    found, peers = importlib.util.find_spec, {"duckdb", "lmdb", "polars"}
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more)
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "rows", "counted"),
+    [
+        (ivm_command, 15, {"operations", "pages read", "pages written", "bytes", "syncs", "kernel calls"}),
+        (pagestore_command, 10, {"bytes", "bytes/row", "writes", "syncs"}),
+    ],
+)
+def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, tmp_path: Path, capsys) -> None:
+    assert command(["bench", "--quick", "--quiet", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    (data,) = tmp_path.glob("*.json")
+    measured = json.loads(data.read_text())["rows"]
+    assert len(measured) == rows
+    for row in measured:
+        assert row["row"] in said
+        assert all(median > 0 for median in row["medians"].values())
+    assert counted <= {name for row in measured for side in row["counts"].values() for name in side}
+    assert data.with_suffix(".html").read_text().count("<svg") >= rows
+
+
+def test_a_row_of_a_benchmark_needs_none_before_it(alone, capsys) -> None:
+    assert ivm_command(["bench", "--quick", "--quiet", "--only", "first answer"]) == 0
+    assert "kernels cached" in capsys.readouterr().out
