@@ -17,7 +17,7 @@ from .engines import Engine, Pagestore
 from .measure import Row, Side
 
 KEYS = 100_000  # of a batch of gets
-SINGLES = 1_000  # of gets one by one
+SINGLES = 10_000  # of gets one by one: the first of a snapshot takes as long as a hundred
 EDITS = 1_000  # of a batch of puts
 CHANGES = 100  # between two versions
 FLOOR_BYTES = 1 << 24
