@@ -13,8 +13,8 @@ from ivm.lang.rule import Edit
 from ivm.program import Installed
 from pagestore.apply import Edits, one_batch
 from pagestore.errors import ClosedError
-from pagestore.relation import WritableRelation
 from pagestore.tree import ERASE, INSERT, SET, scan
+from pagestore.writable import WritableRelation
 
 Carry = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 

@@ -23,11 +23,11 @@ from .groups import Group, Groups
 from .ledger import Draft
 from .operators import address_of
 from .pager import Pager
-from .relation import WritableRelation
 from .scans import parse_scan, scan_names
 from .state import State, Version
 from .tree import Finder, Pages, Spec, Tree, bulk, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
+from .writable import WritableRelation
 
 if TYPE_CHECKING:
     from .store import Store

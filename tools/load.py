@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 import pagestore
-from pagestore.relation import WritableRelation
 from pagestore.transaction import Transaction
+from pagestore.writable import WritableRelation
 
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
