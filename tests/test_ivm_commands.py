@@ -237,3 +237,46 @@ def test_a_reader_that_has_had_enough(tmp_path):
     assert done.stderr == "" and len(done.stdout.splitlines()) == 2
     done = subprocess.run(f"{work} --limit 1", shell=True, capture_output=True, text=True, env=environment)
     assert done.stderr == "" and r"stra\xdfe" in done.stdout
+
+
+def test_answers_are_json_whatever_they_hold(file, capsys, stdin):
+    stdin("f[x] = v -> int(x), float(v). g[x] = w <- f[x] = v, w = v * 10.0.")
+    assert command(["install", file, "-", "--quiet"]) == 0
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    for words in (["exec", file, "+f[1] = -1e308."], ["print", file, "g"], ["query", file, "q(w) <- g[_] = w."]):
+        assert command([*words, "--json"]) == 0
+        out = capsys.readouterr().out
+        assert '"-Infinity"' in out
+        json.loads(out, parse_constant=refuse)
+
+
+SCRIPT = "import sys; from pagestore_tools.command import ivm; sys.exit(ivm())"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("words", ["print {} edge", "query {} -", "shell {}"])
+def test_streams_that_are_closed(file, closed, words):
+    """Are as if nothing came, or nobody read; and no store gets their numbers."""
+    work = f"{sys.executable} -c {shlex.quote(SCRIPT)} {words.format(file)} {closed}"
+    done = subprocess.run(work, shell=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == ("query" in words)
+
+
+def test_an_interrupt_before_a_command_has_begun(file):
+    interrupted = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "pagestore_tools.print":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "")

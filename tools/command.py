@@ -55,7 +55,14 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
+    _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may know fewer letters than a store
     parser = argparse.ArgumentParser(prog=program)
@@ -81,8 +88,13 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
     except (IvmError, PagestoreError, OSError) as error:
         print(f"{program} {options.command}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
+
+
+def _open_streams() -> None:
+    """Those that whoever started us has closed: each takes the least number free, which a store might get else."""
+    for name, mode, flag in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_WRONLY), ("stderr", "w", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode))
 
 
 def _module(program: str, command: str) -> ModuleType:

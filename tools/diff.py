@@ -1,9 +1,8 @@
 """`pagestore diff FILE A B RELATION`: what changed from one version to another."""
 
 import argparse
-import json
 
-from .report import common, opened, version_or_name
+from .report import as_json, common, opened, version_or_name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
             for row in batch.to_pylist() if not options.quiet else ():
                 sign = "+" if row.pop("_change_type") == "insert" else "-"
                 if options.json:
-                    print(json.dumps({"change": sign, **row}, default=str))
+                    print(as_json({"change": sign, **row}))
                 else:
                     print(sign, ", ".join(map(str, row.values())))
     return 1 if changes else 0

@@ -24,9 +24,22 @@ def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:
 def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> None:
     """Print the answer: `text` for people, `data` for programs."""
     if options.json:
-        print(json.dumps(data, default=str))
+        print(as_json(data))
     elif not options.quiet and text:
         print(text)
+
+
+def as_json(data: Any) -> str:
+    """JSON, in which what has no form of its own is a text, infinite numbers among it.
+
+    >>> from datetime import date
+    >>> as_json([1, date(2013, 1, 31), float("-inf")])
+    '[1, "2013-01-31", "-Infinity"]'
+    """
+    try:
+        return json.dumps(data, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(data, default=str), parse_constant=str))
 
 
 def version_or_name(text: str) -> int | str:

@@ -1,7 +1,6 @@
 """What the `ivm` commands share: the workspace's file, texts of rules, and rows as answers."""
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -12,7 +11,7 @@ import pyarrow as pa
 import ivm
 from ivm.errors import IvmError
 
-from .report import number, table
+from .report import as_json, number, table
 
 CHANGE = "_change_type"
 
@@ -53,7 +52,7 @@ def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterabl
     shown = list(islice(rows, options.limit))
     if options.json:
         for row in shown:
-            print(json.dumps(dict(zip(names, row, strict=True)), default=str))
+            print(as_json(dict(zip(names, row, strict=True))))
         return
     print(table([tuple(map(cell, row)) for row in shown], tuple(names)))
     print(f"{count:,} row{'s' * (count != 1)}{f', {len(shown):,} shown' * (len(shown) < count)}")
