@@ -289,7 +289,9 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         raise _first_bad(column, values, error) from None
 
 
-_REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError
+_REFUSALS = (
+    pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeEncodeError,
+)  # fmt: skip
 
 
 def _refuse_mixed(column: Column, values: Any) -> None:

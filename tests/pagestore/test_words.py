@@ -76,6 +76,7 @@ def test_minus_zero_is_zero():
         ("decimal(4,2)", [Decimal("1.00"), Decimal("100.00")], 1),
         ("decimal(4,2)", [Decimal("1.001")], 0),
         ("decimal(4,2)", pa.array([Decimal("1"), Decimal("1000")]), 1),
+        ("string", ["a", "half of a pair: \ud83d"], 1),
     ],
 )
 def test_what_does_not_fit_names_column_and_row(text, values, row):
