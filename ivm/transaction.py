@@ -37,12 +37,18 @@ class Transaction:
         self._add(name, INSERT, self._relation(name).encode(rows))
 
     def delete(self, name: str, rows: Any) -> None:
-        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value."""
+        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value.
+
+        The one key of a function f[] = t is ().
+        """
         relation = self._relation(name)
-        words = relation.encode(rows, keys_allowed=True, add=False)
-        keys, columns = len(relation.schema.key), len(relation.schema.columns)
-        if len(words) < columns:
-            self._add(name, ERASE, np.concatenate([words, np.zeros((columns - keys, words.shape[1]), np.int64)]))
+        if self._installed.layouts[name].bare and _are_empty(rows):
+            words = np.empty((0, 1), np.int64)
+        else:
+            words = relation.encode(rows, keys_allowed=True, add=False)
+        left = len(relation.schema.columns) - len(words)
+        if left:
+            self._add(name, ERASE, np.concatenate([words, np.zeros((left, words.shape[1]), np.int64)]))
         else:
             function = self._installed.predicate(name).value is not None
             self._add(name, TAKE if function else ERASE, words)
@@ -135,6 +141,11 @@ class Transaction:
             self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
         ]
         return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+
+
+def _are_empty(rows: Any) -> bool:
+    """Whether rows are nothing but (), the key of a function without keys."""
+    return isinstance(rows, list) and bool(rows) and all(isinstance(row, tuple) and not row for row in rows)
 
 
 def _words_of_edits(

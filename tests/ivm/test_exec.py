@@ -64,6 +64,19 @@ def test_a_function_keeps_a_value_that_is_not_the_one_deleted(tmp_path):
             assert (list(workspace["l"]), list(workspace["f"])) == left
 
 
+def test_a_function_without_keys_is_deleted_by_its_empty_key(tmp_path):
+    with ivm.open(tmp_path / "store.pages") as workspace:
+        workspace.install("l[] = v -> int(v). m(v) <- l[] = v. +l[] = 3.")
+        with workspace.transaction() as txn:
+            txn.delete("l", [()])
+        assert (list(workspace["l"]), list(workspace["m"])) == ([], [])
+        with workspace.transaction() as txn:
+            txn.insert("l", [(4,)])
+            txn.delete("l", [()])
+            txn.insert("l", [(5,)])
+        assert list(workspace["m"]) == [(5,)]
+
+
 def test_what_exec_refuses(tmp_path):
     with ivm.open(tmp_path / "store.pages") as workspace:
         workspace.install(RULES)
