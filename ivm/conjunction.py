@@ -11,7 +11,8 @@ of their own, held by a bound.  What no trie holds (values, computed variables, 
 batches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ivm.constants import Encode
@@ -32,6 +33,7 @@ from ivm.lang.rule import (
     variables,
 )
 from ivm.plan import Bound, Index, Plan, Read, Trie
+from pagestore.words import KEYS_MAX
 
 
 @dataclass
@@ -79,6 +81,7 @@ class Conjunction:
             for x in atoms(disjunct)
             if isinstance(x.value, Var) and self._stored_as_key(x) and x.value.name not in self.used_once
         }
+        self.keys |= _joined_values(disjunct)
         for atom in positive:
             self._add_atom(atom, negated=False)
         for negation in negative:
@@ -254,6 +257,7 @@ class Conjunction:
         """Everything laid out by a key order."""
         level = {name: i for i, name in enumerate(order)}
         tries = tuple(self._trie(a, level) for a in self.atoms)
+        self._check_width(tries)
         bounds = [Bound(level[n], EQ, -1 if o is None else level[o], c) for n, (o, c) in self.equal.items()]
         bounds += [_oriented(level, *b) for b in self.bounds]
         reads = tuple(
@@ -263,6 +267,16 @@ class Conjunction:
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
         )
+
+    def _check_width(self, tries: Iterable[Trie]) -> None:
+        for trie, arguments in zip(tries, self.atoms, strict=True):
+            if len(trie.index.order) > KEYS_MAX and list(trie.index.order) != sorted(trie.index.order):
+                raise ConstructError(
+                    arguments.atom.where,
+                    f"the value of {arguments.atom.predicate} is joined, and an index by it needs "
+                    f"{len(trie.index.order)} columns, where there can be {KEYS_MAX}; derive a view of fewer keys and "
+                    "join that",
+                )
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
         levels = sorted(level[n] for n in arguments.names if n is not None)
@@ -285,6 +299,21 @@ def _occurrences(literal: Atom | Compare | Negation) -> list:
     if isinstance(literal, Compare):
         return [literal.left, literal.right] * 2
     return [t for inner in literal.body for t in _occurrences(inner)] * 2
+
+
+def _joined_values(disjunct: Disjunct) -> set[str]:
+    """Values of functions that must equal one another, or a key: they are sought, not compared in all combinations.
+
+    If an index by them has room for all keys of their function.
+    """
+    positive = [x for x in disjunct if isinstance(x, Atom)]
+    values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
+    found = {name for name, times in values.items() if times > 1}
+    bound = {v for x in positive for v in variables(x)}
+    for x in disjunct:
+        if isinstance(x, Compare) and x.op == "=" and {x.left, x.right} <= bound:
+            found |= {v.name for v in variables(x) if v.name in values}
+    return found
 
 
 def _kind(op: str, other: str | None, constant: int) -> tuple[int, str | None, int]:

@@ -117,6 +117,55 @@ def test_a_product_of_few_is_cheaper_than_what_ties():
     assert set(chosen.variables[:4]) == set("abcd")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "f[x] = v, g[y] = v",
+        "f[x] = v, g[y] = w, v = w",
+        "f[x] = v, b(y), v = y",
+        "f[x] = v, h[y] = v",
+        "h[x] = v, h[y] = w, w = v",
+        "f[x] = v, s[v] = w, f[y] = w",
+    ],
+)
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_equal_values_of_functions_are_sought(body, maintenance, tmp_path):
+    """What one value costs does not depend on how many others there are."""
+    found = []
+    for rows in (100, 1000):
+        with ivm.open(tmp_path / f"{rows}.pages", sync="off") as ws:
+            ws.install(
+                "b(x) -> int(x).  s[x] = v -> int(x), int(v).  f[x] = v -> int(x), int(v).  "
+                "g[x] = v -> int(x), int(v).  h[x] = n <- agg<<n = max(v)>> s[x] = v.",
+                name="facts",
+            )
+            with ws.transaction() as txn:
+                txn.insert("b", [(i,) for i in range(rows)])
+                for name in "fgs":
+                    txn.insert(name, [(i, i) for i in range(rows)])
+            ws.install(f"p(x, y) <- {body}.", name="p", maintenance=maintenance)
+            assert list(ws["p"]) == [(i, i) for i in range(rows)]
+            ws.exec("^f[5] = 6. ^s[5] = 6. -b(7).")
+            found.append(ws.stats("p")["operations"])
+            ws.verify("p")
+    assert found[0] == found[1] < 100
+
+
+def test_a_value_beside_as_many_keys_as_there_can_be(tmp_path):
+    keys = [f"x{i}" for i in range(16)]
+    f, row = f"f[{', '.join(keys)}] = v", f"f[{', '.join(map(str, range(16)))}]"
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        types = ", ".join(f"int({name})" for name in (*keys, "v"))
+        ws.install(f"{f} -> {types}.  b(v) -> int(v).  g[x] = v -> int(x), int(v).", name="facts")
+        with pytest.raises(ConstructError, match=r"^p:1:10: the value of f is joined, .* 17 columns, .* 16; derive"):
+            ws.install(f"p(x0) <- {f}, b(v).", name="p")
+        ws.install(f"p(y) <- {f}, g[y] = v.", name="p")
+        ws.exec(f"+{row} = 3. +g[1] = 3. +g[2] = 4.")
+        assert list(ws["p"]) == [(1,)]
+        ws.exec(f"^{row} = 4.")
+        assert list(ws["p"]) == [(2,)]
+
+
 @pytest.mark.parametrize(("literal", "held"), [("b[] = _", True), ("b[] = y", True), ("!b[] = _", False)])
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_path):
