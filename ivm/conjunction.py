@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from ivm.constants import Encode
 from ivm.errors import ConstructError
-from ivm.kernels.leapfrog import EQ, GE, LE, NE
+from ivm.kernels.leapfrog import EQ
 from ivm.lang.rule import (
     Atom,
-    Binary,
     Compare,
     Const,
     Disjunct,
@@ -32,6 +31,7 @@ from ivm.lang.rule import (
     atoms,
     variables,
 )
+from ivm.linear import Linear, linear, pinned
 from ivm.plan import Bound, Index, Plan, Read, Trie
 from pagestore.words import KEYS_MAX
 
@@ -62,7 +62,7 @@ class Conjunction:
         self.equal: dict[str, tuple[str | None, int]] = {}  # variable held at another's value, or a constant
         self.filters: list[Compare] = []
         self.computed: list[tuple[str, Term]] = []
-        self.bounds: list[tuple[str, int, str | None, int]] = []
+        self.bounds: list[Linear] = []
         self._fresh = 0
         positive = [x for x in disjunct if isinstance(x, Atom)]
         negative = [x for x in disjunct if isinstance(x, Negation)]
@@ -81,7 +81,7 @@ class Conjunction:
             for x in atoms(disjunct)
             if isinstance(x.value, Var) and self._stored_as_key(x) and x.value.name not in self.used_once
         }
-        self.keys |= _joined_values(disjunct)
+        self.keys |= self._joined_values(disjunct)
         for atom in positive:
             self._add_atom(atom, negated=False)
         for negation in negative:
@@ -106,6 +106,22 @@ class Conjunction:
             for v in variables(node):
                 counts[v.name] = counts.get(v.name, 0) + 1
         return {name for name, n in counts.items() if n == 1}
+
+    def _joined_values(self, disjunct: Disjunct) -> set[str]:
+        """Values of functions that others pin down: they are sought, not compared in all combinations.
+
+        If an index by them has room for all keys of their function.
+        """
+        positive = [x for x in disjunct if isinstance(x, Atom)]
+        values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
+        found = {name for name, times in values.items() if times > 1}
+        within = [{v.name for v in variables(x)} for x in positive]
+        bound = {name for names in within for name in names}
+        comparisons = [linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)]
+        for names in pinned(form for form in comparisons if form and form.signs.keys() <= bound):
+            if len(names) > 1 and not any(names <= own for own in within):
+                found |= names & values.keys()
+        return found
 
     def _name(self) -> str:
         """A fresh variable, held by an equality."""
@@ -213,43 +229,22 @@ class Conjunction:
                     )
 
     def _compare(self, literal: Compare) -> None:
-        left, right = self._offset(literal.left), self._offset(literal.right)
-        if left is None or right is None or left[0] == right[0]:  # a variable and itself, or two constants
+        form = linear(literal, self.rule.types, self.encode)
+        if form is None or not form.signs.keys() <= self.keys:
             self.filters.append(literal)
-            return
-        op = literal.op
-        (a, plus_a), (b, plus_b) = left, right
-        if a is None or (op == "=" and b is not None and self._held_by(b)):
-            a, plus_a, b, plus_b, op = b, plus_b, a, plus_a, _flip(op)
-        assert a is not None
-        constant = plus_b - plus_a
-        if abs(constant) >= 1 << 62:
-            self.filters.append(literal)  # too far to be added up within 64 bits
-        elif op == "=" and self._held_by(a):
-            self.equal[a] = (b, constant)
-        else:
-            self.bounds.append((a, *_kind(op, b, constant)))
+        elif not self._holds(form):
+            self.bounds.append(form)
 
-    def _held_by(self, name: str) -> bool:
-        """Does nothing but an equality give this variable its value?"""
-        return name not in self.enumerated and name not in self.equal
-
-    def _offset(self, term: Term) -> tuple[str | None, int] | None:
-        """A term as (key variable or None, constant), or None if it is something else."""
-        if isinstance(term, Const):
-            return None, self.encode(term)
-        if isinstance(term, Var):
-            return (term.name, 0) if term.name in self.keys else None
-        if (
-            isinstance(term, Binary)
-            and term.op in "+-"
-            and isinstance(term.right, Const)
-            and isinstance(term.left, Var)
-        ):
-            exact = self.rule.types.get(term.left.name) == "int64" and term.left.name in self.keys
-            if exact:
-                return term.left.name, self.encode(term.right) * (1 if term.op == "+" else -1)
-        return None
+    def _holds(self, form: Linear) -> bool:
+        """Take an equation for the one thing that gives a variable its value, if it is."""
+        name = next((n for n in reversed(form.signs) if n not in self.enumerated and n not in self.equal), None)
+        if name is None or form.op != "=" or (form.constant and self.rule.types.get(name) != "int64"):
+            return False
+        sign, others = form.signs[name], [n for n in form.signs if n != name]
+        if len(others) > 1 or any(form.signs[n] == sign for n in others):
+            return False
+        self.equal[name] = (others[0] if others else None, -sign * form.constant)
+        return True
 
     # -- laid out
 
@@ -258,8 +253,8 @@ class Conjunction:
         level = {name: i for i, name in enumerate(order)}
         tries = tuple(self._trie(a, level) for a in self.atoms)
         self._check_width(tries)
-        bounds = [Bound(level[n], EQ, -1 if o is None else level[o], c) for n, (o, c) in self.equal.items()]
-        bounds += [_oriented(level, *b) for b in self.bounds]
+        held = [(n, () if o is None else ((level[o], 1),), c) for n, (o, c) in self.equal.items()]
+        bounds = [Bound(level[n], EQ, others, c) for n, others, c in held] + [b.bound(level) for b in self.bounds]
         reads = tuple(
             Read(a, _column(tries[a].index, self.stored_keys[self.atoms[a].atom.predicate], column), name)
             for a, column, name in self.reads
@@ -299,40 +294,6 @@ def _occurrences(literal: Atom | Compare | Negation) -> list:
     if isinstance(literal, Compare):
         return [literal.left, literal.right] * 2
     return [t for inner in literal.body for t in _occurrences(inner)] * 2
-
-
-def _joined_values(disjunct: Disjunct) -> set[str]:
-    """Values of functions that must equal one another, or a key: they are sought, not compared in all combinations.
-
-    If an index by them has room for all keys of their function.
-    """
-    positive = [x for x in disjunct if isinstance(x, Atom)]
-    values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
-    found = {name for name, times in values.items() if times > 1}
-    bound = {v for x in positive for v in variables(x)}
-    for x in disjunct:
-        if isinstance(x, Compare) and x.op == "=" and {x.left, x.right} <= bound:
-            found |= {v.name for v in variables(x) if v.name in values}
-    return found
-
-
-def _kind(op: str, other: str | None, constant: int) -> tuple[int, str | None, int]:
-    kinds = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
-    kind, shift = kinds[op]
-    return kind, other, constant + shift
-
-
-def _flip(op: str) -> str:
-    return {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
-
-
-def _oriented(level: dict[str, int], name: str, kind: int, other: str | None, constant: int) -> Bound:
-    """A bound stands at the later of its two levels."""
-    if other is None:
-        return Bound(level[name], kind, -1, constant)
-    if level[other] <= level[name]:
-        return Bound(level[name], kind, level[other], constant)
-    return Bound(level[other], {GE: LE, LE: GE}.get(kind, kind), level[name], -constant)
 
 
 def _column(index: Index, stored_keys: int, column: int) -> int:

@@ -65,9 +65,11 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
             sense = "follows the key order, so it needs no sensitivity index"
         lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {how}; {sense}")
     for bound in plan.bounds:
-        other = "" if bound.other < 0 else plan.variables[bound.other]
-        constant = str(bound.constant) if not other else f" + {bound.constant}" if bound.constant else ""
-        lines.append(f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {other}{constant}")
+        parts = [(sign, plan.variables[other]) for other, sign in bound.others]
+        if bound.constant or not parts:
+            parts.append((1 if bound.constant >= 0 else -1, str(abs(bound.constant))))
+        text = "".join(f" {'+' if sign > 0 else '-'} {part}" for sign, part in parts).removeprefix(" + ")
+        lines.append(f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {text.lstrip()}")
     lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
     lines += [f"  filter    {comparison}" for comparison in plan.filters]
     return lines

@@ -278,4 +278,4 @@ def _read_below(shape: Shape, level: int) -> set[int]:
     """The levels that some level behind this one reads: prefixes of its atoms, and other sides of its bounds."""
     below = shape.argument_level[shape.argument_level.max(axis=1) > level]
     bounds = shape.bounds[shape.bound_start[level + 1] :]
-    return {*below.ravel().tolist(), *bounds[:, 1].tolist()}
+    return {*below.ravel().tolist(), *bounds[:, names.OTHER :: 2].ravel().tolist()}

@@ -51,8 +51,8 @@ class Run(ABC):
         """Begin anew, the first variable within `first`, inclusive.  What is known of slices is still known."""
         shape, sensors, granularity = self._asked
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
-        at = self._plan[kernel.BOUNDS]
-        self._plan[[at + 2, at + 5]] = first
+        at = self._plan[kernel.BOUNDS] + kernel.CONSTANT
+        self._plan[[at, at + kernel.BOUND_WORDS]] = first
         self._state = self._fresh.copy()
         self.times = []
         return self

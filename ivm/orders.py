@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ivm.conjunction import Conjunction
 from ivm.lang.rule import variables
+from ivm.linear import pinned
 
 MERGED = 8  # operations that a binding costs that comes several times and has to be merged with its like
 ORDERS_MAX = 5  # variables of a rule whose permutations are all tried, in milliseconds
@@ -35,6 +36,7 @@ class Orders:
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
+        self._pinned = pinned(conjunction.bounds)
 
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
         """The cheapest order, its cost, and how many were compared."""
@@ -92,7 +94,7 @@ class Orders:
         left = [n for n in rest if n not in begun.names]
         holding = self._conjunction.holding
         near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
-        for name in [n for n in left if n in near] or left:
+        for name in [n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))] or left:
             placed = tuple(self._placed(name))
             operations, bindings = zip(*self._levels(placed, begun.bound), strict=True)
             cost = begun.cost + begun.bindings * sum(operations) + self._turning(name, begun.bound)
@@ -130,7 +132,7 @@ class Orders:
                 fans.append(distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0))
                 domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
             bound.add(name)
-            if name in self._equal:
+            if name in self._equal or self._is_pinned(name, bound):
                 fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
             smallest = min(fans, default=1.0)
             operations = bindings * smallest * len(fans)
@@ -138,6 +140,10 @@ class Orders:
             for fan in sorted(fans)[1:]:
                 bindings *= min(1.0, fan / max(max(domains), 1.0))
             yield operations, bindings
+
+    def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
+        """Does a comparison leave a variable one value, or a few?"""
+        return any(name in names and all(n in bound for n in names if n != name) for names in self._pinned)
 
     def _bindings(self, order: Sequence[str]) -> float:
         """Estimated bindings of the variables of an order."""

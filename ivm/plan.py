@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.lang.rule import Compare, Term
-from ivm.shape import Sensors, Shape
+from ivm.shape import Sensors, Shape, bound_table
 
 
 class Index(NamedTuple):
@@ -33,11 +33,11 @@ class Trie:
 
 
 class Bound(NamedTuple):
-    """level `kind` (EQ, GE, LE, NE) the value at level `other` (-1: none) plus `constant`."""
+    """level `kind` (EQ, GE, LE, NE) `constant` and the values at other levels, each added (1) or taken away (-1)."""
 
     level: int
     kind: int
-    other: int
+    others: tuple[tuple[int, int], ...]
     constant: int
 
 
@@ -122,11 +122,11 @@ class Plan:
             [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v]
             for v in range(levels)
         ]
-        bounds = [[b[1:] for b in self.bounds if b.level == v] for v in range(levels)]
+        bounds = [[b for b in self.bounds if b.level == v] for v in range(levels)]
         reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]
         return Shape(
             arguments, _starts(parts), _table(parts, 2), _starts(absent), _table(absent, 1).ravel(),
-            _starts(bounds), _table(bounds, 3), np.array(reads, np.int64).reshape(-1, 3),
+            _starts(bounds), bound_table([b[1:] for group in bounds for b in group]), _table([reads], 3),
         )  # fmt: skip
 
     @cached_property

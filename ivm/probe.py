@@ -197,5 +197,6 @@ def _pins(plan: Plan, t: int) -> np.ndarray:
         if level in trie.levels:
             pins.append((trie.levels.index(level), -1, 0))
         else:
-            pins.append((-1, held[level].other, held[level].constant))
+            ((other, _),) = held[level].others or ((-1, 1),)
+            pins.append((-1, other, held[level].constant))
     return np.array(pins, np.int64).ravel()

@@ -1,6 +1,6 @@
 """A plan as arrays, and the state of a run: what the join's kernels take (*Leapfrog Triejoin*)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -21,8 +21,8 @@ class Shape:
     """A plan as arrays; everything but the roots of the trees.
 
     argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
-    depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (kind, level
-    referred to or -1, constant), reads[V, 3] the (atom, depth, column) read off at a binding.
+    depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (see
+    kernels/leapfrog.py), reads[V, 3] the (atom, depth, column) read off at a binding.
     """
 
     argument_level: np.ndarray
@@ -59,7 +59,7 @@ class Shape:
     @cached_property
     def ranged(self) -> "Shape":
         """The shape with two more bounds on level 0, which its plan has first, and which leave nothing out."""
-        extra = np.array([[kernel.GE, -1, INT_MIN], [kernel.LE, -1, INT_MAX]], np.int64)
+        extra = bound_table([(kernel.GE, (), INT_MIN), (kernel.LE, (), INT_MAX)])
         start = self.bound_start + 2
         start[0] = 0
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
@@ -69,6 +69,15 @@ class Shape:
         others = self.parts[:, 0] != atom
         start = np.append(0, np.cumsum(others))[self.part_start]
         return replace(self, part_start=start, parts=self.parts[others])
+
+
+def bound_table(bounds: Sequence[tuple[int, Sequence[tuple[int, int]], int]]) -> np.ndarray:
+    """Constraints (kind, others, constant) as kernels take them, int64[n, BOUND_WORDS]."""
+    table = np.full((len(bounds), kernel.BOUND_WORDS), -1, np.int64)
+    for row, (kind, others, constant) in zip(table, bounds, strict=True):
+        row[[kernel.KIND, kernel.CONSTANT]] = kind, constant
+        row[kernel.OTHER : kernel.OTHER + 2 * len(others)] = [*chain(*others)]
+    return table
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,12 +165,14 @@ class Clause:
     def comparison(self, bound: list[str]) -> str:
         op = self.pick(["=", "!=", "<", "<=", ">", ">="])
         right = self.pick([str(self.draw(DOMAIN)), self.pick(bound), self.term(bound)])
-        return f"{self.pick(bound)} {op} {right}"
+        left = self.pick([self.pick(bound), self.pick(bound), self.term(bound)])
+        return f"{left} {op} {right}"
 
     def term(self, bound: list[str]) -> str:
         if not self.features.arithmetic:
             return self.pick(bound)
-        return f"{self.pick(bound)} {self.pick(['+', '-', '*'])} {self.draw(DOMAIN)}"
+        right = self.pick([str(self.draw(DOMAIN)), self.pick(bound)])
+        return f"{self.pick(bound)} {self.pick(['+', '-', '*'])} {right}"
 
     def negation(self, bound: list[str]) -> str:
         """Of an atom, or of a conjunction with a variable of its own."""

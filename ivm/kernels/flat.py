@@ -25,6 +25,7 @@ from ivm.kernels.leapfrog import (
     ATOM_DEPTH,
     BINDING,
     BOUND_START,
+    BOUND_WORDS,
     BOUNDS,
     DEPTHS,
     DONE,
@@ -34,6 +35,7 @@ from ivm.kernels.leapfrog import (
     HIGH,
     INT_MAX,
     INT_MIN,
+    KIND,
     LEVEL,
     LEVELS,
     LOW,
@@ -750,8 +752,8 @@ def sifted(a, i, i_end, b, j, j_end, out, n, state):
 def unequal(plan, state, scratch, level, base, n):
     """Leave out the candidates that a constraint != excludes.  Returns how many are left."""
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
-        at = plan[BOUNDS] + 3 * b
-        if plan[at] == NE:
+        at = plan[BOUNDS] + BOUND_WORDS * b
+        if plan[at + KIND] == NE:
             value, clamped = bound_value(plan, state, at)
             left = 0
             for i in range(n):

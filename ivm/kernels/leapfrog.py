@@ -46,7 +46,7 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
     ABSENT_START,  # [L + 1] into ABSENT
     ABSENT,  # negated atoms
     BOUND_START,  # [L + 1] into BOUNDS
-    BOUNDS,  # (kind, level referred to or -1, constant)
+    BOUNDS,  # (kind, constant, levels referred to or -1, each behind it added or taken away: 1 or -1)
     ARGUMENTS,  # [A, D] the level of each argument
     ATOM_DEPTH,  # [A]
     READS,  # [V] (atom, depth, column)
@@ -79,7 +79,11 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
     STATE_HEADER,
 ) = range(20)
 
-EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a bound variable plus a constant
+EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away
+OTHERS = 2  # so many at most
+KIND, CONSTANT, OTHER = range(3)  # words of a bound, then another (level, sign)
+BOUND_WORDS = OTHER + 2 * OTHERS
+HALF = (1 << 32) - 1
 ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
 # a decoded slice: of which page, from which slot, how long, and where in it the iterator is
 HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
@@ -272,10 +276,12 @@ def seek_trie(words, seen, page_words, plan, state, atom, depth, x):
 @kernel
 def bound_value(plan, state, at):
     """The other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
-    constant = plan[at + 2]
-    if plan[at + 1] < 0:
+    constant = plan[at + CONSTANT]
+    if plan[at + OTHER] < 0:
         return constant, False
-    value = state[state[BINDING] + plan[at + 1]]
+    if plan[at + OTHER + 1] < 0 or plan[at + OTHER + 2] >= 0:
+        return added_up(plan, state, at)
+    value = state[state[BINDING] + plan[at + OTHER]]
     total = value + constant
     if (value ^ total) & (constant ^ total) < 0:
         return INT_MAX if constant > 0 else INT_MIN, True
@@ -283,12 +289,29 @@ def bound_value(plan, state, at):
 
 
 @kernel
+def added_up(plan, state, at):
+    """As `bound_value`, of any others: by halves of words, since parts may leave 64 bits where the whole does not."""
+    high, low = plan[at + CONSTANT] >> 32, plan[at + CONSTANT] & HALF
+    for other in range(at + OTHER, at + BOUND_WORDS, 2):
+        if plan[other] >= 0:
+            value, sign = state[state[BINDING] + plan[other]], plan[other + 1]
+            high += sign * (value >> 32)
+            low += sign * (value & HALF)
+    high += low >> 32
+    if high > INT_MAX >> 32:
+        return INT_MAX, True
+    if high < INT_MIN >> 32:
+        return INT_MIN, True
+    return high << 32 | low & HALF, False
+
+
+@kernel
 def set_bounds(plan, state, level):
     """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
     low, high = INT_MIN, INT_MAX
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
-        at = plan[BOUNDS] + 3 * b
-        kind = plan[at]
+        at = plan[BOUNDS] + BOUND_WORDS * b
+        kind = plan[at + KIND]
         value, clamped = bound_value(plan, state, at)
         if clamped and (kind == EQ or (kind == GE and value == INT_MAX) or (kind == LE and value == INT_MIN)):
             low, high = INT_MAX, INT_MIN
@@ -310,8 +333,8 @@ def admit(plan, state, regions, region_start, level, x):
             return False, x
         excluded = False
         for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
-            at = plan[BOUNDS] + 3 * b
-            if plan[at] == NE:
+            at = plan[BOUNDS] + BOUND_WORDS * b
+            if plan[at + KIND] == NE:
                 value, clamped = bound_value(plan, state, at)
                 excluded = excluded or (value == x and not clamped)
         if not excluded:

@@ -23,7 +23,8 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
     "values": ("v(x, y, t) <- edge(x, y), mark(y), cost[x] = t.", 3, 3),
     "negation": ("v(x, y) <- edge(x, y), !mark(y), mark(x).", 3, 3),
     "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 3, 5),
-    "a comparison above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 3, 5),
+    "a filter above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x * y < 9.", 3, 5),
+    "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
 }  # fmt: skip
 
 
