@@ -118,7 +118,7 @@ class Conjunction:
         within = [{v.name for v in variables(x)} for x in positive]
         bound = {name for names in within for name in names}
         comparisons = [linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)]
-        for names in pinned(form for form in comparisons if form and form.signs.keys() <= bound):
+        for names in pinned(x for x in comparisons if x and x.seekable and x.times.keys() <= bound):
             if len(names) > 1 and not any(names <= own for own in within):
                 found |= names & values.keys()
         return found
@@ -230,18 +230,18 @@ class Conjunction:
 
     def _compare(self, literal: Compare) -> None:
         form = linear(literal, self.rule.types, self.encode)
-        if form is None or not form.signs.keys() <= self.keys:
+        if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
         elif not self._holds(form):
             self.bounds.append(form)
 
     def _holds(self, form: Linear) -> bool:
         """Take an equation for the one thing that gives a variable its value, if it is."""
-        name = next((n for n in reversed(form.signs) if n not in self.enumerated and n not in self.equal), None)
+        name = next((n for n in reversed(form.times) if n not in self.enumerated and n not in self.equal), None)
         if name is None or form.op != "=" or (form.constant and self.rule.types.get(name) != "int64"):
             return False
-        sign, others = form.signs[name], [n for n in form.signs if n != name]
-        if len(others) > 1 or any(form.signs[n] == sign for n in others):
+        sign, others = form.times[name], [n for n in form.times if n != name]
+        if len(others) > 1 or any(form.times[n] == sign for n in others):
             return False
         self.equal[name] = (others[0] if others else None, -sign * form.constant)
         return True

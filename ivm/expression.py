@@ -13,14 +13,10 @@ from ivm.constants import Encode
 from ivm.errors import RangeError
 from ivm.lang.rule import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import arithmetic, shown, word_range
+from ivm.linear import COMPARE, linear
 from pagestore.words import float_values, float_words
 
 Columns = Mapping[str, np.ndarray]
-
-COMPARE = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-
 
 class Evaluator:
     """Evaluates terms of one rule: its variables' types, and how a constant becomes a word."""
@@ -49,7 +45,13 @@ class Evaluator:
         return self._integers(term, left, right)
 
     def mask(self, comparison: Compare, columns: Columns, n: int) -> np.ndarray:
-        """bool[n]: where the comparison holds.  The order of words is the order of values."""
+        """bool[n]: where the comparison holds.  The order of words is the order of values.
+
+        Sums do not fail, whatever their parts come to; other terms as `words` says.
+        """
+        form = linear(comparison, self._types, self._encode)
+        if form is not None and (isinstance(comparison.left, Binary) or isinstance(comparison.right, Binary)):
+            return form.holds(columns, n)
         left, right = self.words(comparison.left, columns, n), self.words(comparison.right, columns, n)
         return COMPARE[comparison.op](left, right)
 
@@ -97,3 +99,13 @@ def _truncated(a: int, b: int) -> int:
     """Integer division towards zero."""
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def risk(node: Term | Compare) -> int:
+    """How a term may fail: 0 not at all, 1 by a result that does not fit, 2 by a division by zero."""
+    if isinstance(node, Compare):
+        return max(risk(node.left), risk(node.right))
+    if not isinstance(node, Binary):
+        return 0
+    divides = node.op == "/" and not (isinstance(node.right, Const) and node.right.value)
+    return max(1 + divides, risk(node.left), risk(node.right))

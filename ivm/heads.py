@@ -21,8 +21,8 @@ import numpy as np
 
 from ivm.constants import Encode
 from ivm.errors import AggregateError, ConstructError, RangeError
-from ivm.expression import Evaluator
-from ivm.lang.rule import Atom, Binary, Compare, Const, Predicate, Rule, Term, Var, variables
+from ivm.expression import Evaluator, risk
+from ivm.lang.rule import Atom, Compare, Predicate, Rule, Term, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
 from ivm.total import parts
@@ -203,7 +203,7 @@ class Head:
         steps = []
         while waiting:
             ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
-            step = min(ready, key=lambda step: _risk(step[1]))  # of several the first: a filter, if there is one
+            step = min(ready, key=lambda step: risk(step[1]))  # of several the first: a filter, if there is one
             waiting.remove(step)
             steps.append(step)
             known.add(step[0])
@@ -259,13 +259,3 @@ class Head:
 def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     weights = np.where(actions == INSERT, 1, -1)
     return weights if times is None else weights * times
-
-
-def _risk(node: Term | Compare) -> int:
-    """How a term may fail: 0 not at all, 1 by a result that does not fit, 2 by a division by zero."""
-    if isinstance(node, Compare):
-        return max(_risk(node.left), _risk(node.right))
-    if not isinstance(node, Binary):
-        return 0
-    divides = node.op == "/" and not (isinstance(node.right, Const) and node.right.value)
-    return max(1 + divides, _risk(node.left), _risk(node.right))

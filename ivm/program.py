@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
+from ivm.computed import lift_computed
 from ivm.constants import Encode
 from ivm.errors import UnknownViewError
 from ivm.heads import Head, Layout, view_layout
@@ -148,7 +149,7 @@ class Installed:
         orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
-        part = lift_negations(lang.compile(text, self.program, source=name))
+        part = lift_negations(lift_computed(lang.compile(text, self.program, source=name)))
         program = self.program.including(part)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)

@@ -7,7 +7,7 @@ import pytest
 
 import ivm
 from ivm import lang, orders
-from ivm.errors import ConstructError
+from ivm.errors import ConstructError, RangeError
 from ivm.orders import Orders
 from ivm.planner import make_plans
 
@@ -149,6 +149,53 @@ def test_equal_values_of_functions_are_sought(body, maintenance, tmp_path):
             found.append(ws.stats("p")["operations"])
             ws.verify("p")
     assert found[0] == found[1] < 100
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows_of"),
+    [
+        ("p(x, v) <- a(x), f[x / 2] = v.", lambda n: [(x, x // 2) for x in range(n)]),
+        ("p(x, y) <- a(x), b(y), y = x * 2.", lambda n: [(x, 2 * x) for x in range(n // 2)]),
+        ("p(x, t) <- a(x), x != 0, f[50 / x] = v, t = x + v.", lambda n: [(x, x + 50 // x) for x in range(1, n)]),
+        ("p(x, y) <- a(x), b(x / 2), f[x * 2] = y.", lambda n: [(x, 2 * x) for x in range(n // 2)]),
+        ("p(w) <- f[x] = v, w = v * 2, b(w), !b(w + x).", lambda n: [(2 * x,) for x in range((n + 2) // 3, n // 2)]),
+        ("p[v] = c <- agg<<c = count()>> e(x, z), f[x * 0 + 7] = v.", lambda n: [(7, 3 * n)]),
+    ],
+)
+def test_what_is_computed_is_sought(rule, rows_of, tmp_path):
+    """What a row costs does not depend on how many others could have been what is computed of it."""
+    found = []
+    for rows in (100, 1000):
+        with ivm.open(tmp_path / f"{rows}.pages", sync="off") as ws:
+            ws.install(
+                "a(x) -> int(x).  b(x) -> int(x).  f[x] = v -> int(x), int(v).  e(x, y) -> int(x), int(y).",
+                name="facts",
+            )
+            with ws.transaction() as txn:
+                for name in "ab":
+                    txn.insert(name, [(i,) for i in range(rows)])
+                txn.insert("f", [(i, i) for i in range(rows)])
+                txn.insert("e", [(i, j) for i in range(rows) for j in range(3)])
+            ws.install(rule, name="p", maintenance="probe")
+            assert list(ws["p"]) == list(ws.query(rule.replace("p", "q", 1))) == rows_of(rows)
+            for edit in ("-a(42). -f[42]. -e(5, 1).", "+a(42). +f[42] = 3. -b(8)."):
+                ws.exec(edit)
+                found.append(ws.stats("p")["operations"])
+                ws.verify("p")
+    assert max(found) < 100
+
+
+@pytest.mark.parametrize("guard", ["x > m", "x != m", "!e(x, m)"])
+def test_what_keeps_a_divisor_from_zero_does_so_wherever_it_comes_from(guard, tmp_path):
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("a(x) -> int(x).  b(x) -> int(x).  m[] = v -> int(v).  e(x, y) -> int(x), int(y).", name="facts")
+        ws.install(f"p(x, y) <- a(x), m[] = m, {guard}, y = 12 / x, b(y), y > x.", name="p")
+        ws.exec("+e(0, 0). +m[] = 0. +a(0). +a(2). +b(6). +b(4).")
+        assert list(ws["p"]) == [(2, 6)]
+        ws.exec("+a(3).")
+        assert list(ws["p"]) == [(2, 6), (3, 4)]
+        with pytest.raises(RangeError, match="division by zero"):
+            ws.exec("^m[] = -1.")
 
 
 def test_a_value_beside_as_many_keys_as_there_can_be(tmp_path):

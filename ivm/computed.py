@@ -1,0 +1,109 @@
+"""Look-ups by what is computed, as joins with a view of it, so that no atom is compared with all of another.
+
+    p(x, n) <- a(x), name[x / 10] = n.
+
+    p$key0(x, d) <- a(x), d = x / 10.          p(x, n) <- p$key0(x, d), name[d] = n.
+
+This is for equations that tie what nothing else does: elsewhere they only filter what is joined anyway.  All that
+is tied to the term's variables moves to the view, so that what could fail there is filtered as before; a division
+stays where it is while a comparison with something else may keep the zeros away.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ivm.expression import risk
+from ivm.lang.program import Program
+from ivm.lang.rule import Atom, Binary, Compare, Disjunct, Literal, Predicate, Rule, Term, Var, variables
+from ivm.linear import linear
+from pagestore.words import KEYS_MAX
+
+
+def lift_computed(part: Program) -> Program:
+    """The program with views of what is computed and sought elsewhere; they stand before the rules that use them."""
+    predicates = dict(part.predicates)
+    rules = tuple(lifted for rule in part.rules for lifted in _lifted(rule, predicates))
+    return Program(predicates, rules, part.edits)
+
+
+def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    body = []
+    for disjunct in rule.body:
+        found = _helper(rule, disjunct, predicates)
+        while found:
+            helper, disjunct = found
+            yield helper
+            found = _helper(rule, disjunct, predicates)
+        body.append(disjunct)
+    yield replace(rule, body=tuple(body))
+
+
+def _helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate]) -> tuple[Rule, Disjunct] | None:
+    """A view that takes some equations away, and what is left beside it; None where none is needed."""
+    held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
+    sought = _sought(rule, disjunct, held)
+    for group in _tied([x for x in disjunct if x not in sought], held):
+        fails = 1 if any(x not in sought and _crosses(x, group, held) for x in disjunct) else 2
+        moved = {
+            x: v
+            for x, v in sought.items()
+            if _reads(x.right, group) and v not in group and risk(x.right) <= fails
+        }
+        inner = tuple(x for x in disjunct if _reads(x, group))
+        outer = tuple(x for x in disjunct if x not in inner and x not in moved)
+        used = group if rule.aggregate else {*variables(*rule.heads, *outer)}  # an aggregate counts all bindings
+        columns = tuple(dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()]))
+        if not moved or len(columns) > KEYS_MAX:
+            continue
+        name = f"{rule.heads[0].predicate}$key{sum('$key' in known for known in predicates)}"
+        atom = Atom(name, columns, where=next(iter(moved)).where)
+        types, names = tuple(rule.types[v.name] for v in columns), tuple(v.name for v in columns)
+        predicates[name] = Predicate(name, types, None, False, names, where=atom.where)
+        text = f"{rule.text}  (what it computes)"
+        return Rule((atom,), ((*inner, *moved),), types=rule.types, text=text, where=rule.where), (atom, *outer)
+    return None
+
+
+def _reads(node: Term | Literal, group: set[Var]) -> bool:
+    """Whether a term or literal has variables, and all of them are of a group."""
+    return bool(variables(node)) and group.issuperset(variables(node))
+
+
+def _crosses(literal: Literal, group: set[Var], held: set[Var]) -> bool:
+    """Whether a literal that stays keeps bindings of a group away, so that a division could rely on it."""
+    found = set(variables(literal))
+    return not found.isdisjoint(group) and not found <= group and found <= held
+
+
+def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var]:
+    """The equations `variable = term` of a variable that atoms hold, unless the join seeks by them as they are."""
+    return {
+        x: x.left
+        for x in disjunct
+        if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Binary)
+        if isinstance(x.left, Var) and x.left in held
+        if not (_is_shift(x, rule) and held.issuperset(variables(x)))
+    }
+
+
+def _is_shift(equation: Compare, rule: Rule) -> bool:
+    """Whether it ties one variable to one other, either of which the join finds by the other one."""
+    form = linear(equation, rule.types, lambda const: 0)
+    return form is not None and form.seekable and len(form.times) <= 2
+
+
+def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
+    """The variables that atoms and equations between these tie to one another, with what is computed of them."""
+    groups: list[set[Var]] = []
+    equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
+    joins = [x for x in equations if isinstance(x.left, Var) and held.issuperset(variables(x))]
+    ties: list[Atom | Compare] = [*(x for x in literals if isinstance(x, Atom)), *joins]
+    for x in ties:
+        group = set(variables(x)).union(*(g for g in groups if not g.isdisjoint(variables(x))))
+        groups = [*(g for g in groups if g.isdisjoint(group)), group]
+    for x in equations * len(equations):
+        for group in groups:
+            defined = set(variables(x)) - group
+            if len(defined) == 1 and defined <= {x.left, x.right} - held:
+                group |= defined
+    return groups
