@@ -78,6 +78,11 @@ def _held(predicate: Predicate, layout: Layout) -> Layout:
 
 
 def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
+    if "$" in predicate.name and not predicate.types:
+        raise ConstructError(
+            predicate.where, "this aggregates over no variable, since one that stands in one alternative of `;` only "
+            "multiplies nothing; name one that every alternative holds, or that stands outside"
+        )  # fmt: skip
     if not predicate.types:
         raise ConstructError(
             predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "

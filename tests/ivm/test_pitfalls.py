@@ -366,6 +366,10 @@ class TestDegenerateBodies:
             views(EDGE + "    p() <- edge(_, _).")
 
 
+    def test_an_aggregate_over_no_variable_is_refused(self, views):
+        with pytest.raises(errors.ConstructError, match=r"^main:1:31: this aggregates over no variable, .*; name one"):
+            views(EDGE + "n[] = c <- agg<<c = count()>> (edge(1, _) ; edge(_, 1)).")
+
     def test_a_concatenation_is_refused(self, views):
         with pytest.raises(errors.ConstructError, match=r'^main:1:57: concat is not .*scan\("concat:c'):
             views("word[x] = t -> int(x), string(t). all[] = n <- agg<<n = concat(t)>> word[_] = t.")
