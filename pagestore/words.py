@@ -264,10 +264,10 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 
 def _arrow_array(column: Column, values: Any) -> pa.Array:
     """Values as an Arrow array of the column's type, refusing what does not fit."""
+    if isinstance(values, pa.ChunkedArray | pa.Array) and pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)  # first: no chunks of dictionaries make no array
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if isinstance(values, pa.DictionaryArray):
-        values = values.dictionary_decode()
     try:
         if not isinstance(values, pa.Array):
             _refuse_mixed(column, values)

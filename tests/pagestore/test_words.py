@@ -37,6 +37,13 @@ def test_order_and_values_survive(text):
     check()
 
 
+@pytest.mark.parametrize("text", VALUES)
+def test_dictionaries_without_chunks_are_no_values(text):
+    column = Column("x", Type.parse(text))
+    none = pa.chunked_array([], pa.dictionary(pa.int32(), column.type.arrow))
+    assert encode(column, none, None).tolist() == []
+
+
 def test_any_word_is_an_integer():
     values = [-(2**63), 2**63 - 1] * 40
     assert encode(Column("x", Type.parse("int64")), values, None).tolist() == values
