@@ -417,6 +417,10 @@ class Relation:
         if batch is not None:
             yield from _tuples(batch)
 
+    def __reduce__(self) -> tuple:
+        """A relation travels with its snapshot; what stands ready for scans is of this process."""
+        return Relation, (self._source, self.info, self._lo, self._hi)
+
     def __repr__(self) -> str:
         bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
         return f"<relation {self.name} ({self.schema}){bounds}>"

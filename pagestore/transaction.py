@@ -8,6 +8,7 @@ are made at once.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 from .apply import ALONE, apply_beside, net, one_batch
 from .catalog import Catalog, Info
 from .dictionary import DictionaryWriter
-from .errors import ClosedError, ExistsError, MissingError, SchemaError
+from .errors import ClosedError, EditError, ExistsError, MissingError, SchemaError, TransactionError
 from .fold import rows_of
 from .gone import Gone
 from .groups import Group, Groups
@@ -25,7 +26,7 @@ from .operators import address_of
 from .pager import Pager
 from .scans import parse_scan, scan_names
 from .state import State, Version
-from .tree import Finder, Pages, Spec, Tree, bulk, pages_of, scan
+from .tree import ADD, Finder, Pages, Spec, Tree, bulk, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 from .writable import WritableRelation
 
@@ -372,6 +373,10 @@ class Transaction:
         else:
             self.rollback()
 
+    def __reduce__(self) -> tuple:
+        """Its pages are in this process: raises TransactionError."""
+        raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
+
     # --- inside ---------------------------------------------------------------------------------
 
     def _create(
@@ -445,7 +450,25 @@ class Transaction:
         """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
-        self._apply((info,), ALONE, *net(*one_batch(parts), info.spec), None)
+        try:
+            self._apply((info,), ALONE, *net(*one_batch(parts), info.spec), None)
+        except EditError:
+            turns = [[*turn] for _, turn in groupby(parts, _adds)]
+            if len(turns) == 1:
+                raise
+            self._take_turns(info, turns)
+
+    def _take_turns(self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]) -> None:
+        """Apply buffered edits that add and others in turn: no batch can do both to one record."""
+        number = info.spec.tree_id
+        before = self._trees[number]
+        try:
+            with self._atomic():
+                for turn in turns:
+                    self._apply((info,), ALONE, *net(*one_batch(turn), info.spec), None)
+        except BaseException:
+            self._trees[number] = before
+            raise
 
     def _apply(
         self, infos: Sequence[Info], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int | None
@@ -479,6 +502,11 @@ class Transaction:
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
         self._store = self._ledger = ENDED
+
+
+def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether some buffered edits add to values."""
+    return bool((part[0] == ADD).any())
 
 
 def _restored(live: dict, before: dict) -> dict:

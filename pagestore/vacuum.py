@@ -66,7 +66,7 @@ def _drop(store: "Store", doomed: list[Entry], reasons: dict[int, str]) -> Vacuu
     store._administer(shrink=True)  # what the first one freed may be cut off only after it
     store._file.truncate(store._state.commit.top * store.page_size)
     store._mapping.shrink()
-    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, size - store._file.size())
+    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - store._file.size()))
 
 
 def _by_number(store: "Store", versions: Iterable[int]) -> list[Entry]:

@@ -50,7 +50,8 @@ class WritableRelation(Relation):
     def add(self, rows: Any) -> None:
         """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only.
 
-        Raises WordError for a sum with more digits than its column; what was added is undone then.
+        Raises WordError for a sum with more digits than its column; what was added is undone then. EditError, when the
+        edits are applied, for a last value that would fall below 0 or a sum beyond 64 bits.
         """
         values = self.schema.stored[len(self.schema.key) :]
         for column in values:

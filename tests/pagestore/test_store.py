@@ -111,6 +111,25 @@ def test_add_counts_up_and_down(store):
         assert list(count) == [(1, 5)]
 
 
+def test_adding_and_setting_take_turns(store):
+    with store.transaction() as txn:
+        count = txn.create("count", "k: int64, n: int64", key="k")
+        count.set([(1, 5), (2, 2)])
+        count.add([(1, 3)])
+        count.add([(1, 1), (2, -2), (3, 9)])
+        count.delete([(3,)])
+        count.insert([(1, 0), (3, 1), (4, 1)])
+        count.add([(3, 1)])
+    assert list(store.snapshot()["count"]) == [(1, 9), (3, 2), (4, 1)]
+    with store.transaction() as txn:
+        txn["count"].set([(1, 50), (5, 5)])
+        txn["count"].add([(1, -51)])
+        with pytest.raises(EditError, match=r"key \(1,\).*below 0"):
+            len(txn["count"])
+        assert list(txn["count"]) == [(1, 9), (3, 2), (4, 1)]
+    assert store.check() == []
+
+
 def test_deleting_whole_records_spares_other_values(store):
     with store.transaction() as txn:
         txn["price"].delete([("tea", Decimal("9.00"))])
@@ -312,6 +331,11 @@ def test_branches_are_written_apart(store):
     store.delete_branch("what-if")
     assert store.branches == {"main": 3}
     assert store.check() == []
+
+
+def test_a_vacuum_that_makes_the_file_longer_cuts_nothing(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert store.vacuum().bytes_cut == 0
 
 
 def test_vacuum_refuses_what_is_needed(store):
@@ -653,6 +677,22 @@ def test_a_relation_made_anew_has_no_diff(store):
 def test_pickle_outside_its_process(store):
     path, version = pickle.loads(pickle.dumps(store.__reduce__()[1]))
     assert (path, version) == (str(store.path), 1)
+
+
+def test_a_relation_is_pickled_without_what_stands_ready_for_scans(store):
+    with store.transaction() as txn:
+        txn.add_scan("edge", "count")
+    relation = store.snapshot()["edge"].range((1,), (3,))
+    assert relation.scan("count") == 2
+    again = pickle.loads(pickle.dumps(relation))
+    assert (again.scan("count"), list(again)) == (relation.scan("count"), list(relation))
+
+
+def test_a_transaction_is_not_pickled(store):
+    with store.transaction() as txn:
+        for held in (txn, txn["edge"]):
+            with pytest.raises(TransactionError, match="stays in its process"):
+                pickle.dumps(held)
 
 
 def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
