@@ -17,7 +17,7 @@ import numpy as np
 from ivm import lang
 from ivm.computed import lift_computed
 from ivm.constants import Encode
-from ivm.errors import UnknownViewError
+from ivm.errors import IvmError, UnknownViewError
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
@@ -26,6 +26,7 @@ from ivm.plan import Index, Plan
 from ivm.planner import AUTO, Chosen, chosen_of, make_plans
 
 PROPERTY = "ivm"
+PLANNING = 1  # what a rule's trees and key orders are; another number where that changes
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
@@ -181,24 +182,29 @@ class Installed:
 
     def save(self) -> str:
         """All that opening needs, as JSON."""
-        return json.dumps(
-            [
-                {
-                    "name": b.name,
-                    "text": b.text,
-                    "number": b.rules[0].number if b.rules else self.next_number,
-                    "granularity": b.rules[0].granularity if b.rules else 1,
-                    "orders": [[chosen_of(plan) for plan in v.plans] for v in b.rules],
-                }
-                for b in self.blocks
-            ]
-        )
+        blocks = [
+            {
+                "name": b.name,
+                "text": b.text,
+                "number": b.rules[0].number if b.rules else self.next_number,
+                "granularity": b.rules[0].granularity if b.rules else 1,
+                "orders": [[chosen_of(plan) for plan in v.plans] for v in b.rules],
+            }
+            for b in self.blocks
+        ]
+        return json.dumps({"planning": PLANNING, "blocks": blocks})
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
-        """What `save` wrote."""
+        """What `save` wrote.  Raises IvmError where that was a release whose plans are others."""
+        found = json.loads(saved)
+        if not isinstance(found, dict) or found["planning"] != PLANNING:
+            raise IvmError(
+                "another release installed rules in this store, and what it keeps for them is not what this one would; "
+                "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
+            )
         installed = cls()
-        for block in json.loads(saved):
+        for block in found["blocks"]:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],

@@ -41,6 +41,7 @@ from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.trace import distance, trace_of
 from ivm.transaction import Transaction
 from pagestore.apply import Edits
+from pagestore.errors import ReadOnlyError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
@@ -290,8 +291,10 @@ class Workspace:
         `uninstall` of the view ends it, too.
 
         An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
-        committed stays.
+        committed stays. Raises ReadOnlyError in a workspace that commits nothing.
         """
+        if self.store.mode == "r":
+            raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or compare versions by store.diff')
         self._rules_now().predicate(name)
         return self._subscriptions.add(name, on_change)
 

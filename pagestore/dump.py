@@ -46,7 +46,7 @@ def dump(
     versions: Iterable[int | str] | None = None,
     relations: Sequence[str] | None = None,
 ) -> None:
-    """Write versions (the newest by default) and relations (all, hidden ones too) to a binary stream.
+    """Write versions (the newest by default) and relations (all, hidden ones and properties too) to a binary stream.
 
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
@@ -183,12 +183,13 @@ def _texts(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
+    """What a dump has of a version. Properties, which hosts write, are of all relations, and go with all of them only."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
             raise MissingError(f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot)}")
     if names is not None:
-        catalog.relations = {name: catalog.relations[name] for name in names}
+        catalog.relations, catalog.properties = {name: catalog.relations[name] for name in names}, {}
     return catalog
 
 

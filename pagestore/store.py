@@ -181,6 +181,11 @@ class Store:
         return self._file.path
 
     @property
+    def mode(self) -> str:
+        """What the store was opened for, "rw" or "r"."""
+        return self._mode
+
+    @property
     def page_size(self) -> int:
         return self._meta.page_size
 

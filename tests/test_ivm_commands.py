@@ -280,3 +280,13 @@ sys.meta_path.insert(0, Interrupt())
         [sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_an_option_out_of_range_is_wrong_usage(file, tmp_path, capsys):
+    (tmp_path / "more.logiql").write_text("two(x, z) <- edge(x, y), edge(y, z).")
+    with pytest.raises(SystemExit) as ended:
+        command(["install", file, str(tmp_path / "more.logiql"), "--granularity", "0"])
+    assert ended.value.code == 2
+    assert "granularity=0" in capsys.readouterr().err
+    with ivm.open(file) as workspace:
+        assert "two" not in workspace

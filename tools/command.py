@@ -73,14 +73,14 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             _module(program, name).arguments(command)
     options = parser.parse_args(words)
     module = _module(program, options.command)
-    from ivm.errors import IvmError  # late: a --help needs no kernels
+    from ivm.errors import IvmError, OptionError  # late: a --help needs no kernels
     from pagestore.errors import PagestoreError
 
     try:
         code = module.run(options)
         sys.stdout.flush()
         return code
-    except argparse.ArgumentError as error:
+    except (argparse.ArgumentError, OptionError) as error:
         choices.choices[options.command].error(str(error))
     except BrokenPipeError:  # whoever read has had enough; Python would complain once more at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,10 +17,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     deltas: dict[str, pa.Table] = {}
+    text = argument_or_stdin(options.text)  # before the store is opened: whoever types keeps no writer waiting
     with opened(options) as workspace:
         for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
             workspace.subscribe(name, partial(deltas.__setitem__, name))
-        version = workspace.exec(argument_or_stdin(options.text))
+        version = workspace.exec(text)
     changed = {name: changes(delta) for name, delta in deltas.items()}
     lines = [f"version {version}"]
     for name, rows in changed.items():

@@ -13,7 +13,7 @@ import pagestore
 from ivm import errors, evaluate
 from ivm.lang import NOTHING, compile
 from ivm.lang.rule import reads
-from ivm.program import PROPERTY
+from ivm.program import PLANNING, PROPERTY
 from ivm.workspace import BUILT
 from tests import naive
 from tests.strategies import DECLARATIONS, FULL, cases
@@ -149,13 +149,23 @@ def test_saved_rules_that_do_not_compile_leave_the_store_unlocked(tmp_path):
     file = tmp_path / "store.pages"
     block = {"name": "old", "text": "p(x <- q.", "number": 0, "granularity": 1, "orders": []}
     with pagestore.open(file) as store, store.transaction() as txn:
-        txn.properties[PROPERTY] = json.dumps([block])
+        txn.properties[PROPERTY] = json.dumps({"planning": PLANNING, "blocks": [block]})
     with pytest.raises(errors.RuleSyntaxError, match="old:1:5"):
         ivm.open(file)
     with pagestore.open(file) as store, store.transaction() as txn:
-        txn.properties[PROPERTY] = "[]"
+        txn.properties[PROPERTY] = json.dumps({"planning": PLANNING, "blocks": []})
     with ivm.open(file) as workspace:
         assert list(workspace) == []
+
+
+@pytest.mark.parametrize("saved", ["[]", '{"planning": 0, "blocks": []}'])
+def test_rules_that_another_release_has_planned_are_refused_with_a_remedy(saved, tmp_path):
+    file = tmp_path / "store.pages"
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.properties[PROPERTY] = saved
+    with pytest.raises(errors.IvmError, match="another release installed rules in this store.*pagestore dump --relation"):
+        ivm.open(file)
+    pagestore.open(file).close()  # it is not locked
 
 
 def test_nothing_is_remembered_of_what_is_gone(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 
 import ivm
+from pagestore.errors import ReadOnlyError
 
 EDGES = "edge(x, y) -> int(x), int(y). "
 TWO = "two(x, z) <- edge(x, y), edge(y, z)."
@@ -82,3 +83,8 @@ def test_an_installed_text_with_edits_changes_views_too(ws):
     }
     ws.install("four(x) <- two(x, _).", name="no edits")
     assert [len(tables) for tables in told.values()] == [1, 1]
+
+
+def test_who_only_reads_cannot_hear(ws):
+    with ivm.open(ws.store.path, mode="r") as reader, pytest.raises(ReadOnlyError, match=r"store\.diff"):
+        reader.subscribe("two", print)

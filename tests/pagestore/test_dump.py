@@ -63,6 +63,16 @@ def test_every_version_comes_back(store, tmp_path):
         assert dumped(target, made) == data  # and again
 
 
+def test_some_relations_come_without_what_hosts_keep_of_all(store, tmp_path):
+    data = dumped(store, None, ["item"])
+    with pagestore.open(tmp_path / "r.pages", sync="off") as target:
+        target.restore(io.BytesIO(data))
+        with target.snapshot() as snapshot:
+            assert list(snapshot) == ["item"]
+            assert snapshot.properties == {}
+            assert list(snapshot["item"]) == list(store.snapshot()["item"])
+
+
 def test_no_version_at_all(store, tmp_path):
     data = dumped(store, [])
     with pagestore.open(tmp_path / "r.pages", sync="off") as target:
