@@ -18,6 +18,7 @@ from ivm import lang
 from ivm.computed import lift_computed
 from ivm.constants import Encode
 from ivm.errors import IvmError, UnknownViewError
+from ivm.existence import lift_existence
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
@@ -150,7 +151,7 @@ class Installed:
         orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
-        part = lift_negations(lift_computed(lang.compile(text, self.program, source=name)))
+        part = lift_negations(lift_computed(lift_existence(lang.compile(text, self.program, source=name))))
         program = self.program.including(part)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)

@@ -294,7 +294,7 @@ class Workspace:
         committed stays. Raises ReadOnlyError in a workspace that commits nothing.
         """
         if self.store.mode == "r":
-            raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or compare versions by store.diff')
+            raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
         self._rules_now().predicate(name)
         return self._subscriptions.add(name, on_change)
 

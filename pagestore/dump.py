@@ -183,7 +183,7 @@ def _texts(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
-    """What a dump has of a version. Properties, which hosts write, are of all relations, and go with all of them only."""
+    """What a dump has of a version. Properties, which hosts write, are about all relations, and go with all only."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:

@@ -163,7 +163,7 @@ def test_rules_that_another_release_has_planned_are_refused_with_a_remedy(saved,
     file = tmp_path / "store.pages"
     with pagestore.open(file) as store, store.transaction() as txn:
         txn.properties[PROPERTY] = saved
-    with pytest.raises(errors.IvmError, match="another release installed rules in this store.*pagestore dump --relation"):
+    with pytest.raises(errors.IvmError, match="another release installed rules.*pagestore dump --relation"):
         ivm.open(file)
     pagestore.open(file).close()  # it is not locked
 

@@ -1,0 +1,65 @@
+"""What only has to be there costs what it is, not that times the rest of the rule."""
+
+import numpy as np
+import pytest
+
+import ivm
+
+FACTS = "a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). m[] = x -> int(x). "
+
+
+def filled(file, n: int) -> ivm.Workspace:
+    workspace = ivm.open(file, sync="off")
+    workspace.install(FACTS, name="facts")
+    with workspace.transaction() as txn:
+        txn.insert("a", [np.arange(n)])
+        txn.insert("b", [np.arange(n)])
+        txn.insert("f", [np.arange(n), np.arange(n)])
+    return workspace
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe", "auto"])
+@pytest.mark.parametrize(
+    ("rule", "some"),
+    [
+        ("v(x) <- a(x), b(_).", 1),
+        ("v(x) <- a(x), b(y), f[y] = z, z > 3.", 1),
+        ("v(x) <- a(x), b(y), !f[y] = _.", 1),
+        ("v(x), w(z) <- a(x), f[z] = _, b(y).", 4),
+        ("v(x), w(x, z) <- a(x), f[x] = z, b(y).", 1),
+        ("v(1) <- a(x), b(y), f[y] = 4.", 2),
+        ("v(x) <- a(x), (b(_) ; f[_] = 7).", 2),
+    ],
+)
+def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_path):
+    whole = []
+    for n in (50, 500):
+        with filled(tmp_path / f"{n}.pages", n) as ws:
+            ws.install(rule, name="v", maintenance=maintenance)
+            assert sum("$some" in name and "$not" not in name for name in ws.predicates) == some
+            whole.append(ws.stats("v")["operations"])
+            ws.verify("v")
+            none = "".join(f"-b({i})." for i in range(n))
+            for edits in ("-b(4). -f[4].", "-a(3). +b(4). +f[4] = 4.", none, "+b(1)."):
+                ws.exec(edits)
+                ws.verify("v")
+                if "w" in ws:
+                    ws.verify("w")
+    assert whole[1] <= 11 * whole[0]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "v(x) <- a(x), m[] = _.",  # one at most
+        "v(x, y) <- a(x), b(y).",  # both are asked for
+        "v(1) <- b(_).",  # nothing beside it
+        "v[x] = n <- agg<<n = count()>> a(x), b(_).",  # every binding counts
+        "v(x) <- a(x), b(y), x < y.",  # a comparison ties them
+    ],
+)
+def test_what_is_tied_counted_or_single_stays(rule, tmp_path):
+    with filled(tmp_path / "s.pages", 5) as ws:
+        ws.install(rule, name="v")
+        assert not any("$some" in name for name in ws.predicates)
+        ws.verify("v")
