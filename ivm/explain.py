@@ -1,15 +1,20 @@
 """Why a view is evaluated and maintained the way it is, for a reader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from ivm.complement import choice, pairs
 from ivm.engine import HUGE, most_followed
 from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
-from ivm.lang.rule import Rule
+from ivm.lang.rule import Const, Predicate, Rule, Type
+from ivm.lang.show import show
+from ivm.lang.types import scale, shown, word_range
 from ivm.plan import Plan
 from ivm.program import Installed, permuted, tree_name
+from pagestore.snapshot import Snapshot
 from pagestore.tree import Tree
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -25,8 +30,8 @@ HEADS = {
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
-def explain(installed: Installed, name: str, stats: dict[str, Any], tree: TreeOf) -> str:
-    """One block of lines for each rule that writes a view."""
+def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapshot) -> str:
+    """One block of lines for each rule that writes a view, as of a version."""
     predicate = installed.program.predicates[name]
     if predicate.extensional:
         return f"{name} is extensional: its rows come from transactions.  {stats['rows']:,} rows."
@@ -37,7 +42,10 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], tree: TreeOf
         if name in views.writes:
             for plan in views.plans:
                 lines += _plan(plan, views.granularity)
-                lines += _complements(plan, installed.program.rules, tree)
+                lines += _bounds(plan, installed.program.predicates, snap)
+                lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
+                lines += [f"  filter    {comparison}" for comparison in plan.filters]
+                lines += _complements(plan, installed.program.rules, snap.tree)
     return "\n".join(lines)
 
 
@@ -64,15 +72,35 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
         else:
             sense = "follows the key order, so it needs no sensitivity index"
         lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {how}; {sense}")
-    for bound in plan.bounds:
-        parts = [(sign, plan.variables[other]) for other, sign in bound.others]
-        if bound.constant or not parts:
-            parts.append((1 if bound.constant >= 0 else -1, str(abs(bound.constant))))
-        text = "".join(f" {'+' if sign > 0 else '-'} {part}" for sign, part in parts).removeprefix(" + ")
-        lines.append(f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {text.lstrip()}")
-    lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
-    lines += [f"  filter    {comparison}" for comparison in plan.filters]
     return lines
+
+
+def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> Iterator[str]:
+    """What variables are held to: constants as rules write them, and what is added in the unit of the type."""
+    for bound in plan.bounds:
+        type_ = _type_of(plan, bound.level, predicates)
+        parts = [(sign, plan.variables[other]) for other, sign in bound.others]
+        if not parts:
+            parts.append((1, _value(bound.constant, type_, snap)))
+        elif bound.constant:
+            constant = abs(bound.constant)
+            parts.append((1 if bound.constant > 0 else -1, shown(constant, type_) if scale(type_) else str(constant)))
+        text = "".join(f" {'+' if sign > 0 else '-'} {part}" for sign, part in parts).removeprefix(" + ").lstrip()
+        yield f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {text}"
+
+
+def _value(word: int, type_: Type, snap: Snapshot) -> str:
+    """A constant as rules write it; before the first day there is none to write, nor behind the last."""
+    least, greatest = word_range(type_)
+    if not least <= word <= greatest:
+        return shown(word, type_)
+    (value,) = snap.decode(type_, np.array([word])).to_pylist()
+    return show(Const(value, type_))
+
+
+def _type_of(plan: Plan, level: int, predicates: Mapping[str, Predicate]) -> Type:
+    trie = next(trie for trie in plan.tries if level in trie.levels)
+    return predicates[trie.index.predicate].types[trie.index.order[trie.levels.index(level)]]
 
 
 def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]:

@@ -283,7 +283,7 @@ class Workspace:
 
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self._rules_of(snap), name, stats, snap.tree)
+            return explain(self._rules_of(snap), name, stats, snap)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:

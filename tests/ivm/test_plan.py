@@ -235,3 +235,18 @@ def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
             ws.install(f"p(v0) <- {body}.", name="wide", maintenance="match")
         ws.install(f"p(v0) <- {body}.", name="wide")
         assert list(ws["p"]) == [(1,)]
+
+
+def test_bounds_are_explained_in_the_words_of_rules(tmp_path):
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("""
+            day(d, n) -> date(d), int(n).
+            name(s, d, p) -> string(s), date(d), decimal(9,2)(p).
+            v(n) <- day(d, n), name("é", e, p), e > d - 3, d < #2013-02-01#, d >= #0001-01-01#, n != 3, p < 4.50, p > 1.
+            w(p) <- name(_, d, p), name(_, d, q), p + q = 2.50, d < #0001-01-01#.
+        """)
+        lines = [line.split(maxsplit=1) for name in "vw" for line in ws.explain(name).splitlines()]
+        assert sorted(text for kind, text in lines if kind == "bound") == sorted([
+            '$1 = "é"', "d <= #2013-01-31#", "d >= #0001-01-01#", "n != 3", "d <= e + 2", "p <= 4.49", "p >= 1.01",
+            "p = - q + 2.50", "d <= day -719163 from 1970-01-01",
+        ])  # fmt: skip
