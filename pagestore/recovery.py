@@ -72,7 +72,7 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
             mapping = Mapping(file, meta.page_size)
             state = load_state(mapping, meta)
             if not meta.clean:
-                _verify(mapping, state)
+                verify(mapping, state)
             break
         except CorruptionError as error:
             problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
@@ -117,7 +117,7 @@ def _commits(mapping: Mapping) -> Iterator[Meta]:
             yield Meta(mapping.page_size, bytes(16), commit.sequence, commit.last_version, *run, commit.top, False)
 
 
-def _verify(mapping: Mapping, state: State) -> None:
+def verify(mapping: Mapping, state: State) -> None:
     """Check the pages of a commit that was not ordered behind them (sync="commit")."""
     ids = [page for first, count in rows(state.commit.written, 2) for page in range(first, first + count)]
     words, page_words = mapping.pages.words, mapping.pages.page_words

@@ -47,7 +47,7 @@ from .mapping import Run, pages_of_run
 from .meta import Meta
 from .pager import NO_ORIGIN
 from .record import COMMIT, Commit, utf8
-from .recovery import Recovery, newest_meta, recover, search
+from .recovery import Recovery, newest_meta, recover, search, verify
 from .settings import MAIN, MAIN_ID, check_name, retain_number
 from .sketch import Sketch
 from .snapshot import Snapshot, moment
@@ -166,6 +166,7 @@ class Store:
         found = search(self._file) if searched else recover(self._file, page_size)
         self._meta, self._state, self._mapping, self.recovery = found
         self._searched = searched
+        self._doubtful = newest_meta(self._file)  # of a crash, maybe: then `recover` did not take it
         self._catalogs: dict[tuple[Run, int], Catalog] = {}
         self._versions: dict[int, Version] = {}
         self._texts: dict[bytes, int] = {}
@@ -303,7 +304,9 @@ class Store:
                         break
                 except CorruptionError:  # the pages were reused while we read: then there is a newer commit
                     meta = newest_meta(self._file)
-                    if meta is None or meta.sequence == before.sequence:
+                    if meta == before == self._doubtful:
+                        break  # as `recover` found, until a writer takes the slot
+                    if meta is None or meta == before:
                         raise
                 else:
                     meta = newest_meta(self._file)
@@ -318,6 +321,8 @@ class Store:
                 return False
             self._mapping.forget()
             state = load_state(self._mapping, meta)
+            if meta == self._doubtful:
+                verify(self._mapping, state)
             if state.history.tree.count:
                 state.history.old(self._mapping.pages)
             self._state, self._meta = state, meta
