@@ -35,6 +35,7 @@ from .outlet import CLOSED, Outlet
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
+STANDARD = 2  # the last descriptor of the standard streams
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 
 open_files: weakref.WeakSet["File"] = weakref.WeakSet()
@@ -62,7 +63,9 @@ class File:
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
         self.path = Path(path)
         self.writable = writable
-        self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        if os.path.isdir(path):  # which could be opened for reading
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        self._fd = not_standard(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
         open_files.add(self)
@@ -254,6 +257,19 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return address
+
+
+def not_standard(fd: int) -> int:
+    """A descriptor for an open file that is none of the standard streams'.
+
+    Where one of those is closed, a file that is opened takes its place, and messages would be written into it.
+    """
+    if fd > STANDARD:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD + 1)
+    finally:
+        os.close(fd)
 
 
 def _write_all(fd: int, view: memoryview, offset: int) -> None:

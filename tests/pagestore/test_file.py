@@ -13,7 +13,7 @@ from crc32c import crc32c
 from numba import config
 
 import pagestore
-from pagestore.errors import PoisonedError
+from pagestore.errors import LockedError, PoisonedError
 from pagestore.file import IN_PLACE, File, file_system
 from pagestore.kernels.checksum import ONES, checksum, look_up, stamp
 from pagestore.kernels.kernel import kernel
@@ -278,3 +278,26 @@ def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
         assert list(snapshot["r"]) == [(k, k * k) for k in range(5000)]
     assert store.check() == []
     store.close()
+
+
+def test_a_store_is_no_standard_stream(tmp_path):
+    """Whoever writes to a stream that was closed would write into the file that took its place."""
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        with pagestore.open(tmp_path / "s.pages") as store:
+            assert store._file._fd > 2
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(0)
+            assert pagestore.open(tmp_path / "s.pages", mode="r").version == 0
+            with pytest.raises(LockedError):
+                pagestore.open(tmp_path / "s.pages")
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+@pytest.mark.parametrize("mode", ["r", "rw"])
+def test_a_folder_is_named(tmp_path, mode):
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        pagestore.open(tmp_path, mode=mode)
