@@ -1,6 +1,7 @@
 """The `pagestore` commands: what they print, what they change, and their exit codes."""
 
 import json
+import os
 
 import pytest
 
@@ -126,6 +127,46 @@ def test_salvage_without_a_way_in(file, tmp_path, capsys, how):
         assert saved.check() == []
         assert len(saved.snapshot()["edge"]) > (10_000 if how == "both slots" else 0)
     assert how == "cut" or data["lost"] == []
+
+
+def test_salvage_makes_a_new_store_or_nothing(file, tmp_path, capsys):
+    other = tmp_path / "other.pages"
+    with pagestore.open(other) as store, store.transaction() as txn:
+        txn.properties["of"] = "another"
+    before = other.read_bytes()
+    for taken in (other, file):
+        assert command(["fsck", str(file), "--salvage", str(taken)]) == 1
+        assert "is there already" in capsys.readouterr().err
+    assert other.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.pages", "other.pages"]
+
+
+def test_json_has_no_infinity(file, capsys):
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.create("float", "x: float64")
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn["float"].insert([(float("inf"),), (0.5,)])
+    assert command(["diff", str(file), "6", "7", "float", "--json"]) == 1
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
+    assert rows == [{"change": "+", "x": 0.5}, {"change": "+", "x": "Infinity"}]
+
+
+def test_streams_that_are_closed(file, monkeypatch):
+    for stream in ("stdout", "stderr"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"sys.{stream}", None)
+            assert command(["fsck", str(file)]) == 0
+
+
+def test_restoring_from_a_pipe(file, tmp_path):
+    assert command(["dump", str(file), "-o", str(tmp_path / "d")]) == 0
+    end, begin = os.pipe()
+    assert os.write(begin, (tmp_path / "d").read_bytes()) < 65536
+    os.close(begin)
+    assert command(["restore", f"/dev/fd/{end}", str(tmp_path / "r.pages")]) == 0
+    os.close(end)
+    with pagestore.open(tmp_path / "r.pages") as store:
+        assert len(store.snapshot()["edge"]) == 500
 
 
 def test_history_diff_tag_vacuum(file, capsys):

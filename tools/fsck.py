@@ -1,9 +1,12 @@
 """`pagestore fsck FILE [--salvage OUT]`: check every invariant; save what reads into a new store."""
 
 import argparse
+import os
+from pathlib import Path
 
 import pagestore
-from pagestore.salvage import open_damaged, salvage
+from pagestore.file import beside
+from pagestore.salvage import Lost, open_damaged, salvage
 
 from .progress import Progress
 from .report import answer, common, opened
@@ -26,12 +29,24 @@ def run(options: argparse.Namespace) -> int:
             "violations": [v._asdict() for v in violations],
         }
         if options.salvage:
-            with pagestore.open(options.salvage) as target:
-                lost = salvage(store, target)
-                data["lost"] = [part._asdict() for part in lost]
-                lines += [str(part) for part in lost]
-                lines.append(f"salvaged {sum(map(len, target.snapshot().values())):,} records to {options.salvage}")
+            lost, records = _saved(store, Path(options.salvage))
+            data["lost"] = [part._asdict() for part in lost]
+            lines += [str(part) for part in lost]
+            lines.append(f"salvaged {records:,} records to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._state.commit.top:,} pages")
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
+
+
+def _saved(store: pagestore.Store, path: Path) -> tuple[list[Lost], int]:
+    """Make a store of what reads, or leave nothing: what was lost, and how many records were not."""
+    if path.exists():
+        raise FileExistsError(f"{path} is there already; salvage to another name")
+    with beside(path) as building:
+        building.unlink()  # only its name is wanted
+        with pagestore.open(building) as target:
+            lost = salvage(store, target)
+            records = sum(map(len, target.snapshot().values()))
+        os.link(building, path)
+    return lost, records

@@ -26,11 +26,9 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
         sources = [stack.enter_context(open(source, "rb")) for source in options.source]
         progress(f"from {', '.join(options.source)}")
-        if sources[0].read(len(backup.MAGIC)) == backup.MAGIC:
-            sources[0].seek(0)
+        if sources[0].peek(len(backup.MAGIC)).startswith(backup.MAGIC):  # a pipe cannot be read twice
             versions = [backup.apply(options.file, sources)]
         else:
-            sources[0].seek(0)
             versions = _from_dump(Path(options.file), *sources)
         progress.clear()
         answer(options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}")
