@@ -29,9 +29,9 @@ SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for
 
 
 class Found(NamedTuple):
-    """Bindings that go and come, a part for each call of the kernel, and iterator operations.
+    """Bindings that go, then such that come, a part for each call of the kernel, and iterator operations.
 
-    If they are `netted` those of the last part come each once and in order.
+    If they are `netted` there is one part, and they come each once and in order.
     """
 
     parts: list[Edits]
@@ -50,11 +50,24 @@ def probe_all(
     """
     asked = _asked(probes_of(plan), old, new, changed)
     threads = max(1, min(threads, asked.work // SHARE))
-    shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads if threads > 1 else 1))
+    if threads == 1:
+        alone = prober(plan).run(pages, asked, iter([asked.spans]), net=True)
+        delta = Delta(*one_batch(alone.parts))
+        return delta if alone.netted else settled(*delta), alone.operations
+    shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
-    delta = Delta(*one_batch([part for one in found for part in one.parts]))
-    netted = threads == 1 and found[0].netted  # then there is one part
-    return delta if netted else settled(*delta), sum(one.operations for one in found)
+    parts = _erased_first([part for one in found for part in one.parts])
+    return settled(*one_batch(parts)), sum(one.operations for one in found)
+
+
+def _erased_first(parts: Sequence[Edits]) -> list[Edits]:
+    """Parts of edits, each of which has what is erased in front, as parts that have so all together.
+
+    A function's value that changes goes with a branch of one share, and comes with one of another.
+    """
+    cuts = [int(np.count_nonzero(actions == ERASE)) for actions, _ in parts]
+    spans = [*(slice(cut) for cut in cuts), *(slice(cut, None) for cut in cuts)]
+    return [(actions[span], rows[:, span]) for span, (actions, rows) in zip(spans, [*parts, *parts], strict=True)]
 
 
 class Asked(NamedTuple):
@@ -161,13 +174,13 @@ class Prober:
         self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
         self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((laid.columns, FEW), np.int64)
 
-    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray]) -> Found:
-        """As `probe_all`, in this thread: of the shares that no other one takes."""
+    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], net: bool = False) -> Found:
+        """As `probe_all`, in this thread: of the shares that no other one takes; a few are netted if asked."""
         laid = self._laid
         if self._runs.shape[1] < 2 * pages.page_words:
             self._runs = slices_room(laid.atoms, pages.page_words)
         parts: list[Edits] = []
-        operations, netted = 0, False
+        operations, netted, order = 0, False, self._order if net else self._order[:0]
         for spans in shares:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._regions) < room:
@@ -178,7 +191,7 @@ class Prober:
                     kernel.probe_next(
                         *pages, laid.static, laid.rows, laid.columns, asked.trees, asked.branches, spans, ACTIONS,
                         progress, self._state, self._regions, self._start, self._out, self._rows, self._runs,
-                        self._found, self._signs, self._order, self._fresh, self._net_signs, self._net_found,
+                        self._found, self._signs, order, self._fresh, self._net_signs, self._net_found,
                     )
                 )  # fmt: skip
                 netted = bool(progress[kernel.NETTED])

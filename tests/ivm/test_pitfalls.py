@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm import errors, evaluate
+from ivm import errors, evaluate, probe
 from tests.mirror import Mirror
 
 EDGE = "edge(x, y) -> int(x), int(y). "
@@ -528,3 +528,32 @@ def test_more_columns_than_tell_rows_apart(text, tmp_path):
         with pytest.raises(errors.ConstructError, match=r"^main:1:1: .* has 1[78] columns to tell its rows apart"):
             workspace.install(text)
         assert "m" not in workspace and workspace.store.version == 1
+
+
+def test_a_value_that_changes_goes_in_one_thread_and_comes_in_another(tmp_path, monkeypatch):
+    """Whoever is first: the branch f[x] is gone and there again, and what it binds is as it was."""
+    shares = probe._shares
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(probe, "SHARE", 1)
+    monkeypatch.setattr(probe, "_shares", lambda *given: shares(*given)[::-1])
+    monkeypatch.setattr(probe, "together", lambda tasks: [task() for task in tasks])
+    with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+        ws.install("""
+            f[x] = v -> int(x), int(v).
+            a(x) -> int(x).
+            p(x, y) <- f[x] = _, a(y), x <= y, y < x + 3.
+            q(x, y) <- f[x] = _, f[y] = _, x <= y, y < x + 3.
+        """, maintenance="probe")
+        with ws.transaction() as txn:
+            txn.insert("f", [(x, 0) for x in range(1000)])
+            txn.insert("a", [(x,) for x in range(1000)])
+        pairs = [(x, y) for x in range(1000) for y in range(x, min(x + 3, 1000))]
+        assert list(ws["p"]) == list(ws["q"]) == pairs
+        with ws.transaction() as txn:
+            txn.set("f", [(x, 1) for x in range(0, 1000, 20)])
+        assert list(ws["p"]) == list(ws["q"]) == pairs
+        with ws.transaction() as txn:
+            txn.set("f", [(x, 2) for x in range(5, 1000, 20)])
+            txn.delete("f", [(400,), (401,), (405,)])
+        ws.verify("p")
+        ws.verify("q")
