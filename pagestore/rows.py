@@ -75,10 +75,7 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
     keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
-        table = pa.table(rows)
-        if keys_allowed and set(table.column_names) == set(schema.key):
-            return [table.column(name) for name in schema.key]
-        return list(arrow_columns(schema, table))
+        return _of_arrow(rows, schema, keys_allowed)
     if isinstance(rows, dict):
         names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
         if set(rows) != set(names):
@@ -97,6 +94,22 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
         raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
     return list(rows)
+
+
+def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
+    """The columns of a table by their names; of a relation or key of one column, that column alone will do."""
+    try:
+        table = pa.table(rows)
+    except pa.ArrowInvalid as error:
+        if "non-struct" not in str(error):
+            raise
+        names = schema.key if keys_allowed else schema.names
+        if len(names) > 1:
+            raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
+        return [pa.chunked_array(rows)]
+    if keys_allowed and sorted(table.column_names) == sorted(schema.key):
+        return [table.column(name) for name in schema.key]
+    return list(arrow_columns(schema, table))
 
 
 def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:

@@ -205,7 +205,7 @@ _OF_ARROW = (
     (pa.types.is_date, "date"),
     (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
-    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), "bytes"),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
 )
 
 
@@ -252,7 +252,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
 
 def _plain_integers(values: Any) -> np.ndarray | None:
     """The usual case without a detour: numpy int64, or a short list of nothing but int."""
-    if isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1:
+    if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:  # others may have a mask
         return values
     if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
         try:
@@ -265,7 +265,7 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 def _arrow_array(column: Column, values: Any) -> pa.Array:
     """Values as an Arrow array of the column's type, refusing what does not fit."""
     if isinstance(values, pa.ChunkedArray | pa.Array) and pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)  # first: no chunks of dictionaries make no array
+        values = _taken_out(values)  # first: no chunks of dictionaries make no array
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -289,9 +289,16 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         raise _first_bad(column, values, error) from None
 
 
-_REFUSALS = (
-    pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeEncodeError,
-)  # fmt: skip
+_REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeError
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The values of a dictionary's indices; Arrow itself takes none out of one of views."""
+    kind = values.type.value_type
+    if kind in _VIEWS:
+        values = values.cast(pa.dictionary(values.type.index_type, _VIEWS[kind]))
+    return values.cast(values.type.value_type)
 
 
 def _refuse_mixed(column: Column, values: Any) -> None:
@@ -319,7 +326,9 @@ def _castable(have: pa.DataType, want: Type) -> bool:
         "timestamp": lambda t: (kind.is_timestamp(t) and t.tz is None) or kind.is_date(t),
         "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
         "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
-        "bytes": lambda t: kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t),
+        "bytes": lambda t: (
+            kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t) or t == pa.binary_view()
+        ),
     }
     return kind.is_null(have) or bool(allowed[want.name](have))
 
@@ -415,10 +424,11 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
     """The columns of a table by the schema's names, in the schema's order."""
-    missing = [name for name in schema.names if name not in table.column_names]
-    if missing:
-        raise SchemaError(
-            f"the rows have no column {missing[0]!r}; the relation is ({schema}), the rows are "
-            f"({', '.join(table.column_names)})"
-        )
+    for name in schema.names:
+        count = table.column_names.count(name)
+        if count != 1:
+            raise SchemaError(
+                f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
+                f"the rows are ({', '.join(table.column_names)})"
+            )
     return [table.column(name) for name in schema.names]

@@ -679,6 +679,22 @@ def test_pickle_outside_its_process(store):
     assert (path, version) == (str(store.path), 1)
 
 
+def test_one_column_of_arrow_is_taken_as_it_is(store):
+    with store.transaction() as txn:
+        one = txn.create("one", "x: int64")
+        one.insert(pa.array([1, 2]))
+        one.insert(pa.chunked_array([[3], [4]]))
+        two = txn.create("two", "x: int64, y: int64", key="x")
+        two.insert([(x, x * x) for x in range(5)])
+        assert two.get_many(pa.array([3, 7]))[0].tolist() == [True, False]
+        two.delete(pa.array([0, 1]))
+        assert (list(one), list(two)) == ([(1,), (2,), (3,), (4,)], [(2, 4), (3, 9), (4, 16)])
+        with pytest.raises(SchemaError, match="one column for a relation of 2"):
+            two.insert(pa.array([1]))
+        with pytest.raises(SchemaError, match="the rows have 2 columns 'x'"):
+            two.insert(pa.table([[1], [2], [3]], names=["x", "x", "y"]))
+
+
 def test_a_relation_is_pickled_without_what_stands_ready_for_scans(store):
     with store.transaction() as txn:
         txn.add_scan("edge", "count")

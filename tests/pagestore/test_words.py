@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+import pagestore
 from pagestore.errors import SchemaError, WordError
 from pagestore.words import Column, Schema, Type, decode, encode
 
@@ -35,6 +36,28 @@ def test_order_and_values_survive(text):
         assert in_order == sorted(values)
 
     check()
+
+
+@pytest.mark.parametrize(("text", "view"), [("string", pa.string_view()), ("bytes", pa.binary_view())])
+def test_views_and_dictionaries_of_views(tmp_path, text, view):
+    """As polars hands its texts and categories over."""
+    values = [b"a", b"", b"longer than twelve bytes", b"a"]
+    column = pa.array(values, pa.binary()).cast(pa.string() if text == "string" else pa.binary()).cast(view)
+    indices = pa.array([0, 1, 2, 0], pa.uint32())
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        for taken in (column, column.slice(1, 2), pa.DictionaryArray.from_arrays(indices, column)):
+            words = txn.encode(text, pa.chunked_array([taken]))
+            assert txn.decode(text, words).to_pylist() == taken.to_pylist()
+        assert str(Schema.parse(pa.schema([("x", view)]))) == f"x: {text}"
+
+
+@pytest.mark.parametrize("text", ["int64", "float64"])
+def test_what_is_masked_is_no_value(text):
+    masked = np.ma.array([1, 2, 3], mask=[False, True, False], dtype=text)
+    with pytest.raises(WordError, match=r"'x', row 1: a null"):
+        encode(Column("x", Type.parse(text)), masked, None)
+    whole = np.ma.array([1, 2], dtype=text)
+    assert len(encode(Column("x", Type.parse(text)), whole, None)) == 2
 
 
 @pytest.mark.parametrize("text", VALUES)
@@ -65,6 +88,8 @@ def test_minus_zero_is_zero():
         ("int64", ["a"], 0),
         ("int64", np.array([1, 2**64 - 1], np.uint64), 1),
         ("float64", [0.0, float("nan")], 1),
+        ("string", ["a", "\ud800"], 1),
+        ("string", np.array(["a", "\ud800"]), 1),
         ("float64", np.array([0.0, np.nan]), 1),
         ("float64", pa.array([1.0, None]), 1),
         ("float64", np.array([0, 2**53 + 1]), 1),
