@@ -79,6 +79,7 @@ class Walk:
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
         self._done: dict[tuple[int, int], Subtree | None] = {}
+        self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
     def reach(self, version: Version) -> None:
         """All that a version reaches."""
@@ -241,30 +242,36 @@ class Walk:
         columns = page_type_fields(self.word(page, TYPE))[2]
         out = np.empty((columns, n), np.int64)
         for c in range(columns):
-            unpack(self.pages.words, page * self.pages.page_words, c, 0, n, out[c], 0)
+            unpack(self._slice(page), 0, c, 0, n, out[c], 0)
         return out
 
     def _slice(self, page: int) -> np.ndarray:
-        return self.pages.words[page * self.pages.page_words : (page + 1) * self.pages.page_words]
+        """A page, copied: another process may write it anew, or cut the file, while it is looked at."""
+        if page != self._copied:
+            size = self.mapping.page_size
+            data = self.mapping.file.pread(size, page * size).ljust(size, b"\0")
+            self._copied, self._copy = page, np.frombuffer(data, np.int64)
+        return self._copy
 
     def word(self, page: int, at: int) -> int:
-        return int(self.pages.words[page * self.pages.page_words + at])
+        return int(self._slice(page)[at])
 
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
         self.violations.append(Violation(invariant, page, path, fact))
 
     def _records(self, tree: Tree) -> Iterator[tuple[int, ...]]:
         """The records of a tree whose pages passed; a bad page's are left out."""
-        stack = [tree.root] if tree.root else []
+        stack = [(tree.root, tree.height - 1)] if tree.root else []
         while stack:
-            page = stack.pop()
-            if self._done.get((page, tree.spec.tree_id)) is None:
+            page, level = stack.pop()
+            passed = self._done.get((page, tree.spec.tree_id)) is not None
+            if not passed or not self.sound(page, tree.spec, level):  # it may be another by now
                 continue
             columns = self.columns(page)
-            if page_type_fields(self.word(page, TYPE))[0] == LEAF:
+            if level == 0:
                 yield from map(tuple, columns.T.tolist())
             else:
-                stack += columns[tree.spec.keys].tolist()[::-1]
+                stack += [(child, level - 1) for child in columns[tree.spec.keys].tolist()[::-1]]
 
 
 class Check(Walk):

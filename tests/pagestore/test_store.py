@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import pagestore
+from pagestore.check import Violation
 from pagestore.errors import (
     ClosedError,
     CorruptionError,
@@ -735,6 +736,19 @@ def test_a_reader_stays_at_the_commit_that_recovery_found(tmp_path):
                     txn["r"].set([(k, 99) for k in range(0, 5000, 700)])
                 assert reader.version == store.version == 11
                 assert set(reader.snapshot()["r"].to_numpy()["v"].tolist()) == {0, 99}
+
+
+def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
+    places = iter(range(100))
+
+    def run(check):
+        with store.transaction() as txn:
+            txn["edge"].insert([(9, next(places))])
+        return [Violation("checksum", 7, (), "damaged"), Violation("page audit", next(places), (), "moved")]
+
+    monkeypatch.setattr("pagestore.store.Check.run", run)
+    with pagestore.open(store.path, mode="r") as reader:
+        assert [violation.fact for violation in reader.check()] == ["damaged"]
 
 
 def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
