@@ -13,20 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ivm.expression import risk
-from ivm.lang.program import Program
 from ivm.lang.rule import Atom, Binary, Compare, Disjunct, Literal, Predicate, Rule, Term, Var, variables
 from ivm.linear import linear
 from pagestore.words import KEYS_MAX
 
 
-def lift_computed(part: Program) -> Program:
-    """The program with views of what is computed and sought elsewhere; they stand before the rules that use them."""
-    predicates = dict(part.predicates)
-    rules = tuple(lifted for rule in part.rules for lifted in _lifted(rule, predicates))
-    return Program(predicates, rules, part.edits)
-
-
-def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+def lift_computed(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """A rule behind views of what is computed and sought elsewhere."""
     body = []
     for disjunct in rule.body:
         found = _helper(rule, disjunct, predicates)

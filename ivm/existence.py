@@ -11,17 +11,15 @@ An aggregate counts every binding, so it stays as it is.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ivm.lang.program import Program
 from ivm.lang.rule import Atom, Compare, Const, Disjunct, Predicate, Rule, Var, variables
 
 ONLY, ZERO = Var("only$"), Const(0, "int64")
 
 
-def lift_existence(part: Program) -> Program:
-    """The program with views of what only has to be there; they stand before the rules that use them."""
-    predicates = dict(part.predicates)
-    rules = tuple(lifted for rule in part.rules for one in _split(rule) for lifted in _lifted(one, predicates))
-    return Program(predicates, rules, part.edits)
+def lift_existence(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """A rule behind views of what only has to be there."""
+    for one in _split(rule):
+        yield from _lifted(one, predicates)
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:

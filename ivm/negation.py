@@ -11,17 +11,14 @@ of a refuted binding is then never looked for.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ivm.lang.program import Program
 from ivm.lang.rule import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, variables
 
 NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
 
 
-def lift_negations(part: Program) -> Program:
-    """The program with every negation of one atom over keys; helpers stand before the rules that use them."""
-    predicates = dict(part.predicates)
-    rules = tuple(lifted for rule in part.rules for lifted in _Lift(predicates).rules(rule))
-    return Program(predicates, rules, part.edits)
+def lift_negations(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """A rule with every negation of one atom over keys, behind the helpers that it takes."""
+    return _Lift(predicates).rules(rule)
 
 
 class _Lift:

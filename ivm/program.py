@@ -151,7 +151,9 @@ class Installed:
         orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
-        part = lift_negations(lift_computed(lift_existence(lang.compile(text, self.program, source=name))))
+        part = lang.compile(text, self.program, source=name)
+        for lift in (lift_existence, lift_computed, lift_negations):
+            part = part.lifted(lift)
         program = self.program.including(part)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)

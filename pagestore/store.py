@@ -99,7 +99,7 @@ def open(
         retain_number(retain)
     if mode == "rw" and create and not os.path.exists(path):
         with suppress(FileExistsError):
-            File.create(path, empty_store(page_size or PAGE_SIZE_DEFAULT))
+            File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
     store = Store(File(path, mode == "rw"), mode, sync, page_size, threads=threads or os.cpu_count() or 1)
     if retain is not None and retain != store.retain:
         store.retain = retain
@@ -108,8 +108,9 @@ def open(
 
 def empty_store(page_size: int) -> bytes:
     """The bytes of a store without relations: the meta slots, and version 0."""
-    if not (PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX and page_size & (page_size - 1) == 0):
-        raise FormatError(f"page_size={page_size}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
+    fits = isinstance(page_size, int) and PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX
+    if not fits or page_size & (page_size - 1):
+        raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
     now = time.time_ns() // 1000

@@ -1,7 +1,7 @@
 """A checked text: what it declares and derives, its rules in order of evaluation, its edits."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ivm.errors import UninstallError
 from ivm.lang.order import in_order, readers
@@ -20,6 +20,12 @@ class Program:
     def including(self, part: "Program") -> "Program":
         """What is installed once `part`, compiled against this program, is too (its edits are not kept)."""
         return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
+
+    def lifted(self, lift: Callable[[Rule, dict[str, Predicate]], Iterable[Rule]]) -> "Program":
+        """With the rules that `lift` makes of each; helpers, whose predicates it adds, stand before their users."""
+        predicates = dict(self.predicates)
+        rules = tuple(lifted for rule in self.rules for lifted in lift(rule, predicates))
+        return replace(self, predicates=predicates, rules=rules)
 
     def excluding(self, part: "Program") -> "Program":
         """What stays once `part` is uninstalled; UninstallError if a rule that stays reads what goes."""

@@ -434,8 +434,10 @@ def test_opening(tmp_path, store):
     with pytest.raises(FormatError, match="8192 bytes, not 4096"):
         store.close()
         pagestore.open(store.path, page_size=4096)
-    with pytest.raises(FormatError, match="power of two"):
-        pagestore.open(tmp_path / "new.pages", page_size=5000)
+    for size in (5000, 0, 8192.0, "8192"):
+        with pytest.raises(FormatError, match=f"page_size={size!r}: a power of two"):
+            pagestore.open(tmp_path / "new.pages", page_size=size)
+        assert not (tmp_path / "new.pages").exists()
     with pytest.raises(FileNotFoundError):
         pagestore.open(tmp_path / "none.pages", mode="r")
     with pytest.raises(FileNotFoundError):
