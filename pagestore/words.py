@@ -302,13 +302,14 @@ def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
 
 
 def _refuse_mixed(column: Column, values: Any) -> None:
-    """Arrow would take True for 1, and cut 1.5 to 1 and a datetime to its date in a list: say so instead."""
-    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date"):
+    """In a list Arrow would take True for 1, cut 1.5 to 1, a datetime to its date, and zones off: say so instead."""
+    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date", "timestamp"):
         return
-    if column.type.name == "date":
+    if column.type.name in ("date", "timestamp"):
         for row, value in enumerate(values):
-            if isinstance(value, datetime):
-                raise WordError(f"column {column.name!r}, row {row}: {value!r} is no date; take its .date()")
+            if isinstance(value, datetime) and (column.type.name == "date" or value.tzinfo):
+                remedy = "has a zone; take it in UTC, without one" if value.tzinfo else "is no date; take its .date()"
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} {remedy}")
         return
     number = Integral if column.type.name == "int64" else Real
     for row, value in enumerate(values):

@@ -96,6 +96,7 @@ def test_minus_zero_is_zero():
         ("bool", [True, 2], 1),
         ("date", ["2020-01-01"], 0),
         ("date", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)], 1),
+        ("timestamp", [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))], 1),
         ("date", np.array([0, 2932896, 2932897], "M8[D]"), 2),
         ("date", np.array([0, 2**31], "M8[D]"), 1),
         ("date", np.array([-719163], "M8[D]"), 0),
