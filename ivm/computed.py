@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ivm.expression import risk
-from ivm.lang.rule import Atom, Binary, Compare, Disjunct, Literal, Predicate, Rule, Term, Var, variables
+from ivm.lang.rule import Atom, Binary, Compare, Disjunct, Literal, Predicate, Rule, Term, Var, tied, variables
 from ivm.linear import linear
 from pagestore.words import KEYS_MAX
 
@@ -87,13 +87,9 @@ def _is_shift(equation: Compare, rule: Rule) -> bool:
 
 def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
     """The variables that atoms and equations between these tie to one another, with what is computed of them."""
-    groups: list[set[Var]] = []
     equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     joins = [x for x in equations if isinstance(x.left, Var) and held.issuperset(variables(x))]
-    ties: list[Atom | Compare] = [*(x for x in literals if isinstance(x, Atom)), *joins]
-    for x in ties:
-        group = set(variables(x)).union(*(g for g in groups if not g.isdisjoint(variables(x))))
-        groups = [*(g for g in groups if g.isdisjoint(group)), group]
+    groups = tied([*(x for x in literals if isinstance(x, Atom)), *joins])
     for x in equations * len(equations):
         for group in groups:
             defined = set(variables(x)) - group

@@ -11,12 +11,12 @@ What is added up to a sum may leave 64 bits on the way, and the sum be within th
 
 import numpy as np
 
+from ivm.kernels.leapfrog import HALF
 from pagestore.apply import Edits, net
 from pagestore.order import begins, distinct, sort_order
 from pagestore.tree import ERASE, INSERT, SET, Pages, Tree, get
 
 TAKE = 4  # beside pagestore's actions, and gone after `compose`
-HALF = (1 << 32) - 1
 
 
 class Clash(Exception):

@@ -11,9 +11,10 @@ An aggregate counts every binding, so it stays as it is.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ivm.lang.rule import Atom, Compare, Const, Disjunct, Predicate, Rule, Var, variables
+from ivm.lang.rule import Atom, Compare, Disjunct, Predicate, Rule, Var, tied, variables
+from ivm.negation import ZERO
 
-ONLY, ZERO = Var("only$"), Const(0, "int64")
+ONLY = Var("only$")
 
 
 def lift_existence(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
@@ -52,13 +53,7 @@ def _apart(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
     """The parts of a conjunction that no variable ties to the heads, nor to the rest, if there is a rest."""
     if rule.aggregate:
         return []
-    groups: list[tuple[set[Var], Disjunct]] = []
-    for literal in disjunct:
-        names = set(variables(literal))
-        if names:
-            tied = [g for g in groups if not g[0].isdisjoint(names)]
-            group = names.union(*(g[0] for g in tied)), (*(x for g in tied for x in g[1]), literal)
-            groups = [*(g for g in groups if g not in tied), group]
+    groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
     heads, several = set(variables(*rule.heads)), sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1
     return [literals for names, literals in groups if several and names.isdisjoint(heads) and _is_many(literals)]
 

@@ -49,9 +49,10 @@ class Evaluator:
 
         Sums do not fail, whatever their parts come to; other terms as `words` says.
         """
-        form = linear(comparison, self._types, self._encode)
-        if form is not None and (isinstance(comparison.left, Binary) or isinstance(comparison.right, Binary)):
-            return form.holds(columns, n)
+        if isinstance(comparison.left, Binary) or isinstance(comparison.right, Binary):
+            form = linear(comparison, self._types, self._encode)
+            if form is not None:
+                return form.holds(columns, n)
         left, right = self.words(comparison.left, columns, n), self.words(comparison.right, columns, n)
         return COMPARE[comparison.op](left, right)
 

@@ -91,10 +91,10 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    """Those that whoever started us has closed: each takes the least number free, which a store might get else."""
-    for name, mode, flag in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_WRONLY), ("stderr", "w", os.O_WRONLY)):
+    """Those that whoever started us has closed, so that commands may read and print as ever."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
 
 
 def _module(program: str, command: str) -> ModuleType:

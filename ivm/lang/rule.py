@@ -183,6 +183,15 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
     return node
 
 
+def tied(literals: Iterable[Literal]) -> list[set[Var]]:
+    """The variables of some literals in groups, those of one literal in one group."""
+    groups: list[set[Var]] = []
+    for names in filter(None, map(set, map(variables, literals))):
+        group = names.union(*(g for g in groups if not g.isdisjoint(names)))
+        groups = [*(g for g in groups if g.isdisjoint(names)), group]
+    return groups
+
+
 def reads(rule: Rule) -> tuple[str, ...]:
     """The names of the predicates in the body, each once, in order of appearance."""
     return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
