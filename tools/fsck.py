@@ -1,13 +1,12 @@
 """`pagestore fsck FILE [--salvage OUT]`: check every invariant; save what reads into a new store."""
 
 import argparse
-import os
 from pathlib import Path
 
 import pagestore
-from pagestore.file import beside
 from pagestore.salvage import Lost, open_damaged, salvage
 
+from .output import made
 from .progress import Progress
 from .report import answer, common, opened
 
@@ -43,10 +42,5 @@ def _saved(store: pagestore.Store, path: Path) -> tuple[list[Lost], int]:
     """Make a store of what reads, or leave nothing: what was lost, and how many records were not."""
     if path.exists():
         raise FileExistsError(f"{path} is there already; salvage to another name")
-    with beside(path) as building:
-        building.unlink()  # only its name is wanted
-        with pagestore.open(building) as target:
-            lost = salvage(store, target)
-            records = sum(map(len, target.snapshot().values()))
-        os.link(building, path)
-    return lost, records
+    with made(path) as target:
+        return salvage(store, target), sum(map(len, target.snapshot().values()))

@@ -1,4 +1,4 @@
-"""A file that a command writes: there with all it should hold, or as it was before."""
+"""A file that a command writes, or a store: there with all it should hold, or as it was before."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pagestore
 from pagestore.file import beside
 
 
@@ -32,3 +33,13 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(path)
+
+
+@contextmanager
+def made(path: Path) -> Iterator[pagestore.Store]:
+    """A new store that gets its name when all of it is there, or leaves nothing. Raises FileExistsError."""
+    with beside(path) as building:
+        building.unlink()  # only its name is wanted
+        with pagestore.open(building) as store:
+            yield store
+        os.link(building, path)

@@ -1,15 +1,13 @@
 """`pagestore restore IN... FILE`: a new store from a dump, or from a full backup and its increments."""
 
 import argparse
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-import pagestore
 from pagestore import backup
-from pagestore.file import beside
 
+from .output import made
 from .progress import Progress
 from .report import answer, common
 
@@ -39,9 +37,5 @@ def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:
     """Make a store of a dump, or leave nothing."""
     if more:
         raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
-    with beside(path) as building:
-        building.unlink()  # only its name is wanted
-        with pagestore.open(building) as store:
-            versions = store.restore(source)
-        os.link(building, path)
-    return versions
+    with made(path) as store:
+        return store.restore(source)
