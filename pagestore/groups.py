@@ -10,7 +10,7 @@ What Python does between two calls of kernels takes longer than these. See kerne
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ class Groups:
 
         With `again` it goes on with what a call before it has left, and has more pages.
         """
-        ids = pager.reserve(PAGES_AGAIN) if again else pager.reserve(PAGES, PAGES_MAX)
+        ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
         outlet = pager.make_room(int(ids[-1]) + 1)
         pages, room = pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)
@@ -100,8 +100,9 @@ class Groups:
         )  # fmt: skip
         written, gone, oldest, newest = self._taken.tolist()
         pager.took(ids, written, self._retired[:gone], oldest, newest)
-        self.tallies = self._tallies.tolist()
-        self._left = [*map(_successor, self.trees, self.tallies)]
+        tallies, (roots, heights) = self._tallies.T.tolist(), self._table.T[ROOT : HEIGHT + 1].tolist()
+        self._changed, self._gained = tallies[k_apply.DELTA], tallies[k_apply.GAIN]
+        self._left = [*map(Tree, roots, heights, map(add, map(_COUNT, self.trees), self._gained), self._specs)]
         return self._left, returned
 
     def waiting(self, g: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,23 +112,14 @@ class Groups:
 
     def changes(self, t: int) -> tuple[np.ndarray, np.ndarray]:
         """What changed in tree t, of all groups' trees in order: actions int64[n], rows int64[C, n]."""
-        n = self.tallies[t][k_apply.DELTA]
-        block = self._deltas[t, : 1 + self._specs[t].columns, :n].copy()
+        block = self._deltas[t, : 1 + self._specs[t].columns, : self._changed[t]].copy()
         return block[0], block[1:]
 
     def turnover(self, t: int) -> tuple[int, int]:
         """How many rows came to tree t, and how many went."""
-        tally = self.tallies[t]
-        changes, gain = tally[k_apply.DELTA], tally[k_apply.GAIN]
+        changes, gain = self._changed[t], self._gained[t]
         return (changes + gain) // 2, (changes - gain) // 2
 
 
 NOTHING = np.array([0, 0, k_apply.ALL, 0])  # of what kernels/settle.py takes
-_PLACE = attrgetter("root", "height")
-
-
-def _successor(tree: Tree, tally: list[int]) -> Tree:
-    """A tree after its run."""
-    if not (tally[k_apply.USED] or tally[k_apply.DEAD]):
-        return tree
-    return Tree(tally[k_apply.ROOT], tally[k_apply.HEIGHT], tree.count + tally[k_apply.GAIN], tree.spec)
+_PLACE, _COUNT = attrgetter("root", "height"), attrgetter("count")

@@ -69,16 +69,17 @@ class Pager:
     def pages(self) -> Pages:
         return self.mapping.pages
 
-    def reserve(self, n: int, most: int = 0) -> np.ndarray:
-        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly.
-
-        They are more, up to `most`, if these are at hand.
-        """
-        if self._position + n > len(self._pool):
-            self._refill(n)
-        ids = self._pool[self._position : self._position + max(n, most)]
-        self._position += len(ids)
+    def reserve(self, n: int) -> np.ndarray:
+        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly."""
+        ids = self.at_hand(n, n)
+        self._position += n
         return ids
+
+    def at_hand(self, least: int, most: int) -> np.ndarray:
+        """Pages as `reserve` gives them, more than the least where there are, for a kernel of which `took` tells."""
+        if self._position + least > len(self._pool):
+            self._refill(least)
+        return self._pool[self._position : self._position + most]
 
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
         """Write the first pages of an arena to ids[n], checksums included; neighbours in one go.
@@ -116,12 +117,12 @@ class Pager:
             self.write(arena[written * self.pages.page_words :], ids[written:])
 
     def took(self, ids: np.ndarray, written: int, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """A kernel has written the first of pages reserved last.
+        """A kernel has written the first of the pages at hand.
 
         They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
         """
+        self._position += written
         self.mapping.file.wrote(ids[:written])
-        self.release(ids[written:])
         if newest < self.version and oldest > self.origin:
             self.retired.frombytes(dead.tobytes())
         else:
