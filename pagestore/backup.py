@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -26,17 +26,15 @@ from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError, FormatError, VersionError
 from .file import File, beside
 from .flat import flat
+from .handle import Handle
 from .layout import BIRTH, FIRST_PAGE, WORD
 from .mapping import Mapping, Run, pages_of_run
 from .meta import SLOT_SIZE, Meta
 from .pager import NO_ORIGIN
 from .record import COMMIT, Commit
 from .settings import MAIN_ID
-from .snapshot import Snapshot
+from .snapshot import Snapshot, newest
 from .state import load_version, roots_of
-
-if TYPE_CHECKING:
-    from .store import Store
 
 MAGIC = b"pageBACK\x01\x00\x00\x00"
 KINDS = b"HEAD", b"PAGE", b"DONE"
@@ -56,18 +54,18 @@ class Head(NamedTuple):
     top: int
 
 
-def write(store: "Store", out: IO[bytes], since: int | None) -> int:
+def write(handle: Handle, out: IO[bytes], since: int | None) -> int:
     """See Store.backup. O(pages of the version)."""
-    with store.snapshot() as snapshot:
+    with newest(handle) as snapshot:
         if since is not None and not 0 <= since <= snapshot.version:
             raise VersionError(f"there is no version {since} to go on from; the newest is {snapshot.version}")
         version = snapshot._version
-        meta = store._meta
+        meta = handle.meta
         base = -1 if since is None else since
-        head = Head(meta.page_size, meta.uuid, base, version.version, *version.run, store._state.commit.top)
+        head = Head(meta.page_size, meta.uuid, base, version.version, *version.run, handle.state.commit.top)
         out.write(MAGIC)
         write_block(out, b"HEAD", _HEAD.pack(*head))
-        ids = _reached(store, snapshot)
+        ids = _reached(handle, snapshot)
         words = snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
         ids = ids[words[ids, BIRTH] > base]
         for first in range(0, len(ids), BLOCK_PAGES):
@@ -78,9 +76,9 @@ def write(store: "Store", out: IO[bytes], since: int | None) -> int:
         return version.version
 
 
-def _reached(store: "Store", snapshot: Snapshot) -> np.ndarray:
+def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
     """The pages of a version, ascending; each verified."""
-    walk = Walk(store._mapping)
+    walk = Walk(handle.mapping)
     walk.pages = snapshot.pages
     walk.reach(snapshot._version)
     walk.long_texts(snapshot._version.trees[TEXTS.tree_id])

@@ -18,13 +18,14 @@ All violations are reported, not only the first. Pages that versions share are c
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
 from .flat import rows
+from .handle import Handle
 from .history import HISTORY, Entry
 from .kernels.page import unpack
 from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
@@ -38,8 +39,7 @@ from .scantree import fold_of, scan_tree_faults
 from .state import Version, load_version
 from .tree import Spec, Tree
 
-if TYPE_CHECKING:
-    from .store import Store
+TRIES = 5
 
 
 class Violation(NamedTuple):
@@ -56,6 +56,20 @@ class Violation(NamedTuple):
         where = "" if self.page is None else f": page {self.page}"
         path = f" (path {' > '.join(map(str, self.path))})" if self.path else ""
         return f"{self.invariant}{where}{path}: {self.fact}"
+
+
+def run(handle: Handle) -> list[Violation]:
+    """See Store.check."""
+    again: set[tuple[str, int | None]] = set()
+    for tried in range(TRIES):
+        with handle.holding_all():
+            sequence = handle.state.sequence
+            violations = Check(handle).run()
+            if not violations or handle.refresh().sequence == sequence:
+                return violations
+        found = {(v.invariant, v.page) for v in violations}  # a writer may have reused what was looked at
+        again = again & found if tried else found
+    return [v for v in violations if (v.invariant, v.page) in again]
 
 
 class Subtree(NamedTuple):
@@ -277,16 +291,16 @@ class Walk:
 class Check(Walk):
     """One pass over a whole store."""
 
-    def __init__(self, store: "Store"):
-        super().__init__(store._mapping)
-        self.store = store
-        self.entries = store._state.history.readable(self.pages)
+    def __init__(self, handle: Handle):
+        super().__init__(handle.mapping)
+        self.handle = handle
+        self.entries = handle.state.history.readable(self.pages)
         self.dead: dict[int, DeadList] = {}  # by version, where its record reads
 
     def run(self) -> list[Violation]:
         """All violations, empty when all is well."""
         self._slots()
-        state = self.store._state
+        state = self.handle.state
         self.run_of("the newest commit", state.run)
         self.run_of("settings", state.commit.settings)
         self.run_of("free list", state.commit.checkpoint)
@@ -304,14 +318,14 @@ class Check(Walk):
     # --- versions -------------------------------------------------------------------------------
 
     def _slots(self) -> None:
-        slots = read_slots(self.store._file)
+        slots = read_slots(self.handle.file)
         for i, slot in enumerate(slots):
             if isinstance(slot, str):
                 self._add("meta slots", i, f"slot {i} does not read: {slot}")
         metas = [slot for slot in slots if isinstance(slot, Meta)]
         if len(metas) == 2 and all(meta.clean for meta in metas) and metas[0] != metas[1]:
             self._add("meta slots", 0, "the store was closed cleanly, and the slots differ")
-        problems = self.store.recovery.problems if self.store.recovery else ()
+        problems = self.handle.recovery.problems if self.handle.recovery else ()
         for problem in problems:
             if not problem.startswith("meta slot"):
                 self._add("record", None, problem)
@@ -342,7 +356,7 @@ class Check(Walk):
 
     def _text_trees(self) -> None:
         """Reach the texts that stand in runs of their own, and compare the two trees."""
-        state = self.store._state
+        state = self.handle.state
         texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
         self.tree("the dictionary", texts, state.last_version)
         self.tree("the dictionary", places, state.last_version)
@@ -354,13 +368,13 @@ class Check(Walk):
     def _free(self) -> set[int] | None:
         """The free pages; None where the list of them does not read, which was said."""
         try:
-            return free_pages(self.store)
+            return free_pages(self.handle)
         except CorruptionError:
             return None
 
     def _audit(self, free: set[int]) -> None:
         """Every page below the top is reached or free, and not both."""
-        top = self.store._state.commit.top
+        top = self.handle.state.commit.top
         for page in sorted(free & self.owner.keys()):
             self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
         for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
@@ -377,13 +391,13 @@ class Check(Walk):
 
     def _waiting(self) -> set[int]:
         """Pages that are dead but wait for a version that still needs them to go."""
-        state = self.store._state
+        state = self.handle.state
         waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
         return waiting | self._needed_by_lineage()
 
     def _needed_by_lineage(self) -> set[int]:
         """The store's own pages that a reader of a retained version may still look at."""
-        state = self.store._state
+        state = self.handle.state
         needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
         before = -1
         for entry in self.entries:
@@ -401,12 +415,12 @@ def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
     return {(parts[1], parts[2]) for parts in found.values() if parts[0] & 0xFFFF == 0xFFFF}
 
 
-def free_pages(store: "Store") -> set[int]:
+def free_pages(handle: Handle) -> set[int]:
     """All pages that the newest commit says are free."""
-    commit = store._state.commit
+    commit = handle.state.commit
     free: set[int] = set()
     if commit.checkpoint.page:
-        content = store._mapping.read_run(commit.checkpoint)
+        content = handle.mapping.read_run(commit.checkpoint)
         for first, count in rows(content[2 : 2 + 2 * int(content[1])].tolist(), 2):
             free.update(range(first, first + count))
     return free.union(commit.added).difference(commit.removed)

@@ -5,14 +5,14 @@ empty when the versions before are dropped, then at the front; then the file is 
 read stays where it is, and the file is cut behind it. Meanwhile the file grows by the size of its content.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .dictionary import PLACES, TEXTS
+from .handle import Handle
 from .pager import NO_ORIGIN, STORE_LINEAGE
+from .transaction import begin
 from .tree import bulk, pages_of, scan
-
-if TYPE_CHECKING:
-    from .store import Store
+from .vacuum import run as vacuum
 
 
 class Compact(NamedTuple):
@@ -22,26 +22,32 @@ class Compact(NamedTuple):
     after: int
 
 
-def run(store: "Store") -> Compact:
+def run(handle: Handle) -> Compact:
     """See Store.compact."""
-    before = store._file.size()
-    space = store._ledger.pager.space
+    before = handle.file.size()
+    space = handle.ledger.pager.space
     for appending in (True, False):
-        store.vacuum(keep_versions=1)
+        _vacuum(handle)
         space.appending = appending
         try:
-            for branch in store.branches:
-                _rewrite(store, branch)
+            for branch in handle.state.settings.branches:
+                _rewrite(handle, branch)
         finally:
             space.appending = False
-    store.vacuum(keep_versions=1)
-    return Compact(before, store._file.size())
+    _vacuum(handle)
+    return Compact(before, handle.file.size())
 
 
-def _rewrite(store: "Store", branch: str) -> None:
+def _vacuum(handle: Handle) -> None:
+    """Leave only what has to stay, and cut the file."""
+    with handle.administering():
+        vacuum(handle, keep_versions=1, drop=None, dry_run=False)
+
+
+def _rewrite(handle: Handle, branch: str) -> None:
     """One commit that holds what the one before held, in other places."""
-    store._ledger.pager.give_back()
-    with store.transaction("compact", branch) as txn:
+    handle.ledger.pager.give_back()
+    with begin(handle, "compact", branch) as txn:
         txn.dictionary.move_long()
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:

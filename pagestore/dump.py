@@ -17,7 +17,7 @@ hold ids of texts, keep their meaning. The first version is dumped whole, each l
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +27,13 @@ from .catalog import Catalog
 from .delta import Delta
 from .dictionary import TEXTS
 from .errors import CorruptionError, FormatError, MissingError
+from .handle import Handle
 from .mapping import NO_RUN
 from .record import CATALOG, Reader, Writer
-from .snapshot import Snapshot
+from .snapshot import Snapshot, at, newest
+from .tags import add as add_tag
+from .transaction import begin
 from .tree import ERASE, INSERT, Tree, bulk
-
-if TYPE_CHECKING:
-    from .store import Store
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
 KINDS = b"STOR", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
@@ -41,7 +41,7 @@ ROWS = 1 << 16
 
 
 def dump(
-    store: "Store",
+    handle: Handle,
     out: IO[bytes],
     versions: Iterable[int | str] | None = None,
     relations: Sequence[str] | None = None,
@@ -51,9 +51,9 @@ def dump(
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
     with ExitStack() as held:
-        taken = (store.at(version) for version in versions) if versions is not None else [store.snapshot()]
+        taken = (at(handle, version) for version in versions) if versions is not None else [newest(handle)]
         snapshots = sorted(map(held.enter_context, taken), key=lambda snapshot: snapshot.version)
-        _write(out, snapshots, store.tags, relations)
+        _write(out, snapshots, handle.refresh().settings.tags, relations)
 
 
 def _write(
@@ -76,7 +76,7 @@ def _write(
     write_block(out, b"DONE", struct.pack("<QQ", len(snapshots), rows))
 
 
-def restore(store: "Store", source: IO[bytes]) -> list[int]:
+def restore(handle: Handle, source: IO[bytes]) -> list[int]:
     """Read a dump into an empty store; returns the numbers that its versions have now.
 
     Raises FormatError for what is no dump, CorruptionError where it is cut off or damaged; versions before
@@ -84,16 +84,16 @@ def restore(store: "Store", source: IO[bytes]) -> list[int]:
     """
     if source.read(len(MAGIC)) != MAGIC:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
-    if store.version or len(store.snapshot()):
-        raise FormatError(f"{store.path} is not empty; restore into a new store")
-    return _Restore(store, read_blocks(source, KINDS)).run()
+    if handle.version or len(newest(handle)):
+        raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
+    return _Restore(handle, read_blocks(source, KINDS)).run()
 
 
 class _Restore:
     """One pass over the blocks of a dump."""
 
-    def __init__(self, store: "Store", blocks: Iterator[tuple[bytes, bytes]]):
-        self.store, self.blocks = store, blocks
+    def __init__(self, handle: Handle, blocks: Iterator[tuple[bytes, bytes]]):
+        self.handle, self.blocks = handle, blocks
         self.texts: list[pa.Array] = []
         self.made: list[int] = []
         self.rows = 0
@@ -111,8 +111,8 @@ class _Restore:
         return self.made
 
     def _version(self, data: bytes) -> tuple[bytes, bytes]:
-        message, tags, catalog = _read_version(data)
-        with self.store.transaction(message) as txn:
+        message, names, catalog = _read_version(data)
+        with begin(self.handle, message) as txn:
             for texts in self.texts:
                 txn.dictionary.intern(texts)
             self.texts = []
@@ -125,9 +125,10 @@ class _Restore:
             kind, data = next(self.blocks)
             while kind == b"TREE":
                 kind, data = self._tree(txn, data)
-        self.made.append(self.store.version)
-        for tag in tags:
-            self.store.tag(tag)
+        self.made.append(self.handle.version)
+        for tag in names:
+            with self.handle.administering():
+                add_tag(self.handle, tag)
         return kind, data
 
     def _tree(self, txn, data: bytes) -> tuple[bytes, bytes]:

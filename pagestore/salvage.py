@@ -48,7 +48,7 @@ def salvage(store: Store, target: Store) -> list[Lost]:
 
     Hidden trees of words are left out: their host builds them anew. Returns what was lost. O(pages).
     """
-    check = Check(store)
+    check = Check(store._handle)
     check.run()
     lost: list[Lost] = []
     snapshot = store.snapshot()

@@ -4,11 +4,14 @@ It begins at any version, in a store opened for reading too, and takes no writer
 temporary file behind the store's (overlay.py). Questions are answered in one.
 """
 
+from datetime import datetime
+
 from .errors import TransactionError
+from .handle import Handle
 from .mapping import Mapping
 from .overlay import Overlay
 from .pager import STORE_LINEAGE, Pager
-from .snapshot import Snapshot
+from .snapshot import Snapshot, at, newest
 from .space import Space
 from .state import State
 from .transaction import Transaction
@@ -34,12 +37,12 @@ class Sketch(Transaction):
         self._snapshot = snapshot
         pages, base = snapshot.pages, snapshot._version
         page_size = 8 * pages.page_words
-        self._overlay = Overlay(snapshot._store._file, page_size)
+        self._overlay = Overlay(snapshot._handle.file, page_size)
         mapping, end = Mapping(self._overlay, page_size), self._overlay.end // page_size
         mapping.cover(end)
         known = min(end, len(pages.seen))
         mapping.pages.seen[:known] = pages.seen[:known]
-        pager = Pager(mapping, Space(end), snapshot._store.threads)
+        pager = Pager(mapping, Space(end), snapshot.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
         self._begin(pager, base, dict(base.trees), state, {})
 
@@ -59,3 +62,13 @@ class Sketch(Transaction):
 
     def __exit__(self, *_: object) -> None:
         self.rollback()
+
+
+def begin(handle: Handle, version: int | str | datetime | None) -> Sketch:
+    """See Store.sketch."""
+    snapshot = newest(handle) if version is None else at(handle, version)
+    try:
+        return Sketch(snapshot, handle.state)
+    except BaseException:
+        snapshot.close()
+        raise

@@ -3,35 +3,36 @@
 It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from sys import is_finalizing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .dictionary import Dictionary
-from .errors import ClosedError, MissingError
+from .errors import ClosedError, MissingError, VersionError
+from .file import File
+from .handle import Handle
 from .relation import Relation
+from .settings import MAIN
 from .state import Version
 from .tree import Finder, Pages, Tree
 from .words import Column, Type, decode, encode
-
-if TYPE_CHECKING:
-    from .store import Store
 
 
 class Snapshot(Mapping[str, Relation]):
     """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
 
-    def __init__(self, store: "Store", version: Version, pages: Pages):
-        self._store, self._version = store, version
+    def __init__(self, handle: Handle, version: Version, pages: Pages):
+        self._handle, self._version = handle, version
         self._pages = pages
         self._trees: dict[str, Tree] = {}  # those asked for so far
         self._finders: dict[str, Finder] = {}  # likewise
         self._open = True
-        self.dictionary = Dictionary(lambda: pages, version.trees, store._read_run)  # no cycle: see __del__
+        self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
     @property
     def version(self) -> int:
@@ -50,14 +51,14 @@ class Snapshot(Mapping[str, Relation]):
     def pages(self) -> Pages:
         if not self._open:
             raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
-        if not self._store._open:
-            raise ClosedError(f"the store {self._store.path} is closed; open it again")
+        if not self._handle.open:
+            raise ClosedError(f"the store {self._handle.file.path} is closed; open it again")
         return self._pages
 
     @property
     def threads(self) -> int:
         """How many look many keys up side by side."""
-        return self._store.threads
+        return self._handle.threads
 
     @property
     def properties(self) -> dict[str, str | bytes]:
@@ -104,7 +105,7 @@ class Snapshot(Mapping[str, Relation]):
         if self._open:
             self._open = False
             self._finders.clear()
-            self._store._unpin(self.version)
+            self._handle.unpin(self.version)
 
     def __enter__(self) -> "Snapshot":
         return self
@@ -118,10 +119,10 @@ class Snapshot(Mapping[str, Relation]):
 
     def __reduce__(self) -> tuple:
         """A snapshot travels as (path, version) and opens the store anew where it arrives."""
-        return _reopened, (str(self._store.path), self.version)
+        return _reopened, (str(self._handle.file.path), self.version)
 
     def __repr__(self) -> str:
-        return f"<snapshot of {self._store.path}, version {self.version}: {', '.join(self)}>"
+        return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self)}>"
 
     def _info(self, name: str) -> Any:
         info = self._version.catalog.relations.get(name)
@@ -131,12 +132,45 @@ class Snapshot(Mapping[str, Relation]):
         return info
 
 
+def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
+    """See Store.snapshot."""
+    while True:
+        state = handle.refresh()
+        snapshot = _take(handle, state.heads[handle.branch_id(branch)].version)
+        if snapshot is not None:  # an empty one is falsy
+            return snapshot
+
+
+def at(handle: Handle, version: int | str | datetime) -> Snapshot:
+    """See Store.at."""
+    number = handle.number(version)
+    snapshot = _take(handle, number)
+    if snapshot is None:
+        raise VersionError(
+            f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
+        )
+    return snapshot
+
+
+def _take(handle: Handle, number: int) -> Snapshot | None:
+    """A snapshot of a version, or None if it is gone."""
+    if not handle.pin(number):
+        return None
+    try:
+        version = handle.version_of(number)
+    except BaseException:
+        handle.unpin(number)
+        raise
+    if version is None:
+        handle.unpin(number)
+        return None
+    return Snapshot(handle, version, handle.mapping.pages)
+
+
 def moment(timestamp: int) -> datetime:
     """The time of a commit, which is kept in microseconds since 1970."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp)
 
 
 def _reopened(path: str, version: int) -> Snapshot:
-    from .store import open
-
-    return open(path, mode="r").at(version)
+    return at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)

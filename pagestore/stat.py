@@ -4,18 +4,16 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .check import free_pages
 from .file import VERSION_LOCK
+from .handle import Handle
 from .settings import MAIN_ID
 from .state import Version, load_version
 from .tree import Tree, pages_of
-
-if TYPE_CHECKING:
-    from .store import Store
 
 
 class Reader(NamedTuple):
@@ -41,45 +39,45 @@ class Stat(NamedTuple):
     readers: list[Reader]
 
 
-def of(store: "Store", readers: list[Reader]) -> Stat:
+def of(handle: Handle, readers: list[Reader]) -> Stat:
     """See Store.stat. O(versions * index pages)."""
-    state = store._state
-    entries = list(state.history.entries(store._mapping.pages))
-    reach = {entry.version: _reached(store, load_version(store._mapping, entry.run, {})) for entry in entries}
+    state = handle.state
+    entries = list(state.history.entries(handle.mapping.pages))
+    reach = {entry.version: _reached(handle, load_version(handle.mapping, entry.run, {})) for entry in entries}
     counts = np.zeros(state.commit.top, np.int64)
     for ids in reach.values():
         counts[ids] += 1
-    newest = store._version(state.heads[MAIN_ID].version)
+    newest = handle.version_of(state.heads[MAIN_ID].version)
     assert newest is not None
     relations = {
-        info.name: len(_pages_of(store, newest.trees[info.spec.tree_id])) for info in newest.catalog.relations.values()
+        info.name: len(_pages_of(handle, newest.trees[info.spec.tree_id])) for info in newest.catalog.relations.values()
     }
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
-    free = len(free_pages(store))
+    free = len(free_pages(handle))
     own = state.commit.top - free - int((counts > 0).sum())
-    return Stat(store.page_size, state.commit.top, free, relations, own, only, readers)
+    return Stat(handle.page_size, state.commit.top, free, relations, own, only, readers)
 
 
-def _reached(store: "Store", version: Version) -> np.ndarray:
+def _reached(handle: Handle, version: Version) -> np.ndarray:
     """The pages of a version, each once: its trees, its record, its catalog."""
-    page_words = store._mapping.pages.page_words
-    parts = [_pages_of(store, tree) for tree in version.trees.values()]
+    page_words = handle.mapping.pages.page_words
+    parts = [_pages_of(handle, tree) for tree in version.trees.values()]
     parts += [np.array(run.ids(page_words), np.int64) for run in (version.run, version.catalog.run)]
     return np.concatenate(parts)
 
 
-def _pages_of(store: "Store", tree: Tree) -> np.ndarray:
-    return pages_of(store._mapping.pages, tree) if tree.root else np.zeros(0, np.int64)
+def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
+    return pages_of(handle.mapping.pages, tree) if tree.root else np.zeros(0, np.int64)
 
 
-def readers(store: "Store") -> list[Reader]:
+def readers(handle: Handle) -> list[Reader]:
     """See Store.readers."""
-    versions = {entry.version for entry in store._state.history.entries(store._mapping.pages)}
-    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(store._locks.pins)]
+    versions = {entry.version for entry in handle.state.history.entries(handle.mapping.pages)}
+    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(handle.locks.pins)]
     others = []
     for version in sorted(versions):
-        if store._file.locked(VERSION_LOCK + version, 1) is not None:
-            pids = holders(store.path, VERSION_LOCK + version)
+        if handle.file.locked(VERSION_LOCK + version, 1) is not None:
+            pids = holders(handle.file.path, VERSION_LOCK + version)
             others += [Reader(version, pid, _start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
     return sorted(set(here + others))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,17 +21,17 @@ from .errors import ClosedError, EditError, ExistsError, MissingError, SchemaErr
 from .fold import rows_of
 from .gone import Gone
 from .groups import Group, Groups
+from .handle import Handle
 from .ledger import Draft
 from .operators import address_of
 from .pager import Pager
+from .record import utf8
 from .scans import parse_scan, scan_names
+from .settings import MAIN
 from .state import State, Version
 from .tree import ADD, Finder, Pages, Spec, Tree, bulk, pages_of, scan
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 from .writable import WritableRelation
-
-if TYPE_CHECKING:
-    from .store import Store
 
 ENDED: Any = Gone(ClosedError, "the transaction has ended; begin another")
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
@@ -50,13 +50,13 @@ class Transaction:
     >>> store.close()
     """
 
-    def __init__(self, store: "Store", base: Version, branch: int, message: str | None):
-        self._store, self._ledger = store, store._ledger
+    def __init__(self, handle: Handle, base: Version, branch: int, message: str | None):
+        self._handle, self._ledger = handle, handle.ledger
         self._branch, self._message = branch, message or ""
         self._ledger.begin(branch)
         state = self._ledger.state
         trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
-        self._begin(self._ledger.pager, base, trees, state, store._texts)
+        self._begin(self._ledger.pager, base, trees, state, handle.texts)
 
     def _begin(
         self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int]
@@ -299,9 +299,9 @@ class Transaction:
 
     def commit(self) -> int:
         """Make the version and return its number. On an error the store is as it was."""
-        store = self._store
+        handle = self._handle
         try:
-            store._check()
+            handle.check()
             for name in list(self._buffers):
                 self._flush(name)
             texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
@@ -323,16 +323,16 @@ class Transaction:
         if texts:
             texts.committed()
         self._end()
-        store._ended(version)
+        handle.ended(version)
         return version.version
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(pages written)."""
         if self._open:
-            pager, store = self.pager, self._store
+            pager, handle = self.pager, self._handle
             self._end()
             pager.rollback()
-            store._ended(None)
+            handle.ended()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -501,7 +501,20 @@ class Transaction:
         """Let go of everything, so that nothing that is kept of the transaction can change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
-        self._store = self._ledger = ENDED
+        self._handle = self._ledger = ENDED
+
+
+def begin(handle: Handle, message: str | None = None, branch: str = MAIN) -> Transaction:
+    """See Store.transaction."""
+    if message:
+        utf8(message, "message")
+    handle.acquire()
+    try:
+        number = handle.branch_id(branch)
+        return Transaction(handle, handle.head(number), number, message)
+    except BaseException:
+        handle.ended()
+        raise
 
 
 def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:

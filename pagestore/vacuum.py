@@ -1,14 +1,12 @@
 """Dropping versions on request, and cutting the file behind the last used page."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .errors import RetainedError, SchemaError
+from .handle import Handle
 from .history import Entry
 from .settings import RETAIN_ALL
-
-if TYPE_CHECKING:
-    from .store import Store
 
 
 class Vacuum(NamedTuple):
@@ -20,14 +18,14 @@ class Vacuum(NamedTuple):
     bytes_cut: int
 
 
-def run(store: "Store", keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+def run(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
     """See Store.vacuum."""
-    chosen = _by_number(store, drop) if drop is not None else _beyond(store, keep_versions)
-    reasons = {entry.version: reason for entry in chosen if (reason := why_kept(store, entry.version))}
+    chosen = _by_number(handle, drop) if drop is not None else _beyond(handle, keep_versions)
+    reasons = {entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))}
     if drop is not None and reasons:
         version, reason = next(iter(reasons.items()))
         raise RetainedError(f"version {version} cannot be dropped: {reason}")
-    ledger = store._ledger
+    ledger = handle.ledger
     doomed = ledger.locks.lock([entry for entry in chosen if entry.version not in reasons])
     try:
         free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
@@ -36,14 +34,14 @@ def run(store: "Store", keep_versions: int | None, drop: Iterable[int] | None, d
             raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
         if dry_run:
             return Vacuum(tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0)
-        return _drop(store, doomed, reasons)
+        return _drop(handle, doomed, reasons)
     finally:
         ledger.locks.unlock(doomed)
 
 
-def why_kept(store: "Store", version: int) -> str:
+def why_kept(handle: Handle, version: int) -> str:
     """Why a version cannot be dropped; empty if it can."""
-    state = store._state
+    state = handle.state
     names = {number: name for name, number in state.settings.branches.items()}
     for tag, tagged in state.settings.tags.items():
         if tagged == version:
@@ -53,35 +51,35 @@ def why_kept(store: "Store", version: int) -> str:
             return f"it is the newest of branch {names[number]!r}"
         if head.origin == version:
             return f"branch {names[number]!r} begins at it; delete the branch first"
-    if version in store._locks.pins:
+    if version in handle.locks.pins:
         return "a snapshot of this process reads it; close it first"
     return ""
 
 
-def _drop(store: "Store", doomed: list[Entry], reasons: dict[int, str]) -> Vacuum:
-    ledger = store._ledger
-    size = store._file.size()
+def _drop(handle: Handle, doomed: list[Entry], reasons: dict[int, str]) -> Vacuum:
+    ledger = handle.ledger
+    size = handle.file.size()
     freed = len(ledger.plan(doomed).freed)
-    store._administer(doomed=doomed, shrink=True)
-    store._administer(shrink=True)  # what the first one freed may be cut off only after it
-    store._file.truncate(store._state.commit.top * store.page_size)
-    store._mapping.shrink()
-    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - store._file.size()))
+    handle.administer(doomed=doomed, shrink=True)
+    handle.administer(shrink=True)  # what the first one freed may be cut off only after it
+    handle.file.truncate(handle.state.commit.top * handle.page_size)
+    handle.mapping.shrink()
+    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - handle.file.size()))
 
 
-def _by_number(store: "Store", versions: Iterable[int]) -> list[Entry]:
-    return [store._entry(version) for version in sorted(set(versions))]
+def _by_number(handle: Handle, versions: Iterable[int]) -> list[Entry]:
+    return [handle.entry(version) for version in sorted(set(versions))]
 
 
-def _beyond(store: "Store", keep: int | None) -> list[Entry]:
+def _beyond(handle: Handle, keep: int | None) -> list[Entry]:
     """The versions of each branch that are older than its newest `keep`."""
-    state = store._state
+    state = handle.state
     retain = state.settings.retain if keep is None else keep
     if keep is not None and keep < 1:
         raise SchemaError(f"keep_versions={keep}: at least the newest version stays")
     if retain == RETAIN_ALL:
         return []
-    entries = list(state.history.entries(store._mapping.pages))
+    entries = list(state.history.entries(handle.mapping.pages))
     newer: dict[int, int] = {}
     beyond = []
     for entry in reversed(entries):

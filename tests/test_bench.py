@@ -125,7 +125,7 @@ def test_the_limit_follows_changes(batch: int) -> None:
 def test_a_meter_counts_what_happens_and_leaves_no_trace(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "m.pages", sync="full") as workspace:
         workspace.install("edge(x, y) -> int(x), int(y).")
-        file = workspace.store._file
+        file = workspace.store._handle.file
         before = file.pwrite, file.write_pages, file.wrote, file.fdatasync
         with Meter(workspace.store) as meter, workspace.transaction() as txn:
             txn.insert("edge", [(1, 2)])

@@ -92,7 +92,7 @@ def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsy
                 txn.drop("wide")
             store.vacuum(keep_versions=1)
             store.retain = 5
-        state = store._state
+        state = store._handle.state
         page = state.history.tree.root if which == "history" else state.commit.checkpoint.page
     assert page
     with path.open("r+b") as file:

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with open_damaged(options.file) if options.salvage else opened(options) as store:
         with Progress("fsck", options.quiet) as progress:
-            progress(f"{store._state.commit.top:,} pages")
+            progress(f"{store._handle.state.commit.top:,} pages")
             violations = store.check()
         lines = [str(violation) for violation in violations]
         data = {
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
             lines += [str(part) for part in lost]
             lines.append(f"salvaged {records:,} records to {options.salvage}")
         if not violations:
-            lines.insert(0, f"ok: version {store.version}, {store._state.commit.top:,} pages")
+            lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
 

@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with opened(options) as store:
-        walk = Walk(store._mapping)
+        walk = Walk(store._handle.mapping)
         page_words = walk.pages.page_words
         if not 2 <= options.page < len(walk.pages.seen):
             raise OSError(f"{options.file} has pages 2 to {len(walk.pages.seen) - 1}; there is no page {options.page}")

@@ -21,7 +21,7 @@ def run_workload(workspace, rng, steps=20):
     """Commits of a few edges each; the edges of each version."""
     workspace.install(RULES, maintenance="probe")
     versions, edges = {0: [], workspace.store.version: []}, set()
-    workspace.store._file.mark(workspace.store.version)
+    workspace.store._handle.file.mark(workspace.store.version)
     for step in range(steps):
         fresh = {(rng.randrange(12), rng.randrange(12)) for _ in range(1 if step % 3 else 30)}
         gone = set(rng.sample(sorted(edges), len(edges) // 8))
@@ -30,7 +30,7 @@ def run_workload(workspace, rng, steps=20):
             txn.insert("edge", sorted(fresh))
         edges = edges - gone | fresh
         versions[workspace.store.version] = sorted(edges)
-        workspace.store._file.mark(workspace.store.version)
+        workspace.store._handle.file.mark(workspace.store.version)
     return versions
 
 

@@ -30,7 +30,7 @@ def run_workload(store: Store, rng: Random, steps: int = 12, close: bool = True)
             txn["names"].insert([("x" * rng.choice([3, 2000]) + str(step),)])
             rows = rows - gone | fresh
             versions[txn.version] = sorted(rows)
-        store._file.mark(store.version)
+        store._handle.file.mark(store.version)
         administer(store, step, versions)
     if close:
         store.close()
@@ -56,7 +56,7 @@ def administer(store: Store, step: int, versions: dict[int, Rows]) -> None:
         for version in range(store.version + 1, store.version + 3):
             versions[version] = versions[store.version]
         store.compact()
-        store._file.mark(store.version)
+        store._handle.file.mark(store.version)
 
 
 @pytest.mark.parametrize("sync", ["full", "commit"])
@@ -131,11 +131,11 @@ def test_the_nth_operation_fails(how: str) -> None:
         with suppress(OSError, PagestoreError):
             run_workload(store, Random(1))
         acknowledged, _ = file.acknowledged(len(file.operations))
-        if store._ledger.poison or store._ledger.pager.poison:
+        if store._handle.ledger.poison or store._handle.ledger.pager.poison:
             with pytest.raises(PoisonedError):
                 store.transaction()
         file.fail = {}
-        store._open = True  # the failure may have been in close
+        store._handle.open = True  # the failure may have been in close
         store.reopen()
         assert store.version >= acknowledged
         _agrees(store, versions)

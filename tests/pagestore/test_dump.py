@@ -87,7 +87,7 @@ def test_a_dump_that_fails_holds_no_version(store):
         for versions, relations in (([3, 77], None), ([3], ["nope"])):
             with pytest.raises((VersionError, MissingError)) as caught:
                 dumped(reader, versions, relations)
-            assert caught.tb and not reader._locks.pins  # though the error holds all that was there
+            assert caught.tb and not reader._handle.locks.pins  # though the error holds all that was there
 
 
 def test_chosen_relations(store, tmp_path):

@@ -240,7 +240,7 @@ def test_a_map_is_written_where_nothing_is_synced_and_pages_stay(tmp_path, monke
     with pagestore.open(tmp_path / "s.pages", sync=sync) as store:
         with store.transaction() as txn:
             txn.create("r", "k: int64", key="k").insert([(1,)])
-        assert bool(store._file.outlet[PAGES]) == (sync == "off" and kind in IN_PLACE)
+        assert bool(store._handle.file.outlet[PAGES]) == (sync == "off" and kind in IN_PLACE)
 
 
 def test_file_systems_are_told_apart(file):
@@ -266,11 +266,11 @@ def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
     with store.transaction() as txn:  # its kernels are compiled, too
         txn["r"].set([(k, k * k) for k in (0, 2000, 4000)])
         len(txn["r"])
-    seen = store._ledger.pager.pages.seen.copy()
+    seen = store._handle.ledger.pager.pages.seen.copy()
     with largest_file(2 * store.page_size + 1000), pytest.raises(OSError), store.transaction() as txn:
         txn["r"].set([(k, 7) for k in (0, 2000, 4000)])
         len(txn["r"])
-    assert (store._ledger.pager.pages.seen == seen).all()
+    assert (store._handle.ledger.pager.pages.seen == seen).all()
     with pytest.raises(PoisonedError):
         store.transaction()
     store.reopen()
@@ -286,7 +286,7 @@ def test_a_store_is_no_standard_stream(tmp_path):
     os.close(0)
     try:
         with pagestore.open(tmp_path / "s.pages") as store:
-            assert store._file._fd > 2
+            assert store._handle.file._fd > 2
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(0)
             assert pagestore.open(tmp_path / "s.pages", mode="r").version == 0

@@ -113,7 +113,7 @@ def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
     """The kernel says so by what it has not settled; the error is the general way's to raise."""
     with begun(tmp_path / "g.pages") as store:
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
-        monkeypatch.setattr(type(store._file), "outlet", Outlet(reading).words)
+        monkeypatch.setattr(type(store._handle.file), "outlet", Outlet(reading).words)
         with store.transaction() as txn:
             untouched(txn, txn.groups([EDGES, TIMES]))
         os.close(reading)
@@ -156,6 +156,6 @@ def test_a_file_that_grows(tmp_path):
             with store.transaction() as txn:
                 waiting(groups, columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3))
                 assert txn.settle(groups, every) == 1
-            sizes.add(store._file.size())
+            sizes.add(store._handle.file.size())
         assert len(sizes) > 2, "the file did not grow; this tests nothing"
         assert len(store.snapshot()["edge"]) == 20_480 and store.check() == []

@@ -230,7 +230,7 @@ with pagestore.open(sys.argv[1], retain=1) as store:
                 txn.create("r", "k: int64, text: string", key="k")
             txn["r"].set([(k, f"{n} of {k}") for k in range(5_000)])
     with pagestore.open(sys.argv[1], mode="r") as reader:
-        check = Check(reader)
+        check = Check(reader._handle)
         store.compact()
         assert any(violation.invariant in ("checksum", "record") for violation in check.run())
         assert reader.check() == []

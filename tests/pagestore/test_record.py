@@ -98,14 +98,14 @@ def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync,
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
         for store in stored, simulated:
             for _ in fill(store, Random(relations), relations):
-                state = store._state
+                state = store._handle.state
                 pages = pages_of_run(state.run, state.commit.encode(), state.commit.version, COMMIT, 512)
                 [(data, offset)] = stamped(*pages, 512)
-                assert store._file.pread(len(data), offset) == data
+                assert store._handle.file.pread(len(data), offset) == data
                 assert state.commit.dead
             assert store.check() == []
-        assert simulated._state.commit.roots == stored._state.commit.roots
-        assert simulated._state.commit.added == stored._state.commit.added
+        assert simulated._handle.state.commit.roots == stored._handle.state.commit.roots
+        assert simulated._handle.state.commit.added == stored._handle.state.commit.added
 
 
 def test_the_difference_stays_short(tmp_path):
@@ -125,7 +125,7 @@ def test_the_difference_stays_short(tmp_path):
                     if step == 30:
                         txn.drop("big")
                         txn.create("big", "k: int64, v: int64", key="k").insert([(0, 0)])
-                commit, space = store._state.commit, store._ledger.pager.space
+                commit, space = store._handle.state.commit, store._handle.ledger.pager.space
                 most, took = 256 + 4 * isqrt(len(space)), len(commit.dead) // 3 + 64
                 assert len(commit.added) + len(commit.removed) <= most + 3 * min(took, most)
             with store.transaction() as txn:
@@ -138,7 +138,7 @@ def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
     for _ in fill(store, Random(2)):
         pass
     version = store.version
-    store._mapping.grow(store._state.commit.top + 500)  # or else a full disk is noticed in time
+    store._handle.mapping.grow(store._handle.state.commit.top + 500)  # or else a full disk is noticed in time
     with largest_file(2 * store.page_size + 1000), pytest.raises(OSError) as raised, store.transaction():
         pass
     assert raised.value.errno == errno.EFBIG

@@ -33,9 +33,9 @@ def store(tmp_path):
 def test_churn_stays_within_one_and_a_half_times_the_steady_size(store, transactions):
     rng = np.random.default_rng(1)
     churn(store, rng, 100)
-    steady = store._state.commit.top
+    steady = store._handle.state.commit.top
     churn(store, rng, transactions)
-    assert store._state.commit.top <= 1.5 * steady
+    assert store._handle.state.commit.top <= 1.5 * steady
     assert store.path.stat().st_size <= 1.5 * steady * store.page_size + (1 << 18)
     assert 10 <= len(store.history()) < 10 + 10 // 2
     assert store.check() == []
@@ -67,28 +67,28 @@ def test_churn_beside_a_tag_and_a_reader_stays_bounded_too(store):
     pinned = store.snapshot()
     content = pinned["r"].to_arrow()
     churn(store, rng, 100)
-    steady = store._state.commit.top
+    steady = store._handle.state.commit.top
     churn(store, rng, 500)
-    assert store._state.commit.top <= 1.5 * steady
+    assert store._handle.state.commit.top <= 1.5 * steady
     assert pinned["r"].to_arrow() == content
     pinned.close()
     store.untag("start")
     store.compact()
-    assert store._state.commit.top < steady / 2
+    assert store._handle.state.commit.top < steady / 2
     assert store.check() == []
 
 
 def test_pages_of_a_rolled_back_transaction_are_reused(store):
     rng = np.random.default_rng(3)
     churn(store, rng, 20)
-    top = store._state.commit.top
+    top = store._handle.state.commit.top
     for _ in range(50):
         with pytest.raises(KeyError), store.transaction() as txn:
             txn["r"].set(list(rng.integers(0, 20_000, (2, 2_000))))
             len(txn["r"])
             raise KeyError
     churn(store, rng, 20)
-    assert store._state.commit.top <= 1.2 * top + 64
+    assert store._handle.state.commit.top <= 1.2 * top + 64
     assert store.check() == []
 
 
@@ -101,7 +101,7 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
             for _ in range(40):  # into the steady state, with versions dropped
                 with store.transaction() as txn:
                     txn["r"].set([(77, 1)])
-            file = store._file
+            file = store._handle.file
             pwrite, write_pages, fdatasync = file.pwrite, file.write_pages, file.fdatasync
             wrote = file.wrote
 
@@ -149,14 +149,14 @@ def test_dropping_a_version_reads_no_page_that_stays(store):
     rng = np.random.default_rng(5)
     churn(store, rng, 20, rows=2)
     reads = 0
-    pread = store._file.pread
+    pread = store._handle.file.pread
 
     def counted(count, offset):
         nonlocal reads
         reads += 1
         return pread(count, offset)
 
-    store._file.pread = counted
+    store._handle.file.pread = counted
     churn(store, rng, 20, rows=2)
     assert reads == 0  # the dead lists of recent versions are in memory; nothing else is looked at
 
@@ -169,7 +169,7 @@ def test_many_versions_move_to_the_history_tree(tmp_path):
             with store.transaction() as txn:
                 txn["r"].insert([k])
         assert len(store.history()) == 202
-        assert store._state.history.tree.count > 100
+        assert store._handle.state.history.tree.count > 100
         for version in (1, 50, 137, 201):
             with store.at(version) as snapshot:
                 assert len(snapshot["r"]) == version - 1
@@ -223,11 +223,11 @@ def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
 def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
     rng = np.random.default_rng(6)
     churn(store, rng, 12, rows=3)
-    entry = store._state.history.recent[1]
-    store._ledger._dead.clear()
-    store._file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
+    entry = store._handle.state.history.recent[1]
+    store._handle.ledger._dead.clear()
+    store._handle.file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
     churn(store, rng, 12, rows=3)
-    versions = [info.version for info in store._state.history.recent]
+    versions = [info.version for info in store._handle.state.history.recent]
     assert entry.version in versions
     assert len(versions) <= 10 + 5  # with the versions before and behind it, and a batch
     violations = store.check()
@@ -273,7 +273,7 @@ def test_the_file_holds_every_page_below_the_committed_top(tmp_path, relations):
                 for i in range(relations):
                     txn.create(f"r{round_}.{i}", "x: int64").insert([(i,)])
                     txn.add_scan(f"r{round_}.{i}", "count")  # is built anew, with pages lent in plenty
-            assert path.stat().st_size >= store._state.commit.top * store.page_size
+            assert path.stat().st_size >= store._handle.state.commit.top * store.page_size
 
 
 def test_pages_of_the_checkpoint_that_are_behind_the_end():

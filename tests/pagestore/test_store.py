@@ -364,7 +364,7 @@ def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
             with store.transaction() as txn:
                 txn.properties["n"] = str(n)
             for handle in (reader, store):
-                store._versions.clear()
+                store._handle._versions.clear()
                 for info in handle.history()[:2]:
                     if info.version:
                         assert handle.at(info.version).properties == {"n": str(info.version + 99)}
@@ -506,7 +506,7 @@ def test_a_sketch_that_is_abandoned_holds_nothing(store):
         del sketch
         gc.collect()
         assert set(os.listdir("/proc/self/fd")) == open_files
-    assert not store._locks.pins
+    assert not store._handle.locks.pins
 
 
 def test_one_transaction_at_a_time(store):
@@ -748,7 +748,7 @@ def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
             txn["edge"].insert([(9, next(places))])
         return [Violation("checksum", 7, (), "damaged"), Violation("page audit", next(places), (), "moved")]
 
-    monkeypatch.setattr("pagestore.store.Check.run", run)
+    monkeypatch.setattr("pagestore.check.Check.run", run)
     with pagestore.open(store.path, mode="r") as reader:
         assert [violation.fact for violation in reader.check()] == ["damaged"]
 
@@ -900,3 +900,12 @@ def test_decimals_that_add_up_to_more_digits(tmp_path):
                     price.add([(3, Decimal("1.00"), 5), row])
         assert list(store.snapshot()["price"]) == [(1, Decimal("9.99"), 2), (2, Decimal("-9.00"), 1)]
         assert not store.check()
+
+
+def test_times_and_limits_that_are_none_are_refused(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert store.at(dt.datetime.max).version == 0
+        with pytest.raises(VersionError, match="0001-01-01 00:00:00 is out of the range"):
+            store.at(dt.datetime.min)
+        with pytest.raises(ValueError, match="limit=-1: so many versions"):
+            store.history(-1)

@@ -12,7 +12,7 @@ class Traffic:
     def __init__(self, store: Store) -> None:
         self.commits = self.bytes = self.writes = self.syncs = 0
         self.pages: set[int] = set()  # written
-        self._file = file = store._file
+        self._file = file = store._handle.file
         page_size, write, write_all, sync = store.page_size, file.pwrite, file.write_pages, file.fdatasync
 
         def pwrite(data: memoryview, offset: int) -> None:
