@@ -13,8 +13,6 @@ import numpy as np
 import pagestore
 from pagestore import tree
 
-from .traffic import Traffic
-
 MAP_BYTES = 8 << 30
 SQLITE_ROWS = 1_000_000
 
@@ -61,7 +59,6 @@ class Pagestore:
 
     def __init__(self, folder: Path, sync: bool) -> None:
         self.store = pagestore.open(folder / "pagestore", sync="full" if sync else "off", retain=2)
-        self.traffic = Traffic(self.store)
 
     def load(self, rows: np.ndarray) -> None:
         with self.store.transaction() as txn:
@@ -70,7 +67,6 @@ class Pagestore:
     def put(self, rows: np.ndarray) -> None:
         with self.store.transaction() as txn:
             txn["t"].insert(list(rows))
-        self.traffic.commits += 1
 
     def get(self, rows: np.ndarray, threads: int = 1) -> int:
         with self.store.snapshot() as snapshot:

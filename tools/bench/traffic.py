@@ -10,7 +10,7 @@ class Traffic:
     """Counts from now on, until it is stopped or the store closes."""
 
     def __init__(self, store: Store) -> None:
-        self.commits = self.bytes = self.writes = self.syncs = 0
+        self.bytes = self.writes = self.syncs = 0
         self.pages: set[int] = set()  # written
         self._file = file = store._handle.file
         page_size, write, write_all, sync = store.page_size, file.pwrite, file.write_pages, file.fdatasync
@@ -40,8 +40,3 @@ class Traffic:
     def stop(self) -> None:
         """Leave the file as it was."""
         del self._file.pwrite, self._file.write_pages, self._file.wrote, self._file.fdatasync
-
-    def per_commit(self) -> dict[str, float]:
-        """Rounded, since now and then a commit does more than the others."""
-        names = ("bytes", "writes", "syncs")
-        return {name: round(getattr(self, name) / max(1, self.commits), 1) for name in names}
