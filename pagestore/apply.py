@@ -103,7 +103,7 @@ def _apply_few(
     made, replaced = sum(used), sum(gone)
     pager.wrote(room.arena, ids[:made], written[0])
     pager.release(ids[made:])
-    pager.retire(*room.dead[:replaced].T)
+    pager.retire(room.dead[:replaced])
     widths = [1 + spec.columns for spec in specs]
     changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
     return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
@@ -175,7 +175,7 @@ def _descend(
     for part in parts:
         _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
         pager.release(part.ids[used:])
-        pager.retire(*part.room.dead[:gone].T)
+        pager.retire(part.room.dead[:gone])
         deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
         count += gain
         if took < len(part.actions):

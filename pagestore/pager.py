@@ -123,10 +123,7 @@ class Pager:
         """
         self._position += written
         self.mapping.file.wrote(ids[:written])
-        if newest < self.version and oldest > self.origin:
-            self.retired.frombytes(dead.tobytes())
-        else:
-            self.retire(dead[:, 1], dead[:, 2])
+        self._bury(dead, oldest, newest)
 
     def release(self, ids: np.ndarray) -> None:
         """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
@@ -139,21 +136,25 @@ class Pager:
         else:
             self._released.append(ids)
 
-    def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
-        """Pages that this transaction replaced, and the versions that made them, each int64[n]. O(n)."""
-        if len(ids) and (births.max() == self.version or births.min() <= self.origin):
+    def retire(self, dead: np.ndarray) -> None:
+        """Pages that this transaction replaced, and the versions that made them: int64[n, 2]. O(n)."""
+        if len(dead):
+            rows, births = np.empty((len(dead), 3), np.int64), dead[:, 1]
+            rows[:, 0], rows[:, 1:] = self.lineage, dead
+            self._bury(rows, np.minimum.reduce(births), np.maximum.reduce(births))
+
+    def _bury(self, dead: np.ndarray, oldest: int, newest: int) -> None:
+        """Rows of a dead list, born from version `oldest` to `newest`; what this transaction made is free again."""
+        if newest >= self.version or oldest <= self.origin:
+            _, pages, births = dead.T
             own = self._owns & (births == self.version)
-            self._released.append(ids[own])
-            others = ~own & (births > self.origin)
-            ids, births = ids[others], births[others]
-        rows = np.empty((len(ids), 3), np.int64)
-        rows[:, 0], rows[:, 1], rows[:, 2] = self.lineage, ids, births
-        self.retired.frombytes(rows.tobytes())
+            self._released.append(pages[own])
+            dead = dead[~own & (births > self.origin)]
+        self.retired.frombytes(dead.tobytes())
 
     def retire_pages(self, ids: np.ndarray) -> None:
         """As `retire`; the pages say themselves when they were made."""
-        births = self.pages.words[ids * self.pages.page_words + BIRTH]
-        self.retire(ids, births)
+        self.retire(np.stack([ids, self.pages.words[ids * self.pages.page_words + BIRTH]], axis=1))
 
     @contextmanager
     def of(self, lineage: int, origin: int = 0) -> Iterator[None]:

@@ -52,10 +52,10 @@ class MemoryPager:
     def release(self, ids: np.ndarray) -> None:
         self.live.difference_update(ids.tolist())
 
-    def retire(self, ids: np.ndarray, births: np.ndarray) -> None:
-        ids = ids.tolist()
+    def retire(self, dead: np.ndarray) -> None:
+        ids, births = dead.T.tolist()
         assert self.live.issuperset(ids), "a page was retired that was not live"
-        assert births.tolist() == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
+        assert births == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
         self.live.difference_update(ids)
         self.retired += ids
 
