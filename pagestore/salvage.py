@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -13,20 +14,27 @@ from .errors import CorruptionError, PagestoreError
 from .file import File
 from .layout import COUNT, LEAF, TYPE, page_type_fields
 from .relation import Relation
+from .settings import MAIN_ID
+from .snapshot import Snapshot
 from .store import Store
 from .store import open as open_store
 from .tree import Tree
 
 
 class Lost(NamedTuple):
-    """A part of a relation that does not read: the page, and the keys around it, None at an end."""
+    """A part of a relation that does not read: the page, and the keys around it, None at an end.
+
+    Or one record of which a text does not read: then there is no page, and both keys are its own. Keys are words.
+    """
 
     relation: str
-    page: int
+    page: int | None
     after: tuple | None
     before: tuple | None
 
     def __str__(self) -> str:
+        if self.page is None:
+            return f"{self.relation}: the record {self.after} is lost, since a text of it does not read"
         lost = f"{self.relation}: page {self.page} is lost, with the records"
         return f"{lost} between {self.after} and {self.before}"
 
@@ -43,15 +51,16 @@ def open_damaged(path: str | os.PathLike[str]) -> Store:
         return Store(File(path, writable=False), "r", searched=True)
 
 
-def salvage(store: Store, target: Store) -> list[Lost]:
+def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
     """Copy every readable record of every relation of the newest readable version into an empty store.
 
-    Hidden trees of words are left out: their host builds them anew. Returns what was lost. O(pages).
+    Hidden trees of words are left out: their host builds them anew. Returns the version and what was lost of it.
+    Raises CorruptionError if no version reads. O(pages).
     """
     check = Check(store._handle)
     check.run()
     lost: list[Lost] = []
-    snapshot = store.snapshot()
+    snapshot = _newest(store)
     with target.transaction("salvaged") as txn:
         for name in snapshot:
             relation = snapshot[name]
@@ -63,7 +72,19 @@ def salvage(store: Store, target: Store) -> list[Lost]:
                 if batch is not None:
                     copy.insert(batch)
         txn.properties.update(snapshot.properties)
-    return lost
+    return snapshot.version, lost
+
+
+def _newest(store: Store) -> Snapshot:
+    """The newest version of the main branch whose record and catalog read."""
+    try:
+        return store.snapshot()
+    except CorruptionError as error:
+        for entry in reversed(store._state.history.readable(store._mapping.pages)):
+            if entry.branch == MAIN_ID:
+                with suppress(CorruptionError):
+                    return store.at(entry.version)
+        raise CorruptionError(f"no version's record and catalog read; nothing can be salvaged: {error}") from None
 
 
 def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.RecordBatch | pa.Table | None:
@@ -72,11 +93,12 @@ def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.Re
         return relation.record_batch(words)
     except (CorruptionError, KeyError):
         if words.shape[1] == 1:
-            lost.append(Lost(relation.name, 0, tuple(words[:, 0].tolist()), None))
+            key = tuple(words[: relation.info.spec.keys, 0].tolist())
+            lost.append(Lost(relation.name, None, key, key))
             return None
-    parts = [_decodable(relation, words[:, i : i + 1], lost) for i in range(words.shape[1])]
-    good = [part for part in parts if part is not None]
-    return pa.Table.from_batches(good) if good else None
+    parts = [_decodable(relation, half, lost) for half in np.array_split(words, 2, axis=1)]
+    good = [pa.table(part) for part in parts if part is not None]
+    return pa.concat_tables(good) if good else None
 
 
 def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterator[np.ndarray]:

@@ -6,6 +6,7 @@ import os
 import pytest
 
 import pagestore
+from pagestore.dictionary import TEXTS
 from pagestore.errors import CorruptionError
 from pagestore.tree import pages_of
 from pagestore_tools.command import pagestore as command
@@ -95,9 +96,7 @@ def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsy
         state = store._handle.state
         page = state.history.tree.root if which == "history" else state.commit.checkpoint.page
     assert page
-    with path.open("r+b") as file:
-        file.seek(page * store.page_size + 100)
-        file.write(b"xxxx")
+    overwrite(path, page, store.page_size)
     code, data = answer(capsys, "fsck", path, "--salvage", tmp_path / "saved.pages")
     assert code == 1 and data["lost"] == []
     assert data["violations"][0]["invariant"] == "checksum" and data["violations"][0]["page"] == page
@@ -127,6 +126,45 @@ def test_salvage_without_a_way_in(file, tmp_path, capsys, how):
         assert saved.check() == []
         assert len(saved.snapshot()["edge"]) > (10_000 if how == "both slots" else 0)
     assert how == "cut" or data["lost"] == []
+
+
+def test_salvage_falls_back_on_a_version_that_reads(file, tmp_path, capsys):
+    with pagestore.open(file, sync="off") as store:
+        before = store.version
+        with store.transaction() as txn:
+            txn.create("more", "x: int64").insert([(1,)])
+        overwrite(file, store.snapshot()._version.catalog.run.page, store.page_size)
+    assert command(["fsck", str(file)]) == 1
+    assert f"version {before + 1} does not read" in capsys.readouterr().out
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    assert code == 1 and data["salvaged"] == before and data["lost"] == []
+    with pagestore.open(tmp_path / "saved.pages") as saved, pagestore.open(file, mode="r") as store:
+        assert [*saved.snapshot()] == [*store.at(before)] == ["edge", "price"]
+        assert saved.check() == []
+
+
+def test_salvage_says_which_records_lack_a_text(file, tmp_path, capsys):
+    with pagestore.open(file, sync="off") as store:
+        with store.transaction() as txn:
+            names = txn.create("names", "n: int64, name: string", key=("n",))
+            names.insert([(n, f"the name of number {n}") for n in range(4_000)])
+        snapshot = store.snapshot()
+        texts = snapshot._version.trees[TEXTS.tree_id]
+        page = int(pages_of(snapshot.pages, texts)[2])
+        overwrite(file, page, store.page_size)
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    keys = [part["after"] for part in data["lost"]]
+    assert code == 1 and keys and all(part["page"] is None and part["before"] == part["after"] for part in data["lost"])
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        left = [n for n, _ in saved.snapshot()["names"]]
+    assert sorted([*left, *(n for (n,) in keys)]) == list(range(4_000))
+
+
+def overwrite(file, page, page_size):
+    """Damage a page."""
+    with file.open("r+b") as out:
+        out.seek(page * page_size + 100)
+        out.write(b"xxxx")
 
 
 def test_salvage_makes_a_new_store_or_nothing(file, tmp_path, capsys):

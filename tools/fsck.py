@@ -28,19 +28,19 @@ def run(options: argparse.Namespace) -> int:
             "violations": [v._asdict() for v in violations],
         }
         if options.salvage:
-            lost, records = _saved(store, Path(options.salvage))
-            data["lost"] = [part._asdict() for part in lost]
+            version, lost, records = _saved(store, Path(options.salvage))
+            data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
             lines += [str(part) for part in lost]
-            lines.append(f"salvaged {records:,} records to {options.salvage}")
+            lines.append(f"salvaged {records:,} records of version {version} to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
 
 
-def _saved(store: pagestore.Store, path: Path) -> tuple[list[Lost], int]:
-    """Make a store of what reads, or leave nothing: what was lost, and how many records were not."""
+def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
+    """Make a store of what reads, or leave nothing: of which version, what was lost, and how many records were not."""
     if path.exists():
         raise FileExistsError(f"{path} is there already; salvage to another name")
     with made(path) as target:
-        return salvage(store, target), sum(map(len, target.snapshot().values()))
+        return *salvage(store, target), sum(map(len, target.snapshot().values()))
