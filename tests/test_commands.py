@@ -57,6 +57,12 @@ def test_fsck_says_ok_and_finds_damage(file, capsys):
     assert {violation["invariant"] for violation in data["violations"]} == {"checksum"}
 
 
+def test_who_meets_a_bad_page_is_shown_the_way_on(file, capsys):
+    damage(file)
+    assert command(["dump", str(file), "-o", os.devnull]) == 1
+    assert f"`pagestore fsck {file}` says what else is damaged" in capsys.readouterr().err
+
+
 def test_salvage_keeps_what_reads(file, tmp_path, capsys):
     with pagestore.open(file, sync="off") as store, store.transaction() as txn:
         txn["edge"].insert([(n, 7 * n) for n in range(20_000)])

@@ -6,6 +6,7 @@ problems were found, 2 is a usage error. Errors of both packages end here, as on
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -74,7 +75,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     options = parser.parse_args(words)
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError  # late: a --help needs no kernels
-    from pagestore.errors import PagestoreError
+    from pagestore.errors import CorruptionError, PagestoreError
 
     try:
         code = module.run(options)
@@ -87,6 +88,9 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         return 141
     except (IvmError, PagestoreError, OSError) as error:
         print(f"{program} {options.command}: {error}", file=sys.stderr)
+        if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
+            remedy = f"pagestore fsck {shlex.quote(options.file)}"
+            print(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads", file=sys.stderr)
         return 1
 
 
