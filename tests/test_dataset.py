@@ -55,6 +55,11 @@ def test_partition_folders_become_columns(job) -> None:
         rows(path)
 
 
+@pytest.mark.parametrize("digits", ["99999999999999999999", "٣"])
+def test_folders_named_by_what_is_no_int64_hold_text(job, digits: str) -> None:
+    assert rows(job(pa.table({"x": [1]}), folder=f"code={digits}")) == [{"x": 1, "code": digits}]
+
+
 def test_types_are_widened_to_what_a_relation_holds(job) -> None:
     moment = datetime(2013, 2, 8, 12, tzinfo=UTC)
     table = pa.table(
@@ -85,7 +90,7 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
     [
         ([pa.table({"x": [1, None]})], "part-00000.*column x is null in row 1.*--nulls drop"),
         ([pa.table({"x": [0.5, float("nan")]})], "part-00000.*column x is NaN in row 1"),
-        ([pa.table({"x": pa.array([1 << 63], pa.uint64())})], "part-00000.*column x does not fit int64"),
+        ([pa.table({"x": pa.array([1 << 63], pa.uint64())})], "part-00000.*column x does not fit int64.*cast it"),
         ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp.us"),
         ([pa.table({"x": [[1]]})], "column x has type list.*leave it out"),
         ([pa.table({"x": pa.array([1], pa.decimal128(38, 2))})], "column x has type decimal.*decimal.18"),
@@ -95,6 +100,7 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
             "part-00001.*column x is string.*int64 in .*part-00000",
         ),
         ([pa.table({"x": [1], "y": [1]}), pa.table({"x": [1]})], "part-00001.*has no column y"),
+        ([pa.table([[1], [2]], ["x", "x"])], "part-00000.*has two columns x: rename or leave out"),
         ([], "holds no Parquet file"),
     ],
 )
@@ -111,3 +117,13 @@ def test_a_file_cut_short_is_named(job) -> None:
     file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(DatasetError, match="part-00000.*cut short"):
         open_dataset(path)
+
+
+def test_a_file_with_a_damaged_page_is_named(job) -> None:
+    path = job(pa.table({"x": list(range(10_000))}))
+    file = path / PART.format(0)
+    content = bytearray(file.read_bytes())
+    content[2000:3000] = bytes(1000)
+    file.write_bytes(content)
+    with pytest.raises(DatasetError, match="part-00000.*is damaged: .*: let the job write it again"):
+        rows(path)

@@ -120,6 +120,13 @@ def test_the_command_loads_and_says_what_went_wrong(folder, tmp_path: Path, caps
         assert list(opened.snapshot()["r"]) == [(1,), (3,)]
 
 
+def test_the_key_may_be_written_with_spaces(folder, tmp_path: Path) -> None:
+    file, path = tmp_path / "k.pages", folder(table(x=[1, 2], y=[3, 4]))
+    assert command.pagestore(["load", str(file), "r", str(path), "--key", "y, x", "--quiet"]) == 0
+    with pagestore.open(file, mode="r") as opened:
+        assert opened.snapshot()["r"].schema.key == ("y", "x")
+
+
 def test_the_command_answers_as_the_others_do(folder, tmp_path: Path, capsys) -> None:
     path = folder(table(x=[3, 1]))
     (path / "_SUCCESS").unlink()

@@ -53,7 +53,7 @@ class Dataset:
         for part in self.parts:
             first_row = 0
             source = _open(part.file)
-            for raw in source.iter_batches(BATCH_ROWS, columns=source.schema_arrow.names):
+            for raw in _batches(part.file, source):
                 batch = self._typed(part, raw)
                 yield self._without_nulls(part.file, batch, first_row, nulls)
                 first_row += len(raw)
@@ -68,7 +68,9 @@ class Dataset:
             try:
                 arrays.append(array.cast(kind))
             except pa.ArrowInvalid as error:
-                raise DatasetError(f"{part.file}: column {name} does not fit {kind}: {error}") from None
+                raise DatasetError(
+                    f"{part.file}: column {name} does not fit {kind}: {error}: cast it in the job"
+                ) from None
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
     def _without_nulls(self, file: Path, batch: pa.RecordBatch, first_row: int, nulls: str) -> pa.RecordBatch:
@@ -95,7 +97,11 @@ def open_dataset(path: str | Path) -> Dataset:
     parts = _parts(root)
     columns: dict[str, pa.DataType] = {}
     for part in parts:
-        found = {f.name: _column_type(part.file, f) for f in _open(part.file).schema_arrow}
+        schema = _open(part.file).schema_arrow
+        for name in schema.names:
+            if schema.names.count(name) > 1:
+                raise DatasetError(f"{part.file} has two columns {name}: rename or leave out one in the job")
+        found = {f.name: _column_type(part.file, f) for f in schema}
         found = {name: kind for name, kind in found.items() if name not in part.values}
         found |= {name: columns.get(name, pa.string()) for name in part.values}
         _check_alike(parts[0].file, columns or found, part.file, found)
@@ -133,6 +139,13 @@ def _open(file: Path) -> pq.ParquetFile:
         return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     except pa.ArrowInvalid as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
+
+
+def _batches(file: Path, source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from source.iter_batches(BATCH_ROWS, columns=source.schema_arrow.names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
 
 
 def _column_type(file: Path, column: pa.Field) -> pa.DataType:
@@ -173,4 +186,8 @@ def _check_alike(
 
 
 def _is_integer(text: str | None) -> bool:
-    return text is None or text.removeprefix("-").isdecimal()
+    """Whether a folder's value is null or reads as an int64."""
+    if text is None:
+        return True
+    digits = text.isascii() and text.removeprefix("-").isdecimal()
+    return digits and -(2**63) <= int(text) < 2**63

@@ -172,7 +172,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    file, key = Path(options.file), options.key.split(",")
+    file, key = Path(options.file), [name.strip() for name in options.key.split(",")]
     there = file.exists()
     with pagestore.open(file) as store:
         try:
