@@ -203,7 +203,10 @@ class File:
 def beside(path: Path) -> Iterator[Path]:
     """An empty file in the folder of `path`, under a name that nobody else has; gone afterwards if still there."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-    temporary.touch(exist_ok=False)
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None  # a name that whoever asked has heard of
     try:
         yield temporary
     finally:

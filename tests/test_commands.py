@@ -2,6 +2,7 @@
 
 import json
 import os
+import termios
 
 import pytest
 
@@ -10,6 +11,7 @@ from pagestore.dictionary import TEXTS
 from pagestore.errors import CorruptionError
 from pagestore.tree import pages_of
 from pagestore_tools.command import pagestore as command
+from pagestore_tools.progress import ERASE_LINE, Progress
 
 
 @pytest.fixture
@@ -183,6 +185,21 @@ def test_salvage_makes_a_new_store_or_nothing(file, tmp_path, capsys):
         assert "is there already" in capsys.readouterr().err
     assert other.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.pages", "other.pages"]
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_named_as_it_was(file, tmp_path, capsys):
+    for words in (["dump", str(file), "-o"], ["backup", str(file)]):
+        assert command([*words, str(tmp_path / "none" / "out")]) == 1
+        assert capsys.readouterr().err.endswith(f"'{tmp_path}/none/out'\n")
+
+
+def test_progress_stays_within_a_line(monkeypatch):
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 40))
+    with open(theirs, "w") as terminal, open(ours, "rb", buffering=0) as shown:
+        monkeypatch.setattr("sys.stderr", terminal)
+        Progress("dump")(f"to {'a long way' * 9}")
+        assert shown.read(200).decode() == ERASE_LINE + "dump: to a long waya long waya long waya"[:39]
 
 
 def test_json_has_no_infinity(file, capsys):

@@ -1,5 +1,6 @@
 """One line on stderr that says how far the work is; nothing at all when stderr is no terminal."""
 
+import os
 import sys
 from types import TracebackType
 from typing import Self
@@ -18,7 +19,10 @@ class Progress:
         return self
 
     def __call__(self, text: str) -> None:
-        self._show(f"{ERASE_LINE}{self.what}: {text}")
+        if self.shown:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            line = f"{self.what}: {text}"[: width - 1]  # of a line that wraps, a part would stay
+            self._show(ERASE_LINE + line)
 
     def clear(self) -> None:
         """Makes room for a line of output."""
