@@ -12,7 +12,6 @@ from .catalog import Info
 from .check import Check
 from .errors import CorruptionError, PagestoreError
 from .file import File
-from .layout import COUNT, LEAF, TYPE, page_type_fields
 from .relation import Relation
 from .settings import MAIN_ID
 from .snapshot import Snapshot
@@ -118,16 +117,22 @@ def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterato
     lost += [Lost(info.name, page, after, None) for page in broken]
 
 
-def _leaves(check: Check, page: int, level: int, info: Info) -> Iterator[tuple[int, np.ndarray | None]]:
+def _leaves(
+    check: Check, page: int, level: int, info: Info, low: list[int] | None = None
+) -> Iterator[tuple[int, np.ndarray | None]]:
+    """The leaves below a page that begins with key `low`; None for what does not read, or is whole but was there before
+    the write that the disk lost.
+    """
     if not page:
         return
     if not check.sound(page, info.spec, level):
         yield page, None
         return
     columns = check.columns(page)
-    kind = page_type_fields(int(check.word(page, TYPE)))[0]
-    if kind == LEAF and check.word(page, COUNT):
+    if low not in (None, columns[: info.spec.keys, 0].tolist()):
+        yield page, None
+    elif level == 0:
         yield page, columns
-        return
-    for child in columns[info.spec.keys].tolist():
-        yield from _leaves(check, child, level - 1, info)
+    else:
+        for *key, child in columns[: info.spec.keys + 1].T.tolist():
+            yield from _leaves(check, child, level - 1, info, key)

@@ -5,10 +5,12 @@ import os
 import termios
 
 import pytest
+from crc32c import crc32c
 
 import pagestore
 from pagestore.dictionary import TEXTS
 from pagestore.errors import CorruptionError
+from pagestore.layout import CRC, ID, WORD
 from pagestore.tree import pages_of
 from pagestore_tools.command import pagestore as command
 from pagestore_tools.progress import ERASE_LINE, Progress
@@ -166,6 +168,25 @@ def test_salvage_says_which_records_lack_a_text(file, tmp_path, capsys):
     with pagestore.open(tmp_path / "saved.pages") as saved:
         left = [n for n, _ in saved.snapshot()["names"]]
     assert sorted([*left, *(n for (n,) in keys)]) == list(range(4_000))
+
+
+def test_salvage_takes_no_leaf_from_before_a_write_that_was_lost(file, tmp_path, capsys):
+    with pagestore.open(file, sync="off") as store:
+        with store.transaction() as txn:
+            txn["edge"].insert([(n, 7 * n) for n in range(20_000)])
+        snapshot, words = store.snapshot(), store.page_size // WORD
+        _, stale, page, *_ = map(int, pages_of(snapshot.pages, snapshot.tree("edge")))
+        leaf = snapshot.pages.words[stale * words : (stale + 1) * words].copy()
+        rows = len(snapshot["edge"])
+    leaf[ID] = page
+    leaf[CRC] = crc32c(leaf[1:].data)
+    with file.open("r+b") as out:
+        out.seek(page * store.page_size)
+        out.write(leaf)
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    assert code == 1 and [part["page"] for part in data["lost"]] == [page]
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        assert rows - 4000 < len(saved.snapshot()["edge"]) < rows
 
 
 def overwrite(file, page, page_size):
