@@ -18,6 +18,7 @@ import pyarrow as pa
 import zstandard
 
 from .apply import apply, net
+from .errors import CorruptionError
 from .flat import flat_words
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
@@ -141,7 +142,9 @@ class Dictionary:
     def _words(self, ids: np.ndarray, parts: np.ndarray) -> np.ndarray:
         found, values = get(self._pages(), self._tree(TEXTS), np.stack([ids, parts]))
         if not found.all():
-            raise KeyError(f"the dictionary has no text of id {int(ids[~found][0])}")
+            missing = int(ids[~found][0])
+            remedy = "if a record has that id, pagestore fsck says what is damaged"
+            raise CorruptionError(f"the dictionary has no text of id {missing}; {remedy}")
         return values[0]
 
 

@@ -90,7 +90,7 @@ def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.Re
     """The batch, or what of it has texts that still read."""
     try:
         return relation.record_batch(words)
-    except (CorruptionError, KeyError):
+    except CorruptionError:
         if words.shape[1] == 1:
             key = tuple(words[: relation.info.spec.keys, 0].tolist())
             lost.append(Lost(relation.name, None, key, key))

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 
 import pagestore
 from pagestore import dictionary
+from pagestore.errors import CorruptionError
+from pagestore.tree import INSERT
 
 
 @pytest.fixture
@@ -98,6 +100,14 @@ def test_branches_share_ids(store):
     with store.transaction() as txn:
         assert txn.encode("string", ["side only"]) == side[1]
     assert store.check() == []
+
+
+def test_a_text_that_is_missing_is_an_error_of_the_store(store):
+    with store.transaction() as txn:
+        txn.create("r", "n: int64, name: string", key=("n",))
+        txn.apply("r", np.array([INSERT]), np.array([[1], [77]]))  # as where the page of text 77 is an older one
+    with pytest.raises(CorruptionError, match="no text of id 77; .*pagestore fsck"):
+        list(store.snapshot()["r"])
 
 
 def test_arrow_dictionaries_and_bytes(store):
