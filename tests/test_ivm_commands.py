@@ -195,8 +195,19 @@ class TestShell:
         for name, rule in (("loops", "loop(x) <- edge(x, x)."), ("ends", "end(y) <- edge(_, y), !edge(y, _).")):
             (tmp_path / f"{name}.logiql").write_text(rule)
         stdin(f":install {tmp_path}/loops.logiql\n:install {tmp_path}/ends.logiql\n:list\n:uninstall loops\n")
-        assert command(["shell", file, "--quiet"]) == 0
+        assert command(["shell", file]) == 0
         assert "installed: graph, loops, ends" in capsys.readouterr().out
+
+    def test_answers_in_json_or_not_at_all(self, file, capsys, stdin):
+        statements = "+edge(3, {}).\nq(x) <- edge(x, {}).\n:list\n:explain degree\n:help\n"
+        stdin(statements.format(4, 4))
+        assert command(["shell", file, "--json"]) == 0
+        version, row, listed, explained, told = map(json.loads, capsys.readouterr().out.splitlines())
+        assert version.keys() == {"version"} and row == {"x": 3} and listed["installed"] == ["graph"]
+        assert explained["view"] == "degree" and told.keys() == {"help"}
+        stdin(statements.format(5, 5))
+        assert command(["shell", file, "--quiet"]) == 0
+        assert capsys.readouterr() == ("", "")
 
     def test_tells_its_own_faults_from_a_wrong_number_of_words(self, file, stdin, monkeypatch, capsys):
         def explain(workspace, view):

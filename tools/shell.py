@@ -15,7 +15,7 @@ from ivm.lang.tree import Change
 from pagestore.errors import PagestoreError
 
 from .print import contents, listing
-from .report import common, number
+from .report import answer, common, number
 from .rules import answer_rows, block_name, opened, text_of
 
 HELP = """\
@@ -85,7 +85,8 @@ class Shell:
             name, *words = statement[1:].split() or [""]
             self.command(name, words)
         elif any(isinstance(s, Change) for s in parse(statement, "exec")):
-            print(f"version {self.workspace.exec(statement)}")
+            version = self.workspace.exec(statement)
+            answer(self.options, {"version": version}, f"version {version}")
         else:
             found = self.workspace.query(statement)
             answer_rows(self.options, found.to_arrow().column_names, found, len(found))
@@ -94,10 +95,10 @@ class Shell:
         commands: dict[str, Callable[..., None]] = {
             "install": self.install,
             "uninstall": self.workspace.uninstall,
-            "list": lambda: print(listing(contents(self.workspace))),
+            "list": self.list,
             "print": self.rows,
-            "explain": lambda view: print(self.workspace.explain(view)),
-            "help": lambda: print(HELP),
+            "explain": self.explain,
+            "help": lambda: answer(self.options, {"help": HELP}, HELP),
         }
         if name not in commands:
             raise IvmError(f"there is no :{name}; :help lists the commands")
@@ -109,6 +110,14 @@ class Shell:
 
     def install(self, file: str, name: str | None = None) -> None:
         self.workspace.install(text_of(file), name or block_name(file))
+
+    def list(self) -> None:
+        data = contents(self.workspace)
+        answer(self.options, data, listing(data))
+
+    def explain(self, view: str) -> None:
+        text = self.workspace.explain(view)
+        answer(self.options, {"view": view, "explain": text}, text)
 
     def rows(self, name: str) -> None:
         rows = self.workspace[name]
