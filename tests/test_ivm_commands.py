@@ -113,7 +113,7 @@ def test_explain_and_trace(file, capsys):
 def test_uninstall(file, capsys, stdin):
     stdin("far(x, z) <- edge(x, y), edge(y, z).")
     assert command(["install", file, "-", "--name", "far"]) == 0
-    assert "far: 1 rows" in capsys.readouterr().out
+    assert "far: 1 row\n" in capsys.readouterr().out
     assert command(["uninstall", file, "graph"]) == 1
     assert capsys.readouterr().err == "ivm uninstall: edge is read by far: uninstall the readers first\n"
     assert command(["uninstall", file, "far", "--quiet"]) == 0

@@ -8,7 +8,7 @@ from pagestore.salvage import Lost, open_damaged, salvage
 
 from .output import made
 from .progress import Progress
-from .report import answer, common, opened
+from .report import answer, common, counted, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
             version, lost, records = _saved(store, Path(options.salvage))
             data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
             lines += [str(part) for part in lost]
-            lines.append(f"salvaged {records:,} records of version {version} to {options.salvage}")
+            lines.append(f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
         answer(options, data, "\n".join(lines))

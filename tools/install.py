@@ -6,7 +6,7 @@ from pathlib import Path
 from ivm.lang import compile
 
 from .progress import Progress
-from .report import answer, common
+from .report import answer, common, counted
 from .rules import block_name, opened, text_of
 
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         workspace.install(text, name, granularity=options.granularity, maintenance=options.maintenance)
         rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
         progress.clear()
-        lines = [f"{new}: {count:,} rows" for new, count in rows.items()]
+        lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
         answer(options, data, "\n".join([f"{name} installed, version {data['version']}", *lines]))
     return 0

@@ -22,7 +22,7 @@ from pagestore.writable import WritableRelation
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
 from .progress import Progress
-from .report import answer, common
+from .report import answer, common, counted
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it spills
 
@@ -41,11 +41,10 @@ class Report:
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        files = "1 file" if self.files == 1 else f"{self.files:,} files"
-        rate = f"{self.rows:,} rows from {files} in {self.seconds:.1f} s"
+        rate = f"{counted(self.rows, 'row')} from {counted(self.files, 'file')} in {self.seconds:.1f} s"
         more = ["sorted first"] * self.sorted
         more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
-        more += [f"{self.collapsed:,} duplicates collapsed"] * bool(self.collapsed)
+        more += [f"{counted(self.collapsed, 'duplicate')} collapsed"] * bool(self.collapsed)
         return f"{self.relation}: {', '.join([rate, *more])}"
 
 

@@ -67,6 +67,15 @@ def size(count: int) -> str:
     raise AssertionError
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def is_int(cell: Any) -> bool:
     return isinstance(cell, int)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ivm
 from ivm.errors import IvmError
 
-from .report import as_json, number, table
+from .report import as_json, counted, number, table
 
 CHANGE = "_change_type"
 
@@ -55,7 +55,7 @@ def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterabl
             print(as_json(dict(zip(names, row, strict=True))))
         return
     print(table([tuple(map(cell, row)) for row in shown], tuple(names)))
-    print(f"{count:,} row{'s' * (count != 1)}{f', {len(shown):,} shown' * (len(shown) < count)}")
+    print(f"{counted(count, 'row')}{f', {len(shown):,} shown' * (len(shown) < count)}")
 
 
 def cell(value: object) -> object:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from .report import answer, common, opened, size
+from .report import answer, common, counted, opened, size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
         would = "would be " if options.dry_run else ""
         lines = [
-            f"{len(done.dropped)} versions {would}dropped, {done.pages_freed:,} pages {would}free, "
+            f"{counted(len(done.dropped), 'version')} {would}dropped, {counted(done.pages_freed, 'page')} {would}free, "
             f"{size(done.bytes_cut)} cut off"
         ]
         lines += [f"version {version} stays: {reason}" for version, reason in done.kept.items()]
