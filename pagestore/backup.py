@@ -36,6 +36,7 @@ from .settings import MAIN_ID
 from .snapshot import Snapshot, newest
 from .state import load_version, roots_of
 
+FULL = -1  # the base of a full backup
 MAGIC = b"pageBACK\x01\x00\x00\x00"
 KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
@@ -61,7 +62,7 @@ def write(handle: Handle, out: IO[bytes], since: int | None) -> int:
             raise VersionError(f"there is no version {since} to go on from; the newest is {snapshot.version}")
         version = snapshot._version
         meta = handle.meta
-        base = -1 if since is None else since
+        base = FULL if since is None else since
         head = Head(meta.page_size, meta.uuid, base, version.version, *version.run, handle.state.commit.top)
         out.write(MAGIC)
         write_block(out, b"HEAD", _HEAD.pack(*head))
@@ -111,14 +112,12 @@ def _apply_one(source: IO[bytes], heads: list[Head], file: File) -> Head:
     """Put the pages of one backup in their places."""
     if source.read(len(MAGIC)) != MAGIC:
         raise FormatError("this is no backup, or one of another format; it should begin with 'pageBACK'")
-    blocks = read_blocks(source, KINDS)
+    blocks = read_blocks(source, KINDS, "backup")
     kind, data = next(blocks)
     if kind != b"HEAD":
         raise CorruptionError(f"the backup begins with a block {kind!r}; make it again")
     head = Head(*_HEAD.unpack(data))
-    before = heads[-1].version if heads else -1
-    if head.base != before or (heads and head.uuid != heads[0].uuid):
-        raise FormatError(f"a backup from version {head.base} to {head.version} cannot follow version {before}")
+    _check_place(head, heads)
     count = 0
     for kind, data in blocks:
         (n,) = struct.unpack_from("<q", data)
@@ -131,6 +130,17 @@ def _apply_one(source: IO[bytes], heads: list[Head], file: File) -> Head:
             file.pwrite(data[at : at + head.page_size], page * head.page_size)
         count += n
     return head
+
+
+def _check_place(head: Head, heads: list[Head]) -> None:
+    """Raises FormatError for a backup that does not follow those before it."""
+    if heads and head.uuid != heads[0].uuid:
+        raise FormatError(f"the backup of version {head.version} is of another store than the one before it")
+    if head.base != (heads[-1].version if heads else FULL):
+        is_ = "is a full one" if head.base == FULL else f"goes on from version {head.base}"
+        place = f"cannot follow version {heads[-1].version}" if heads else "cannot come first"
+        remedy = "give one full backup, then its increments in order"
+        raise FormatError(f"the backup of version {head.version} {is_} and {place}: {remedy}")
 
 
 def _finish(file: File, head: Head) -> None:

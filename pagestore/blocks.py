@@ -11,6 +11,7 @@ from zstandard import frame_content_size
 from .errors import CorruptionError
 
 BLOCK = struct.Struct("<4sIQQ")
+MAGIC_SIZE = 12
 PIECE = 1 << 24
 
 
@@ -20,19 +21,19 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
     out.write(packed)
 
 
-def read_blocks(source: IO[bytes], kinds: Container[bytes], start: int = 12) -> Iterator[tuple[bytes, bytes]]:
-    """The blocks of a dump, checked; CorruptionError at the place where it ends or is damaged."""
-    at = start
+def read_blocks(source: IO[bytes], kinds: Container[bytes], what: str = "dump") -> Iterator[tuple[bytes, bytes]]:
+    """The blocks of a dump or backup, behind its magic; CorruptionError at the place where it ends or is damaged."""
+    at = MAGIC_SIZE
     while True:
         header = source.read(BLOCK.size)
         if len(header) < BLOCK.size:
-            raise CorruptionError(f"the dump is cut off at byte {at + len(header)}; make it again")
+            raise CorruptionError(f"the {what} is cut off at byte {at + len(header)}; make it again")
         kind, checksum, length, plain = BLOCK.unpack(header)
         packed = _read(source, length)
         if len(packed) < length:
-            raise CorruptionError(f"the dump is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
+            raise CorruptionError(f"the {what} is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
         if crc32c(packed) != checksum or kind not in kinds or frame_content_size(packed) != plain:
-            raise CorruptionError(f"the dump is damaged in the block at byte {at}; make it again")
+            raise CorruptionError(f"the {what} is damaged in the block at byte {at}; make it again")
         at += BLOCK.size + length
         yield kind, zstandard.decompress(packed)
         if kind == b"DONE":

@@ -240,13 +240,15 @@ def test_streams_that_are_closed(file, monkeypatch):
             assert command(["fsck", str(file)]) == 0
 
 
-def test_restoring_from_a_pipe(file, tmp_path):
+@pytest.mark.parametrize("named", ["/dev/fd/{}", "-"])
+def test_restoring_from_a_pipe(file, tmp_path, monkeypatch, named):
     assert command(["dump", str(file), "-o", str(tmp_path / "d")]) == 0
     end, begin = os.pipe()
     assert os.write(begin, (tmp_path / "d").read_bytes()) < 65536
     os.close(begin)
-    assert command(["restore", f"/dev/fd/{end}", str(tmp_path / "r.pages")]) == 0
-    os.close(end)
+    with open(end) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert command(["restore", named.format(stdin.fileno()), str(tmp_path / "r.pages")]) == 0
     with pagestore.open(tmp_path / "r.pages") as store:
         assert len(store.snapshot()["edge"]) == 500
 
@@ -298,7 +300,25 @@ def test_backups(file, tmp_path, capsys):
             txn["edge"].insert([(100, 100)])
         assert store.check() == []
     assert command(["restore", str(increment), str(tmp_path / "x.pages")]) == 1
-    assert "cannot follow" in capsys.readouterr().err
+    assert "goes on from version 5 and cannot come first: give one full backup" in capsys.readouterr().err
+    assert command(["restore", str(full), str(full), str(tmp_path / "x.pages")]) == 1
+    assert "is a full one and cannot follow version 5" in capsys.readouterr().err
+    with pagestore.open(tmp_path / "other.pages") as other, open(tmp_path / "other", "wb") as out:
+        other.backup(out)
+    assert command(["restore", str(tmp_path / "other"), str(increment), str(tmp_path / "x.pages")]) == 1
+    assert "of another store" in capsys.readouterr().err
+    increment.write_bytes(increment.read_bytes()[:-1])
+    assert command(["restore", str(full), str(increment), str(tmp_path / "x.pages")]) == 1
+    assert "the backup is cut off" in capsys.readouterr().err
+
+
+def test_a_dump_is_not_shown_on_a_terminal(file, monkeypatch, capsys):
+    _, theirs = os.openpty()
+    with open(theirs, "w") as terminal:
+        monkeypatch.setattr("sys.stdout", terminal)
+        with pytest.raises(SystemExit) as exit_:
+            command(["dump", str(file)])
+    assert exit_.value.code == 2 and "name a file with -o" in capsys.readouterr().err
 
 
 def test_a_copy_takes_no_place_before_it_is_whole(file, tmp_path, capsys):

@@ -1,6 +1,8 @@
 """`pagestore restore IN... FILE`: a new store from a dump, or from a full backup and its increments."""
 
 import argparse
+import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -14,7 +16,7 @@ from .report import answer, common
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, file=False)
-    parser.add_argument("source", nargs="+", help="a dump; or a full backup and the increments behind it, in order")
+    parser.add_argument("source", nargs="+", help="a dump; or a full backup and its increments, in order; - is stdin")
     parser.add_argument("file", help="the new store's file")
 
 
@@ -22,7 +24,8 @@ def run(options: argparse.Namespace) -> int:
     if Path(options.file).exists():
         raise FileExistsError(f"{options.file} is there already; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
-        sources = [stack.enter_context(open(source, "rb")) for source in options.source]
+        names = (os.dup(sys.stdin.fileno()) if source == "-" else source for source in options.source)
+        sources = [stack.enter_context(open(name, "rb")) for name in names]
         progress(f"from {', '.join(options.source)}")
         if sources[0].peek(len(backup.MAGIC)).startswith(backup.MAGIC):  # a pipe cannot be read twice
             versions = [backup.apply(options.file, sources)]
