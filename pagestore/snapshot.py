@@ -136,7 +136,7 @@ def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
     """See Store.snapshot."""
     while True:
         state = handle.refresh()
-        snapshot = _take(handle, state.heads[handle.branch_id(branch)].version)
+        snapshot = take(handle, state.heads[handle.branch_id(branch)].version)
         if snapshot is not None:  # an empty one is falsy
             return snapshot
 
@@ -144,7 +144,7 @@ def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
 def at(handle: Handle, version: int | str | datetime) -> Snapshot:
     """See Store.at."""
     number = handle.number(version)
-    snapshot = _take(handle, number)
+    snapshot = take(handle, number)
     if snapshot is None:
         raise VersionError(
             f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
@@ -152,7 +152,7 @@ def at(handle: Handle, version: int | str | datetime) -> Snapshot:
     return snapshot
 
 
-def _take(handle: Handle, number: int) -> Snapshot | None:
+def take(handle: Handle, number: int) -> Snapshot | None:
     """A snapshot of a version, or None if it is gone."""
     if not handle.pin(number):
         return None

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .check import free_pages
+from .errors import CorruptionError
 from .file import VERSION_LOCK
 from .handle import Handle
-from .settings import MAIN_ID
-from .state import Version, load_version
+from .snapshot import newest, take
+from .state import Version
 from .tree import Tree, pages_of
 
 
@@ -41,21 +42,33 @@ class Stat(NamedTuple):
 
 def of(handle: Handle, readers: list[Reader]) -> Stat:
     """See Store.stat. O(versions * index pages)."""
-    state = handle.state
-    entries = list(state.history.entries(handle.mapping.pages))
-    reach = {entry.version: _reached(handle, load_version(handle.mapping, entry.run, {})) for entry in entries}
-    counts = np.zeros(state.commit.top, np.int64)
+    reach = {}
+    for entry in list(handle.state.history.entries(handle.mapping.pages)):
+        snapshot = take(handle, entry.version)
+        if snapshot is not None:  # no writer has dropped it meanwhile
+            with snapshot:
+                reach[entry.version] = _reached(handle, snapshot._version)
+    with newest(handle) as snapshot:
+        names = snapshot._version.catalog.relations
+        relations = {name: len(_pages_of(handle, snapshot.tree(name))) for name in names}
+    pages, free = _sizes(handle)
+    counts = np.zeros(max([pages, *(int(ids.max()) + 1 for ids in reach.values())]), np.int64)
     for ids in reach.values():
         counts[ids] += 1
-    newest = handle.version_of(state.heads[MAIN_ID].version)
-    assert newest is not None
-    relations = {
-        info.name: len(_pages_of(handle, newest.trees[info.spec.tree_id])) for info in newest.catalog.relations.values()
-    }
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
-    free = len(free_pages(handle))
-    own = state.commit.top - free - int((counts > 0).sum())
-    return Stat(handle.page_size, state.commit.top, free, relations, own, only, readers)
+    own = max(0, pages - free - int((counts > 0).sum()))
+    return Stat(handle.page_size, pages, free, relations, own, only, readers)
+
+
+def _sizes(handle: Handle) -> tuple[int, int]:
+    """How many pages there are, and how many of them are free, in one commit."""
+    while True:
+        state = handle.refresh()
+        try:
+            return state.commit.top, len(free_pages(handle))
+        except CorruptionError:  # a writer may have reused the list's pages meanwhile
+            if handle.refresh().sequence == state.sequence:
+                raise
 
 
 def _reached(handle: Handle, version: Version) -> np.ndarray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import pagestore
+from pagestore import check
 from pagestore.check import Violation
 from pagestore.errors import (
     ClosedError,
@@ -751,6 +752,31 @@ def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
     monkeypatch.setattr("pagestore.check.Check.run", run)
     with pagestore.open(store.path, mode="r") as reader:
         assert [violation.fact for violation in reader.check()] == ["damaged"]
+
+
+def test_figures_are_had_beside_a_writer_that_reuses_pages(tmp_path, monkeypatch):
+    writer = pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain=2)
+    with writer.transaction() as txn:
+        txn.create("r", "k: int64, v: int64", key=("k",)).insert([(k, k * k) for k in range(100_000)])
+
+    def churn_and_move():
+        for version in range(60):
+            with writer.transaction() as txn:
+                txn["r"].set([(k, version) for k in range(version, 100_000, 37)])
+            if version == 30:
+                writer.compact()
+
+    def free_pages(store):
+        if not moved:
+            moved.append(True)
+            churn_and_move()
+        return check.free_pages(store)
+
+    churn_and_move()
+    moved: list[bool] = []
+    monkeypatch.setattr("pagestore.stat.free_pages", free_pages)
+    with writer, pagestore.open(writer.path, mode="r") as reader:
+        assert reader.stat().pages == writer._state.commit.top and moved
 
 
 def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
