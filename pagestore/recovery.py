@@ -85,8 +85,8 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
 def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
     """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
 
-    For salvage only: reads every page, and takes a file that is cut off. Raises CorruptionError if there is
-    none.
+    For salvage only: reads every page, takes a file that is cut off, and needs no settings. Raises CorruptionError
+    if there is none.
     """
     size = PAGE_SIZE_MIN
     while size <= PAGE_SIZE_MAX:
@@ -94,8 +94,8 @@ def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
         mapping.cover(file.size() // size)
         for meta in sorted(_commits(mapping), key=lambda meta: -meta.sequence):
             with suppress(CorruptionError):
-                state = load_state(mapping, meta)
-                how = f"the meta slots are of no use; commit {meta.sequence} was found by reading every page"
+                state = load_state(mapping, meta, lenient=True)
+                how = f"no meta slot leads to a whole commit; commit {meta.sequence} was found by reading every page"
                 return meta, state, mapping, Recovery(meta.version, False, (how,))
         size *= 2
     raise CorruptionError(f"{file.path}: there is no commit record that reads; nothing can be salvaged")

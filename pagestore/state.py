@@ -56,8 +56,11 @@ class State(NamedTuple):
     run: Run
 
 
-def load_state(mapping: Mapping, meta: Meta) -> State:
-    """The state that a meta slot points to. Raises CorruptionError."""
+def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
+    """The state that a meta slot points to; where `lenient`, a new store's settings take the place of lost ones.
+
+    Raises CorruptionError.
+    """
     mapping.cover(meta.top)
     run = Run(meta.state, meta.words)
     commit = Commit.decode(mapping.read_run(run))
@@ -68,7 +71,12 @@ def load_state(mapping: Mapping, meta: Meta) -> State:
         branch: Head(version, Run(page, words), origin)
         for branch, version, page, words, origin in rows(commit.branches, 5)
     }
-    settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+    try:
+        settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+    except CorruptionError:
+        if not lenient:
+            raise
+        settings = Settings()
     recent = [Entry(*row) for row in rows(commit.recent, 5)]
     return State(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,

@@ -118,6 +118,17 @@ def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsy
             pagestore.open(path)
 
 
+def test_salvage_needs_no_settings(file, tmp_path, capsys):
+    with pagestore.open(file, mode="r") as store:
+        overwrite(file, store._state.commit.settings.page, store.page_size)
+    assert command(["info", str(file)]) == 1
+    assert "try pagestore fsck --salvage" in capsys.readouterr().err
+    code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
+    assert code == 1 and data["salvaged"] == 5 and data["lost"] == []
+    with pagestore.open(tmp_path / "saved.pages") as saved:
+        assert saved.check() == [] and len(saved.snapshot()["edge"]) == 500
+
+
 @pytest.mark.parametrize("how", ["both slots", "cut"])
 def test_salvage_without_a_way_in(file, tmp_path, capsys, how):
     with pagestore.open(file, sync="off") as store, store.transaction() as txn:
