@@ -120,7 +120,7 @@ def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsy
 
 def test_salvage_needs_no_settings(file, tmp_path, capsys):
     with pagestore.open(file, mode="r") as store:
-        overwrite(file, store._state.commit.settings.page, store.page_size)
+        overwrite(file, store._handle.state.commit.settings.page, store.page_size)
     assert command(["info", str(file)]) == 1
     assert "try pagestore fsck --salvage" in capsys.readouterr().err
     code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
