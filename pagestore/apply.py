@@ -195,7 +195,8 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
         return [0, k_apply.ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
-    parts = checked(k_apply.cut_edits(*pager.pages, tree.root, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    top = tree.root, tree.height - 1
+    parts = checked(k_apply.cut_edits(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts
 

@@ -17,7 +17,7 @@ def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
 def _below(pages: Pages, at: int, level: int, keys: int, page: int) -> tuple[int, ...]:
     if at == page:
         return (at,)
-    start = enter(*pages, at) if level else -1
+    start = enter(*pages, at, level) if level else -1
     if start < 0:
         return ()
     for slot in range(int(pages.words[start + COUNT])):

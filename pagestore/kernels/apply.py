@@ -138,13 +138,13 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
 
 
 @kernel
-def cut_edits(words, seen, page_words, root, keys, edits, page_edits, cuts):
+def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cuts):
     """Cut a batch where entries of the root begin, into parts of about as much work.
 
     Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
     that makes, at most P, or ``-page_id``. An entry with edits below takes as long as `page_edits` of them.
     """
-    page = enter(words, seen, page_words, root)
+    page = enter(words, seen, page_words, root, level)
     if page < 0:
         return page
     wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + COUNT]
@@ -175,7 +175,7 @@ def stop_if_short(ids, dead, reserve, walk, tally):
 @kernel
 def take_in(words, seen, page_words, page_id, level, walk, tally):
     """Make a page the current node of its level."""
-    page = enter(words, seen, page_words, page_id)
+    page = enter(words, seen, page_words, page_id, level)
     if page < 0:
         tally[STATUS] = CORRUPT
         tally[EVIDENCE] = -page
@@ -552,7 +552,7 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
         else:
             drop(page_id, birth, dead, tally)
         return
-    page = enter(words, seen, page_words, page_id)
+    page = enter(words, seen, page_words, page_id, level)
     if page < 0:
         tally[STATUS] = CORRUPT
         tally[EVIDENCE] = -page
@@ -618,7 +618,7 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
         if fresh:
             child = only_child(arena, (fresh - 1) * page_words, keys)
         else:
-            page = enter(words, seen, page_words, page_id)
+            page = enter(words, seen, page_words, page_id, level - 1)
             if page < 0:
                 tally[STATUS] = CORRUPT
                 tally[EVIDENCE] = page_id

@@ -35,7 +35,7 @@ def seek(words, seen, page_words, root, height, keys, key, m, cursors, o):
 def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
     """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need be."""
     while level > 0:
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page
         slot = child_slot(words, page, key, m, keys, 0)
@@ -43,7 +43,7 @@ def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
         cursors[o + PATH + 2 * level - 1] = slot
         page_id = field(words, page, keys, slot)
         level -= 1
-    page = enter(words, seen, page_words, page_id)
+    page = enter(words, seen, page_words, page_id, level)
     if page < 0:
         return page
     slot, _ = locate(words, page, key, m, 0)
@@ -75,14 +75,14 @@ def next_leaf(words, seen, page_words, keys, cursors, o):
 def leftmost(words, seen, page_words, page_id, level, keys, cursors, o):
     """Go down to the first record below a page of the given level."""
     while level > 0:
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page
         cursors[o + PATH + 2 * level - 2] = page
         cursors[o + PATH + 2 * level - 1] = 0
         page_id = field(words, page, keys, 0)
         level -= 1
-    page = enter(words, seen, page_words, page_id)
+    page = enter(words, seen, page_words, page_id, level)
     if page < 0:
         return page
     cursors[o + LEAF_PAGE] = page

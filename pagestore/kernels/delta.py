@@ -38,7 +38,7 @@ def start_delta(words, seen, page_words, roots, heights, state):
 @kernel
 def open_page(words, seen, page_words, page_id, side):
     """Go down one level, to the first entry of a page."""
-    page = enter(words, seen, page_words, page_id)
+    page = enter(words, seen, page_words, page_id, side[LEVEL] - 1)
     if page < 0:
         return page
     side[LEVEL] -= 1

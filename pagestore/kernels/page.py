@@ -8,25 +8,31 @@ then touches only the words that hold the bits it needs.
 from pagestore.kernels.checksum import checksum
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
-from pagestore.layout import COUNT, CRC, GREATEST, HEADER, ID, page_type
+from pagestore.layout import COUNT, CRC, GREATEST, HEADER, ID, INDEX, LEAF, TYPE, page_type
 
+KIND_AND_LEVEL = (1 << 16) - 1  # of a type word
 NARROW = 57  # bits of a value that is one load away
 
 type_word = kernel(page_type)
 
 
 @kernel
-def enter(words, seen, page_words, page_id):
-    """Index of the first word of a page, verified the first time anybody touches it.
+def enter(words, seen, page_words, page_id, level):
+    """Index of the first word of a page of a tree's level, verified the first time anybody touches it.
 
     A page that is not what it should be gives ``-page_id`` instead; every kernel hands a negative
-    page up as its status, and the Python wrapper makes it a CorruptionError.
+    page up as its status, and the Python wrapper makes it a CorruptionError.  A page that was whole once, and that
+    the disk did not write again, is noticed where its level is another: a leaf taken for an index page would lead
+    anywhere.
     """
     if page_id <= 0 or page_id >= seen.shape[0]:
         return -max(page_id, 1)
     page = page_id * page_words
     if seen[page_id] == 0:
-        if words[page + ID] != page_id or words[page + CRC] != checksum(words, page, page_words):
+        kind = INDEX if level else LEAF
+        if words[page + ID] != page_id or words[page + TYPE] & KIND_AND_LEVEL != type_word(kind, level, 0, 0, 0):
+            return -page_id
+        if words[page + CRC] != checksum(words, page, page_words):
             return -page_id
         seen[page_id] = 1
     return page

@@ -77,10 +77,10 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
 @kernel
 def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
     """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
-    status = place[PAGE] = enter(words, seen, page_words, root)
-    for _ in range(height - 1):
+    status = place[PAGE] = enter(words, seen, page_words, root, height - 1)
+    for level in range(height - 2, -1, -1):
         if status > 0:
-            status = children(words, seen, page_words, keys, wanted, group, place[KEY], place[PAGE])
+            status = children(words, seen, page_words, level, keys, wanted, group, place[KEY], place[PAGE])
     return status
 
 
@@ -99,8 +99,8 @@ def prefetch_leaves(words, pages, n, like):
 
 
 @kernel
-def children(words, seen, page_words, keys, wanted, group, key, pages):
-    """Put the child that key wanted[:, group[g]] belongs to in the place of index page pages[g], for all g.
+def children(words, seen, page_words, level, keys, wanted, group, key, pages):
+    """Put the child, of that level, that key wanted[:, group[g]] belongs to in place of index page pages[g], for all g.
 
     Keys that are clearly between the separators around a child follow it there; the next one is looked for from there
     on, if it is behind.  Returns 1, or ``-page_id``.
@@ -115,7 +115,7 @@ def children(words, seen, page_words, keys, wanted, group, key, pages):
         else:
             slot = child_slot(words, page, key, keys, keys, 0)
         last = page
-        child = enter(words, seen, page_words, field(words, page, keys, slot))
+        child = enter(words, seen, page_words, field(words, page, keys, slot), level)
         if child < 0:
             return child
         low = field(words, page, 0, slot)
@@ -250,7 +250,7 @@ def find_record(ready, key, out):
         prefetch(words, page_id * page_words + HEADER)
         if level == 0 and ready[LIKE]:
             prefetch_near(words, page_id * page_words, ready[LIKE], keys + ready[VALUES], part)
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page
         slot, equal = locate_near(words, page, wanted, keys, c, part)
@@ -421,7 +421,7 @@ def tree_pages(words, seen, page_words, root, height, keys, out):
             out[n] = page_id
         n += 1
         if level:
-            way[level, 0], way[level, 1] = enter(words, seen, page_words, page_id), 0
+            way[level, 0], way[level, 1] = enter(words, seen, page_words, page_id, level), 0
             if way[level, 0] < 0:
                 return way[level, 0]
         level = max(level, 1)

@@ -367,7 +367,7 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
     Returns 1, or ``-page_id``.
     """
     n, pages = group.shape[0], place[PAGE]
-    pages[:n] = enter(words, seen, page_words, root)
+    pages[:n] = enter(words, seen, page_words, root, height - 1)
     for level in range(height - 1, -1, -1):
         for g in range(n):
             if pages[g] < 0:
@@ -386,7 +386,7 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
             slot = place[LOW, g]
             if level:
                 slot = max(slot - 1 + (place[EQUAL, g] if m == keys else 0), 0)
-                pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot))
+                pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot), level - 1)
             ways[level, 1, at + g] = slot
     return 1
 
@@ -419,7 +419,7 @@ def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc
 def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end, key, m, acc):
     """All below a page before the upper bound, folded on the way down."""
     for d in range(level, -1, -1):
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, page_words, page_id, d)
         if page < 0:
             return page
         if d == 0:
@@ -436,13 +436,13 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
 def select(words, seen, page_words, root, height, keys, count_row, rank):
     """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
     page_id = root
-    for _ in range(height - 1):
-        page = enter(words, seen, page_words, page_id)
+    for level in range(height - 1, 0, -1):
+        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page, 0
         slot, rank = count_down(words, page, keys, count_row, rank)
         page_id = field(words, page, keys, slot)
-    return enter(words, seen, page_words, page_id), rank
+    return enter(words, seen, page_words, page_id, 0), rank
 
 
 @kernel

@@ -76,7 +76,7 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key,
     level = height - 1
     page_id = root
     while True:
-        page = enter(words, seen, page_words, page_id)
+        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page
         end = upper_bound(words, page, key, alphas + 1)

@@ -12,6 +12,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
 import pagestore
 from pagestore import check
@@ -32,6 +33,7 @@ from pagestore.errors import (
     VersionError,
     WordError,
 )
+from pagestore.layout import CRC, ID
 from pagestore.meta import Meta
 from pagestore.sketch import Sketch
 from pagestore.store import empty_store
@@ -776,7 +778,7 @@ def test_figures_are_had_beside_a_writer_that_reuses_pages(tmp_path, monkeypatch
     moved: list[bool] = []
     monkeypatch.setattr("pagestore.stat.free_pages", free_pages)
     with writer, pagestore.open(writer.path, mode="r") as reader:
-        assert reader.stat().pages == writer._state.commit.top and moved
+        assert reader.stat().pages == writer._handle.state.commit.top and moved
 
 
 def test_one_bad_slot_after_a_clean_close_is_reported(tmp_path):
@@ -935,3 +937,34 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
             store.at(dt.datetime.min)
         with pytest.raises(ValueError, match="limit=-1: so many versions"):
             store.history(-1)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda store, edge: list(edge), lambda store, edge: edge.to_numpy(), lambda store, edge: (19_999, 139_993) in edge,
+    lambda store, edge: edge.range((19_999,)).scan("count"), lambda store, edge: edge.select(20_000),
+    lambda store, edge: edge.get_many([[19_999], [139_993]]),
+    lambda store, edge: store.diff(1, 2, "edge").read_all(),
+])  # fmt: skip
+def test_a_page_of_another_level_is_none(tmp_path, ask):
+    """A disk that loses a write leaves a page that is whole, with its own number, and of an earlier life."""
+    path = tmp_path / "s.pages"
+    with pagestore.open(path, sync="off") as store:
+        with store.transaction() as txn:
+            edge = txn.create("edge", "x: int64, y: int64", scans=["count"])
+            edge.insert([(n, 7 * n) for n in range(20_000)])
+        with store.transaction() as txn:
+            txn["edge"].insert([(19_999, 0)])
+        snapshot = store.snapshot()
+        tree, words = snapshot.tree("edge"), snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
+        root, leaf = tree.root, int(pages_of(snapshot.pages, tree)[-1])
+        page = words[root].copy()
+        page[ID] = leaf
+        page[CRC] = crc32c(page[1:].data)
+        snapshot.close()
+    with open(path, "r+b") as file:
+        file.seek(leaf * page.nbytes)
+        file.write(page)
+    with pagestore.open(path, mode="r") as store, store.snapshot() as snapshot:
+        with pytest.raises(CorruptionError, match=f"page {leaf}"):
+            ask(store, snapshot["edge"])
+        assert {violation.invariant for violation in store.check()} >= {"shape"}
