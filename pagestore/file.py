@@ -27,7 +27,7 @@ import numpy as np
 from crc32c import crc32c
 from numba import config
 
-from .errors import ForkError, LockedError
+from .errors import ClosedError, ForkError, LockedError
 from .kernels.write import PIECE, write_pages
 from .layout import CRC, WORD
 from .outlet import CLOSED, Outlet
@@ -89,6 +89,7 @@ class File:
             os.close(folder)
 
     def size(self) -> int:
+        self._check()
         return os.fstat(self._fd).st_size
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -185,6 +186,8 @@ class File:
     def _check(self) -> None:
         if self._forked:
             raise ForkError(f"the handle of {self.path} came through a fork; open the store in this process")
+        if self._fd < 0:
+            raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
 
     def close(self, unlock: bool = True) -> None:
         """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable.

@@ -42,6 +42,17 @@ def test_what_comes_after_its_end_is_refused(ws):
     assert ws.store.version == version
 
 
+def test_one_whose_store_was_closed_is_lost(tmp_path):
+    with ivm.open(tmp_path / "graph.pages", sync="off") as ws:
+        ws.install(RULES)
+        txn = ws.transaction()
+        txn.insert("edge", [(1, 2), (2, 3)])
+    with pytest.raises(ClosedError, match="was closed, and what was not committed is lost; open it again"):
+        txn.commit()
+    with ivm.open(tmp_path / "graph.pages", sync="off") as ws:
+        assert len(ws["edge"]) == 0
+
+
 def texts(ws) -> int:
     """How many texts the store's dictionary has."""
     with ws.store.snapshot() as snap:
