@@ -70,14 +70,23 @@ class Mapping:
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
     def grow(self, top: int) -> None:
-        """Make the file and the map hold all pages below `top`, and some more to spare."""
+        """Make the file and the map hold all pages below `top`, and some more to spare.
+
+        Of a disk that has not so much left they take little: dropping versions needs pages, too.
+        """
         if top <= len(self.pages.seen):
             return
         size = self.file.size()
-        more = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
+        ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
+        try:
+            self._lengthen(size, ample, top)
+        except OSError:
+            self._lengthen(size, GROWTH_MIN, top)
+        self.cover(top)
+
+    def _lengthen(self, size: int, more: int, top: int) -> None:
         wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
         self.file.fallocate(size, wanted - size)
-        self.cover(top)
 
     def shrink(self) -> None:
         """The file was cut: map what is left. Old arrays must not be read behind its end."""

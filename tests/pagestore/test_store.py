@@ -34,10 +34,12 @@ from pagestore.errors import (
     WordError,
 )
 from pagestore.layout import CRC, ID
+from pagestore.mapping import GROWTH_MIN
 from pagestore.meta import Meta
 from pagestore.sketch import Sketch
 from pagestore.store import empty_store
 from pagestore.tree import pages_of
+from tests.pagestore.test_file import largest_file
 
 
 @pytest.fixture
@@ -371,6 +373,21 @@ def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
                 for info in handle.history()[:2]:
                     if info.version:
                         assert handle.at(info.version).properties == {"n": str(info.version + 99)}
+
+
+def test_a_disk_with_little_left_is_used(tmp_path):
+    """It has less than a file of this size grows by, and yet versions can be made, and dropped."""
+    path, numbers = tmp_path / "s.pages", np.random.default_rng(1).integers(1 << 62, size=(2, 500_000))
+    with pagestore.open(path, page_size=4096) as store, store.transaction() as txn:
+        txn.create("r", "x: int64, y: int64").insert([*numbers])
+    size = path.stat().st_size  # nothing to spare is left in it
+    assert size // 8 > 3 * GROWTH_MIN
+    with pagestore.open(path) as store:
+        with largest_file(size + 3 * GROWTH_MIN):
+            with store.transaction() as txn:
+                txn["r"].delete([*numbers[:, :20]])
+            store.vacuum(keep_versions=1)
+        assert not store.check()
 
 
 def test_retention(tmp_path):
