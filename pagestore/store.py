@@ -66,6 +66,8 @@ def open(
         raise ValueError(f'mode={mode!r}: "r" or "rw"')
     if sync not in SYNCS:
         raise ValueError(f"sync={sync!r}: one of {', '.join(map(repr, SYNCS))}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
     if retain is not None:
         retain_number(retain)
     if mode == "rw" and create and not os.path.exists(path):

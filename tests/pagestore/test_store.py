@@ -458,6 +458,10 @@ def test_opening(tmp_path, store):
         with pytest.raises(FormatError, match=f"page_size={size!r}: a power of two"):
             pagestore.open(tmp_path / "new.pages", page_size=size)
         assert not (tmp_path / "new.pages").exists()
+    for threads in (0, -1, 1.5, "2"):
+        with pytest.raises(ValueError, match=f"threads={threads!r}: a number of threads from 1 on"):
+            pagestore.open(tmp_path / "new.pages", threads=threads)
+        assert not (tmp_path / "new.pages").exists()
     with pytest.raises(FileNotFoundError):
         pagestore.open(tmp_path / "none.pages", mode="r")
     with pytest.raises(FileNotFoundError):
