@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from decimal import Decimal
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
@@ -158,6 +159,40 @@ def test_threads_take_turns(store):
     assert len(store.snapshot()["edge"]) == 83
     assert store.version == 81
     assert store.check() == []
+
+
+def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
+    """Which began when versions were dropped already, and has some when the compaction comes to wait for it."""
+    begin, vacuum, begun, waited_for = store.transaction, store.vacuum, threading.Event(), threading.Event()
+
+    def write():
+        with begin() as txn:
+            for first in (0, 10_000):
+                txn["edge"].insert([np.arange(first, first + 10_000), np.zeros(10_000, np.int64)])
+                assert len(txn["edge"]) == first + 10_003
+                begun.set()
+                assert waited_for.wait(10)
+
+    def begin_compacting(*args):
+        if begun.is_set():
+            waited_for.set()
+            writer.join()
+            assert store.check() == []
+        return begin(*args)
+
+    def vacuum_before_another_writes(**options):
+        done = vacuum(**options)
+        if next(vacuums) == 2:  # what the compaction frees then is at the front, where the other one goes on
+            writer.start()
+            assert begun.wait(10)
+        return done
+
+    vacuums, writer = count(1), threading.Thread(target=write)
+    monkeypatch.setattr(store, "transaction", begin_compacting)
+    monkeypatch.setattr(store, "vacuum", vacuum_before_another_writes)
+    store.compact()
+    assert store.check() == []
+    assert len(list(store.snapshot()["edge"])) == 20_003
 
 
 def test_bulk_streams_ascending_batches(store):
