@@ -1,5 +1,6 @@
 """Who hears of what has changed in a view."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -14,13 +15,18 @@ OnChange = Callable[[pa.Table], None]
 
 
 class Subscriptions:
-    """Functions to call after commits, by view.  Iterating gives the views that have any."""
+    """Functions to call after commits, by view.  Iterating gives the views that have any.
+
+    Threads may begin and end subscriptions while another one commits.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, dict[object, OnChange]] = {}
+        self._guard = threading.RLock()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._of)
+        with self._guard:
+            return iter([*self._of])
 
     def __len__(self) -> int:
         return len(self._of)
@@ -31,27 +37,31 @@ class Subscriptions:
     def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Returns a function that ends the subscription."""
         subscription = object()
-        self._of.setdefault(name, {})[subscription] = on_change
+        with self._guard:
+            self._of.setdefault(name, {})[subscription] = on_change
 
         def end() -> None:
             """Idempotent."""
-            left = self._of.get(name, {})
-            left.pop(subscription, None)
-            if not left:
-                self.drop(name)
+            with self._guard:
+                left = self._of.get(name, {})
+                left.pop(subscription, None)
+                if not left:
+                    self.drop(name)
 
         return end
 
     def drop(self, name: str) -> None:
         """End all subscriptions of a view."""
-        self._of.pop(name, None)
+        with self._guard:
+            self._of.pop(name, None)
 
     def tell(self, tables: Mapping[str, pa.Table]) -> None:
         """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing.
 
         Whom to tell is settled before anybody is called, who may subscribe, or uninstall.
         """
-        told = [(name, on_change) for name in tables for on_change in self._of[name].values()]
+        with self._guard:
+            told = [(name, on_change) for name in tables for on_change in self._of.get(name, {}).values()]
         failures = []
         for name, on_change in told:
             try:

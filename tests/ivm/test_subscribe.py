@@ -1,8 +1,11 @@
 """Subscribers hear of each commit that changed their view, until either of the two is gone."""
 
+import threading
+
 import pytest
 
 import ivm
+from ivm import workspace
 from pagestore.errors import ReadOnlyError
 
 EDGES = "edge(x, y) -> int(x), int(y). "
@@ -69,6 +72,49 @@ def test_a_subscriber_may_uninstall_what_others_hear_of(ws):
     ws.subscribe("two", told.append)
     ws.exec("+edge(1, 2). +edge(2, 3).")
     assert len(told) == 1
+
+
+def test_a_subscription_that_another_thread_ends_while_its_table_is_made(ws, monkeypatch):
+    """The commit is told of no error, and who hears still hears."""
+    told = []
+    ws.subscribe("edge", told.append)
+    end, made = ws.subscribe("two", told.append), workspace.changes
+
+    def ended_meanwhile(*args):
+        end()
+        return made(*args)
+
+    monkeypatch.setattr(workspace, "changes", ended_meanwhile)
+    ws.exec("+edge(1, 2). +edge(2, 3).")
+    assert [table.column_names for table in told] == [["x", "y", "_change_type"]]
+
+
+def test_subscriptions_come_and_go_beside_commits(ws):
+    """Iterating over them, and one that takes the place of the last."""
+    failures, done = [], threading.Event()
+
+    def come_and_go():
+        try:
+            while not done.is_set():
+                ws.subscribe("two", lambda table: None)()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for x in range(200):
+            told = []
+            end = ws.subscribe("two", told.append)
+            ws.exec(f"+edge({x}, {x + 1}). +edge({x + 1}, {-1 - x}).")
+            end()
+            assert len(told) == 1
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
 
 
 def test_an_installed_text_with_edits_changes_views_too(ws):
