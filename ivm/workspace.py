@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,8 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self._subscriptions = Subscriptions()
         with store.snapshot() as snap:
-            self._installed, self._saved = self._load(snap), snap.properties.get(PROPERTY)
-            self._others = self._saved, self._installed  # those of another version that were asked for last
+            self._rules = snap.properties.get(PROPERTY), self._load(snap)  # as saved, and at once for threads
+            self._others = self._rules  # those of another version that were asked for last
             saved = json.loads(snap.properties.get(BUILT, "{}"))
             self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
 
@@ -88,19 +89,19 @@ class Workspace:
         column, or OptionError; nothing is installed then.
         """
         _check_options(granularity, maintenance)
-        if self._installed.block(name):
-            raise RedefinitionError(
-                lang.Where(name, 1, 1),
-                f"a block `{name}` is installed; uninstall it first, or choose another name",
-            )
         with self.store.transaction(f"install {name}") as txn:
-            estimates = Estimates(txn)
-            installed = self._installed.including(
+            before, estimates = self._rules_of(txn), Estimates(txn)
+            if before.block(name):
+                raise RedefinitionError(
+                    lang.Where(name, 1, 1),
+                    f"a block `{name}` is installed; uninstall it first, or choose another name",
+                )
+            installed = before.including(
                 name, text, estimates.distinct, encoder(txn), _layouts(txn),
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
-            self._refuse_foreign_writers(block.part)
+            _refuse_foreign_writers(before, block.part)
             for predicate in block.part.predicates.values():
                 self._provide(txn, predicate, installed)
             engine = Engine(
@@ -110,10 +111,10 @@ class Workspace:
             txn.properties[BUILT] = json.dumps(engine.built)
             saved = txn.properties[PROPERTY] = installed.save()
             if block.part.edits:
-                edits = Transaction(txn, installed, self._commit)
+                edits = Transaction(txn, installed, partial(self._commit, installed))
                 edits.edit(block.part.edits)
                 engine.carry(edits.composed())
-        self._installed, self._saved = installed, saved
+        self._rules = saved, installed
         self._built = engine.built
         self._accounts |= engine.accounts
         self._notify(engine)
@@ -123,28 +124,29 @@ class Workspace:
 
         Raises UninstallError while others read them.
         """
-        block = self._installed.block(name)
-        if block is None:
-            known = ", ".join(b.name for b in self._installed.blocks) or "none"
-            raise UninstallError(f"no block `{name}` is installed; there is {known}")
-        left = self._installed.excluding(name)
-        gone = {
-            v.sense_name(p, s)
-            for v in block.rules
-            for p, plan in enumerate(v.plans)
-            for s in range(len(plan.sensors))
-        }
-        views = {n for n in block.part.predicates if n not in left.program.predicates}
-        gone |= views | {apart_name(n) for n in views if is_apart(self._installed.layouts[n])}
-        kept = {tree_name(i) for indices in left.indices.values() for i in indices}
-        gone |= {tree_name(i) for indices in self._installed.indices.values() for i in indices} - kept
         with self.store.transaction(f"uninstall {name}") as txn:
+            before = self._rules_of(txn)
+            block = before.block(name)
+            if block is None:
+                known = ", ".join(b.name for b in before.blocks) or "none"
+                raise UninstallError(f"no block `{name}` is installed; there is {known}")
+            left = before.excluding(name)
+            gone = {
+                v.sense_name(p, s)
+                for v in block.rules
+                for p, plan in enumerate(v.plans)
+                for s in range(len(plan.sensors))
+            }
+            views = {n for n in block.part.predicates if n not in left.program.predicates}
+            gone |= views | {apart_name(n) for n in views if is_apart(before.layouts[n])}
+            kept = {tree_name(i) for indices in left.indices.values() for i in indices}
+            gone |= {tree_name(i) for indices in before.indices.values() for i in indices} - kept
             for tree in gone:
                 txn.drop(tree)
             built = {sense: sizes for sense, sizes in self._built.items() if sense not in gone}
             txn.properties[BUILT] = json.dumps(built)
             saved = txn.properties[PROPERTY] = left.save()
-        self._installed, self._saved, self._built = left, saved, built
+        self._rules, self._built = (saved, left), built
         for view in views:
             self._accounts.pop(view, None)
             self._subscriptions.drop(view)
@@ -163,11 +165,17 @@ class Workspace:
 
     def transaction(self, message: str | None = None) -> Transaction:
         """Begin a transaction over extensional predicates; its commit maintains every view."""
-        return Transaction(self.store.transaction(message), self._installed, self._commit)
+        txn = self.store.transaction(message)
+        try:
+            installed = self._rules_of(txn)
+        except BaseException:
+            txn.rollback()
+            raise
+        return Transaction(txn, installed, partial(self._commit, installed))
 
     def exec(self, text: str) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version."""
-        part = lang.compile(text, self._installed.program, source="exec")
+        part = lang.compile(text, self._rules_now().program, source="exec")
         if part.rules or part.predicates:
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         with self.transaction() as txn:
@@ -309,11 +317,9 @@ class Workspace:
 
     # -- inside
 
-    def _commit(self, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
+    def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""
-        engine = Engine(
-            txn, self._installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built)
-        )
+        engine = Engine(txn, installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built))
         engine.carry(edits)
         if engine.built != self._built:
             txn.properties[BUILT] = json.dumps(engine.built)
@@ -333,11 +339,16 @@ class Workspace:
             tables = {name: changes(snap, predicates[name], delta) for name, delta in deltas.items()}
         self._subscriptions.tell(tables)
 
-    def _rules_of(self, source: Snapshot | Sketch) -> Installed:
-        """The rules of a version: those at hand, unless others were installed then, or have been since."""
-        saved = source.properties.get(PROPERTY)
-        if saved == self._saved:
-            return self._installed
+    def _rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
+        """The rules of a version: those at hand, unless others were installed then, or have been since.
+
+        A transaction goes by what it is over: another thread may have committed an installation, and not said so yet.
+        """
+        holder = source.catalog if isinstance(source, pagestore.Transaction) else source
+        saved = holder.properties.get(PROPERTY)
+        known, installed = self._rules
+        if saved == known:
+            return installed
         known, installed = self._others
         if saved != known:
             installed = self._load(source)
@@ -349,24 +360,13 @@ class Workspace:
         with self.store.snapshot() as snap:
             return self._rules_of(snap)
 
-    def _load(self, snap: Snapshot | Sketch) -> Installed:
+    def _load(self, snap: Snapshot | pagestore.Transaction) -> Installed:
         saved = snap.properties.get(PROPERTY)
         return Installed.load(str(saved), encoder(snap), _layouts(snap)) if saved else Installed()
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
         self._rules_of(snap).predicate(name)
         return snap[name]
-
-    def _refuse_foreign_writers(self, part: lang.Program) -> None:
-        for rule in part.rules:
-            for head in rule.heads:
-                owner = next(
-                    (b.name for b in self._installed.blocks if head.predicate in b.part.predicates), None
-                )
-                if owner is not None:
-                    raise RedefinitionError(
-                        head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
-                    )
 
     def _provide(self, txn: pagestore.Transaction, predicate: Predicate, installed: Installed) -> None:
         """Create a predicate's relation, unless it was loaded before (see _layouts)."""
@@ -375,6 +375,16 @@ class Workspace:
         layout = installed.layouts[predicate.name]
         schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
         txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
+
+
+def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
+    for rule in part.rules:
+        for head in rule.heads:
+            owner = next((b.name for b in installed.blocks if head.predicate in b.part.predicates), None)
+            if owner is not None:
+                raise RedefinitionError(
+                    head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
+                )
 
 
 def _check_options(granularity: int, maintenance: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -214,3 +215,53 @@ def test_a_relation_is_not_evaluated(tmp_path):
         for ask in (ws.evaluate, ws.verify):
             with pytest.raises(errors.UnknownViewError, match="^e is no view: its rows come from transactions"):
                 ask("e")
+
+
+EDGE = "edge(x, y) -> int(x), int(y)."
+TWO = "two(x, z) <- edge(x, y), edge(y, z)."
+
+
+def elsewhere(work, *args):
+    """Let another thread do something, all of it."""
+    thread = Thread(target=work, args=args)
+    thread.start()
+    thread.join()
+
+
+def test_what_is_committed_right_behind_an_installation_is_in_its_views(tmp_path, monkeypatch):
+    """By a thread that waited for it, before `install` itself goes on."""
+    with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
+        workspace.install(EDGE, name="edge")
+        leave = pagestore.Transaction.__exit__
+
+        def leave_and_another_writes(*args):
+            leave(*args)
+            monkeypatch.undo()
+            elsewhere(workspace.exec, "+edge(1, 2). +edge(2, 3).")
+
+        monkeypatch.setattr(pagestore.Transaction, "__exit__", leave_and_another_writes)
+        workspace.install(TWO, name="two")
+        assert list(workspace["two"]) == [(1, 3)]
+
+
+def test_what_another_thread_installs_before_an_uninstallation_or_installation_stays(tmp_path, monkeypatch):
+    """It waits for the writer, and goes by the rules that it finds then."""
+    with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
+        workspace.install(EDGE, name="edge")
+        workspace.install("one(x) <- edge(x, _).", name="one")
+        begin = workspace.store.transaction
+
+        def begin_behind_another(*args):
+            monkeypatch.undo()
+            elsewhere(workspace.install, TWO, "two")
+            return begin(*args)
+
+        monkeypatch.setattr(workspace.store, "transaction", begin_behind_another)
+        workspace.uninstall("one")
+        workspace.exec("+edge(1, 2). +edge(2, 3).")
+        assert ([*workspace.blocks], list(workspace["two"])) == (["edge", "two"], [(1, 3)])
+        workspace.uninstall("two")
+        monkeypatch.setattr(workspace.store, "transaction", begin_behind_another)
+        with pytest.raises(errors.RedefinitionError, match="a block `two` is installed"):
+            workspace.install(TWO, name="two")
+        workspace.verify("two")

@@ -172,7 +172,7 @@ def test_steps_are_in_order(tmp_path):
     workspace = opened(tmp_path / "s.pages", rules)
 
     def steps(*names):
-        found = course.steps_of(workspace._installed, frozenset(names))
+        found = course.steps_of(workspace._rules[1], frozenset(names))
         return [step.name if isinstance(step, Settle) else step.views.writes for step in found]
 
     assert steps("edge") == ["edge", ("u",), "u", ("v",), ("v",), ("w",), "v", "w"]
@@ -185,5 +185,5 @@ def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(course, "COURSES_MAX", 2)
     workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
     churn(workspace, 3)
-    assert 0 < len(workspace._installed.courses) <= 2
+    assert 0 < len(workspace._rules[1].courses) <= 2
     workspace.close()
