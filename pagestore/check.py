@@ -408,11 +408,18 @@ class Check(Walk):
 
 
 def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
-    """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to."""
+    """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
+
+    Where a page is another tree's by now, records may lack parts: that is said elsewhere.
+
+    >>> long_runs(iter([(1, 2, 6), (2, 0, 0xFFFF), (3, 0, 0xFFFF), (3, 1, 5), (3, 2, 6)]))
+    {(5, 6)}
+    """
     found: dict[int, dict[int, int]] = {}
     for id_, part, word in records:
         found.setdefault(id_, {})[part] = word
-    return {(parts[1], parts[2]) for parts in found.values() if parts[0] & 0xFFFF == 0xFFFF}
+    whole = (parts for parts in found.values() if {0, 1, 2} <= parts.keys())
+    return {(parts[1], parts[2]) for parts in whole if parts[0] & 0xFFFF == 0xFFFF}
 
 
 def free_pages(handle: Handle) -> set[int]:
