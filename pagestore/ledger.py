@@ -23,9 +23,10 @@ import numpy as np
 from .catalog import Catalog
 from .errors import CorruptionError, PoisonedError
 from .flat import Flat, empty, flat, flat_words, rows
-from .history import HISTORY, Entry, History
+from .history import HISTORY, RECENT_MAX, Entry, History
+from .kernels.apply import reserve_of
 from .kernels.record import write_commit
-from .layout import CRC
+from .layout import CRC, HEIGHT_MAX
 from .locks import VersionLocks
 from .mapping import Mapping, Run, run_pages
 from .meta import SLOT_SIZE, Meta, slot_of
@@ -170,7 +171,7 @@ class Ledger:
         """Steps 1 to 6."""
         pager, space, state, freed = self.pager, self.pager.space, self.state, reclaim.freed
         pager.retract()
-        self.mapping.grow(space.top + self._room(record, doomed))  # a full disk is noticed here, not half-way
+        self.mapping.grow(space.top + self._room(record, doomed, reclaim))  # a full disk is noticed here, not half-way
         try:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
@@ -202,12 +203,17 @@ class Ledger:
         )  # fmt: skip
         return run
 
-    def _room(self, record: Commit, doomed: Sequence[Entry]) -> int:
-        """Pages that a commit may need at most for its own records, and lends in advance on the way."""
-        pager = self.pager
+    def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
+        """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
+        pager, history = self.pager, self.state.history
+        page_words = pager.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.space)
         words += 6000  # for lists that have a bound
-        return 4 * words // pager.pages.page_words + 18 + 8 * len(doomed) + AHEAD_PAGES
+        room = 4 * words // page_words + 18 + AHEAD_PAGES
+        for n in (reclaim.edits, len(doomed), RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0):
+            if n:
+                room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
+        return room
 
     def dead_of(self, version: int) -> DeadList:
         """The dead list of a retained version."""

@@ -75,6 +75,11 @@ class Reclaim:
                 if line in lineages and birth <= p:
                     self._moved[line, k, page] = birth
 
+    @property
+    def edits(self) -> int:
+        """How many edits of the dead tree `finish` makes."""
+        return len(self._moved) + len(self._gone)
+
     def finish(self) -> Tree:
         """The dead tree after all drops."""
         if self._moved or self._gone:

@@ -11,6 +11,8 @@ import pytest
 import pagestore
 from pagestore.delta import Delta
 from pagestore.errors import VersionError
+from pagestore.ledger import Ledger
+from pagestore.mapping import Mapping
 from pagestore.space import Space
 
 
@@ -290,3 +292,37 @@ def test_pages_of_the_checkpoint_that_are_behind_the_end():
     assert after.difference() == (added, removed) and len(after) == 5
     assert after.lend(40).tolist() == list(range(30, 70)) and after.top == 70
     assert min(after.difference()[1]) == 70
+
+
+@pytest.mark.parametrize("retain", [2, 40, 100])
+def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
+    """Or else a disk that fills up half-way would leave it unknown what is written."""
+    asked: list[list[int]] = []
+    publish, grow = Ledger._publish, Mapping.grow
+
+    def published(ledger, *given):
+        asked.append([])
+        return publish(ledger, *given)
+
+    def grown(mapping, top):
+        if asked:
+            asked[-1].append(top)
+        grow(mapping, top)
+
+    rng = random.Random(retain)
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain=retain) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64", key="k").insert([(k, k) for k in range(30_000)])
+        monkeypatch.setattr(Ledger, "_publish", published)
+        monkeypatch.setattr(Mapping, "grow", grown)
+        for n in range(150):
+            if n % 9 == 8:
+                store.tag(f"t{n}")
+            if n % 60 == 59:
+                for tag in [*store.tags][::2]:
+                    store.untag(tag)
+            with store.transaction() as txn:
+                txn["r"].set([(rng.randrange(30_000), n) for _ in range(rng.choice([1, 20, 400]))])
+        store.vacuum(keep_versions=1)
+    assert len(asked) > 170
+    assert all(max(tops) == tops[0] for tops in asked if len(tops) > 1)
