@@ -303,6 +303,8 @@ class Workspace:
         """
         if self.store.mode == "r":
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
+        if not callable(on_change):
+            raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         self._rules_now().predicate(name)
         return self._subscriptions.add(name, on_change)
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from operator import index
 from typing import Any
 
 from .catalog import Catalog
@@ -148,7 +149,8 @@ class Handle:
         """See Store.reopen."""
         if self._writer is not None:
             raise TransactionError("a transaction is open; roll it back first")
-        self._load()
+        with self._writing:
+            self._load()
 
     # --- versions -------------------------------------------------------------------------------
 
@@ -190,9 +192,7 @@ class Handle:
         if isinstance(version, datetime):
             return self._number_at(version)
         if not isinstance(version, str):
-            if not 0 <= version <= state.last_version:
-                raise VersionError(f"version {version} is not retained; the newest is {state.last_version}")
-            return version
+            return _retained(version, state.last_version)
         if version in state.settings.tags:
             return state.settings.tags[version]
         if version in state.settings.branches:
@@ -305,3 +305,13 @@ class Handle:
         if self.mode != "rw":
             raise ReadOnlyError(f'{self.file.path} was opened with mode="r"; open it with mode="rw"')
         self.ledger.check()
+
+
+def _retained(version: int, newest: int) -> int:
+    try:
+        number = index(version)
+    except TypeError:
+        raise VersionError(f"{version!r} is no version; give a number, a tag, a branch or a time") from None
+    if not 0 <= number <= newest:
+        raise VersionError(f"version {number} is not retained; the newest is {newest}")
+    return number

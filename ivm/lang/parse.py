@@ -48,6 +48,8 @@ SEAL = sha256().digest_size
 
 def parse(text: str, source: str = "rules") -> list[Statement]:
     """The statements of a text in order; RuleSyntaxError names the place and what was expected there."""
+    if not isinstance(text, str):
+        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and questions are")
     try:
         tree = _parser().parse(text)
         _check_depth(tree, source)

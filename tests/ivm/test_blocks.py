@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -207,6 +208,16 @@ def test_options_that_mean_nothing(options, says, tmp_path):
         with pytest.raises(errors.OptionError, match=f"^{says}"):
             ws.install("e(x) -> int(x).", **options)
         assert (list(ws), ws.store.version) == ([], 0)
+
+
+def test_what_is_no_text_and_no_function_is_refused(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as ws:
+        ws.install("e(x) -> int(x). v(x) <- e(x).")
+        for take in ws.query, ws.exec, partial(ws.install, name="more"):
+            with pytest.raises(errors.RuleSyntaxError, match="5 is no text"):
+                take(5)
+        with pytest.raises(errors.OptionError, match="on_change='v': a function"):
+            ws.subscribe("v", "v")
 
 
 def test_a_relation_is_not_evaluated(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from crc32c import crc32c
 
 import pagestore
-from pagestore import check
+from pagestore import check, compact
 from pagestore.check import Violation
 from pagestore.errors import (
     ClosedError,
@@ -163,10 +163,10 @@ def test_threads_take_turns(store):
 
 def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
     """Which began when versions were dropped already, and has some when the compaction comes to wait for it."""
-    begin, vacuum, begun, waited_for = store.transaction, store.vacuum, threading.Event(), threading.Event()
+    begin, vacuum, begun, waited_for = compact.begin, compact._vacuum, threading.Event(), threading.Event()
 
     def write():
-        with begin() as txn:
+        with store.transaction() as txn:
             for first in (0, 10_000):
                 txn["edge"].insert([np.arange(first, first + 10_000), np.zeros(10_000, np.int64)])
                 assert len(txn["edge"]) == first + 10_003
@@ -180,16 +180,15 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
             assert store.check() == []
         return begin(*args)
 
-    def vacuum_before_another_writes(**options):
-        done = vacuum(**options)
+    def vacuum_before_another_writes(handle):
+        vacuum(handle)
         if next(vacuums) == 2:  # what the compaction frees then is at the front, where the other one goes on
             writer.start()
             assert begun.wait(10)
-        return done
 
     vacuums, writer = count(1), threading.Thread(target=write)
-    monkeypatch.setattr(store, "transaction", begin_compacting)
-    monkeypatch.setattr(store, "vacuum", vacuum_before_another_writes)
+    monkeypatch.setattr(compact, "begin", begin_compacting)
+    monkeypatch.setattr(compact, "_vacuum", vacuum_before_another_writes)
     store.compact()
     assert store.check() == []
     assert len(list(store.snapshot()["edge"])) == 20_003
@@ -991,6 +990,8 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
         assert store.at(dt.datetime.max).version == 0
         with pytest.raises(VersionError, match="0001-01-01 00:00:00 is out of the range"):
             store.at(dt.datetime.min)
+        with pytest.raises(VersionError, match="None is no version; give a number"):
+            store.at(None)
         with pytest.raises(ValueError, match="limit=-1: so many versions"):
             store.history(-1)
 
