@@ -12,6 +12,7 @@ from .catalog import Info
 from .check import Check
 from .errors import CorruptionError, PagestoreError
 from .file import File
+from .handle import Handle
 from .relation import Relation
 from .settings import MAIN_ID
 from .snapshot import Snapshot
@@ -47,7 +48,7 @@ def open_damaged(path: str | os.PathLike[str]) -> Store:
     try:
         return open_store(path, mode="r", create=False)
     except PagestoreError:
-        return Store(File(path, writable=False), "r", searched=True)
+        return Store(Handle(File(path, writable=False), "r", searched=True))
 
 
 def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:

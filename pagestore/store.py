@@ -73,7 +73,8 @@ def open(
     if mode == "rw" and create and not os.path.exists(path):
         with suppress(FileExistsError):
             File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
-    store = Store(File(path, mode == "rw"), mode, sync, page_size, threads=threads or os.cpu_count() or 1)
+    file = File(path, mode == "rw")
+    store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1))
     if retain is not None and retain != store.retain:
         store.retain = retain
     return store
@@ -106,16 +107,8 @@ def empty_store(page_size: int) -> bytes:
 class Store:
     """An open store. Threads may share it; a forked process may not."""
 
-    def __init__(
-        self,
-        file: File,
-        mode: str = "rw",
-        sync: str = "full",
-        page_size: int | None = None,
-        searched: bool = False,
-        threads: int = 1,
-    ):
-        self._handle = Handle(file, mode, sync, page_size, searched, threads)
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 from ivm.course import Course
 from ivm.workspace import Workspace
 from pagestore.errors import PagestoreError
+from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
 from tests.pagestore.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
@@ -50,11 +51,11 @@ def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
     monkeypatch.setattr(Course, "run", lambda *given: taken.append(run(*given)) or taken[-1])
     start, rng = empty_store(4096), Random(sync)
     file = SimulatedFile(start)
-    versions = run_workload(Workspace(Store(file, sync=sync)), rng)
+    versions = run_workload(Workspace(Store(Handle(file, sync=sync))), rng)
     assert sum(n == 5 for n in taken) > 5, "few edits did not take their course in one call; this tests nothing"
     monkeypatch.undo()
     for done, image in crashes(start, file.operations, rng, variants=4):
-        store = Store(SimulatedFile(image))
+        store = Store(Handle(SimulatedFile(image)))
         acknowledged, in_flight = file.acknowledged(done)
         assert acknowledged <= store.version <= in_flight, store.recovery
         agrees(store, versions)
@@ -64,12 +65,12 @@ def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
 def test_the_nth_operation_fails(how):
     start = empty_store(4096)
     file = SimulatedFile(start)
-    versions = run_workload(Workspace(Store(file)), Random(1), steps=4)
+    versions = run_workload(Workspace(Store(Handle(file))), Random(1), steps=4)
     for n in range(1, file.calls + 1):
         file = SimulatedFile(start, fail={n: how})
         with suppress(OSError, PagestoreError):
-            run_workload(Workspace(Store(file)), Random(1), steps=4)
+            run_workload(Workspace(Store(Handle(file))), Random(1), steps=4)
         assert n in range(file.calls + 1)
-        store = Store(SimulatedFile(file.content()))
+        store = Store(Handle(SimulatedFile(file.content())))
         assert store.version >= file.acknowledged(len(file.operations))[0]
         agrees(store, versions)

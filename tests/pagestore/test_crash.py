@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from pagestore.errors import CorruptionError, FormatError, PagestoreError, PoisonedError
+from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
 from tests.pagestore.simulator import FALLBACK, SimulatedFile, crashes
 
@@ -65,10 +66,10 @@ def test_every_crash_leaves_an_acknowledged_commit(sync: str, seed: int) -> None
     rng = Random(seed)
     start = empty_store(4096)
     file = SimulatedFile(start)
-    versions = run_workload(Store(file, sync=sync), rng)
+    versions = run_workload(Store(Handle(file, sync=sync)), rng)
     for done, image in crashes(start, file.operations, rng):
         acknowledged, in_flight = file.acknowledged(done)
-        store = Store(SimulatedFile(image))
+        store = Store(Handle(SimulatedFile(image)))
         assert acknowledged <= store.version <= in_flight, store.recovery
         _agrees(store, versions)
         assert [v for v in store.check() if v.invariant not in FALLBACK] == []
@@ -99,16 +100,16 @@ def test_a_crash_in_recovery_loses_nothing() -> None:
     rng = Random(7)
     start = empty_store(4096)
     file = SimulatedFile(start)
-    versions = run_workload(Store(file), rng, steps=5, close=False)
+    versions = run_workload(Store(Handle(file)), rng, steps=5, close=False)
     for _, image in list(crashes(start, file.operations, rng))[::7]:
         again = SimulatedFile(image)
-        store = Store(again)
+        store = Store(Handle(again))
         assert again.operations == []
         before, count = store.version, len(store.history())
         with store.transaction() as txn:
             txn.create("extra", "x: int64").insert([1])
         for _, second in crashes(image, again.operations, rng, variants=2):
-            found = Store(SimulatedFile(second))
+            found = Store(Handle(SimulatedFile(second)))
             assert found.version in (before, before + 1)
             assert len(found.history()) >= min(count, 3)
             _agrees_so_far(found, versions, before)
@@ -124,10 +125,10 @@ def _agrees_so_far(store: Store, versions: dict[int, Rows], upto: int) -> None:
 def test_the_nth_operation_fails(how: str) -> None:
     start = empty_store(4096)
     probe = SimulatedFile(start)
-    versions = run_workload(Store(probe), Random(1))
+    versions = run_workload(Store(Handle(probe)), Random(1))
     for n in range(1, probe.calls + 1):
         file = SimulatedFile(start, fail={n: how})
-        store = Store(file)
+        store = Store(Handle(file))
         with suppress(OSError, PagestoreError):
             run_workload(store, Random(1))
         acknowledged, _ = file.acknowledged(len(file.operations))
@@ -146,14 +147,14 @@ def test_the_nth_operation_fails(how: str) -> None:
 def test_every_flipped_byte_is_an_exception_or_harmless(stride: int) -> None:
     rng = Random(3)
     file = SimulatedFile(empty_store(4096))
-    versions = run_workload(Store(file), rng, steps=4)
+    versions = run_workload(Store(Handle(file)), rng, steps=4)
     content = file.content()
     wrong = 0
     for at in range(0, len(content), stride):
         image = bytearray(content)
         image[at] ^= 1 << rng.randrange(8)
         try:
-            store = Store(SimulatedFile(bytes(image)))
+            store = Store(Handle(SimulatedFile(bytes(image))))
             _agrees(store, versions)
         except (CorruptionError, FormatError):
             continue

@@ -14,6 +14,7 @@ from pagestore import ledger
 from pagestore.errors import PoisonedError
 from pagestore.file import stamped
 from pagestore.flat import Flat, flat
+from pagestore.handle import Handle
 from pagestore.kernels.record import HEAD, WIDTHS, gather
 from pagestore.mapping import Mapping, Run, pages_of_run
 from pagestore.outlet import CLOSED
@@ -94,7 +95,7 @@ def fill(store, random, relations=3):
 def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync, relations):
     """Whether a kernel wrote it or, where it may not, Python."""
     monkeypatch.setattr(SimulatedFile, "outlet", CLOSED)
-    simulated = Store(SimulatedFile(empty_store(4096)), sync=sync)
+    simulated = Store(Handle(SimulatedFile(empty_store(4096)), sync=sync))
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
         for store in stored, simulated:
             for _ in fill(store, Random(relations), relations):
