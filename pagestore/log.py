@@ -43,9 +43,10 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
         commit = Commit.decode(handle.mapping.read_run(entry.run))
         if (commit.version, commit.administrative) != (entry.version, 0):
             raise CorruptionError(f"the record of version {entry.version} is another's", page=entry.page)
-    except CorruptionError:
+    except CorruptionError as error:
         if handle.refresh().history.find(handle.mapping.pages, entry.version):
-            raise
+            fact = f"it holds the record of version {entry.version}, which does not read"
+            raise CorruptionError(fact, page=error.page) from None
         return None
     tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
     branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")

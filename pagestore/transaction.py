@@ -387,6 +387,8 @@ class Transaction:
             raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
         if not name:
             raise SchemaError("a relation needs a name")
+        if schema and str(name).startswith("$"):
+            raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
         if values < 0:
             raise SchemaError(f"{name!r}: a record cannot have {values} more words")
         spec = self._fitting(name, Spec(self._next_tree, keys, values, scans))

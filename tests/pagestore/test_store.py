@@ -1026,3 +1026,15 @@ def test_a_page_of_another_level_is_none(tmp_path, ask):
         with pytest.raises(CorruptionError, match=f"page {leaf}"):
             ask(store, snapshot["edge"])
         assert {violation.invariant for violation in store.check()} >= {"shape"}
+
+
+def test_a_history_names_the_version_whose_record_is_lost(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store:
+        for n in range(3):
+            with store.transaction() as txn:
+                (txn["r"] if n else txn.create("r", "k: int64")).insert([n])
+        entry = store._handle.entry(2)
+        store._handle.file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
+        with pytest.raises(CorruptionError, match=f"^page {entry.page}: it holds the record of version 2, which does"):
+            store.history()
+        assert [info.version for info in store.history(1)] == [3]

@@ -235,3 +235,10 @@ def test_a_schema_with_another_key(store):
     with store.transaction() as txn:
         assert txn.create("keyed", txn["number"].schema, key="x").schema.key == ("x",)
         assert txn.create("same", txn["keyed"].schema).schema.key == ("x",)
+
+
+def test_a_relation_has_no_hidden_name(store):
+    with store.transaction() as txn:
+        with pytest.raises(SchemaError, match=r"'\$x': a name with \$ in front is a hidden tree's"):
+            txn.create("$x", "k: int64")
+        txn.create_words("$x", 1)
