@@ -210,9 +210,10 @@ class Ledger:
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.space)
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
-        for n in (reclaim.edits, len(doomed), RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0):
-            if n:
-                room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
+        spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
+        dropped = len(doomed) if history.tree.count else 0
+        for n in filter(None, (spilt, dropped, reclaim.edits)):
+            room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
         return room
 
     def dead_of(self, version: int) -> DeadList:
