@@ -26,7 +26,7 @@ from .meter import Meter
 Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
-WARMING = 32  # changes before the first that counts: so many grow a store to the size that its versions need
+WARMING = 64  # changes before the first that counts: so many write each page twice of the file that its versions need
 
 
 class Maintainer(Protocol):
