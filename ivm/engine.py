@@ -45,6 +45,7 @@ HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
 STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
+SORTED = 1 << 18  # rows a batch of a view that is sorted: some MiB, which the system maps by large pages
 
 
 @dataclass
@@ -414,8 +415,10 @@ def composed(
     Raises RangeError for a sum beyond 64 bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
-    if len(rows) > 1 and in_order(rows, spec.keys):
+    if in_order(rows, spec.keys):
         return rows
+    if not spec.values:
+        return list(ascending(rows, SORTED))
     try:
         return [net(*one_batch(parts), spec)[1]]
     except EditError:  # a part of a sum is beyond 64 bits, which the whole need not be

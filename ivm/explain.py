@@ -52,7 +52,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
 def _plan(plan: Plan, granularity: int) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
-        lines[-1] += f", the cheapest of {plan.considered} (about {plan.cost:,.0f} operations)"
+        lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
         lines.append(
             f"  deltas    {plan.choice}; of more than {HUGE:.0%} of a relation, or {most_followed(plan):.1%} of all, "

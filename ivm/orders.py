@@ -6,13 +6,15 @@ All permutations of its variables are weighed, or where those are too many the o
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, permutations
+from math import prod
 from typing import NamedTuple
 
 from ivm.conjunction import Conjunction
 from ivm.lang.rule import variables
 from ivm.linear import pinned
 
-MERGED = 8  # operations that a binding costs that comes several times and has to be merged with its like
+MERGED = 8  # operations that a binding costs that has to be sorted, or merged with its like
+SORTED = 2  # times its own cost that an order is charged at most for bindings which have to be sorted
 ORDERS_MAX = 5  # variables of a rule whose permutations are all tried, in milliseconds
 BEGUN_MAX = 1 << 10  # of more, how many orders are begun at a time; over the square of the variables
 
@@ -41,7 +43,7 @@ class Orders:
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
         """The cheapest order, its cost, and how many were compared."""
         weighed = [(self._cost(order), order) for order in map(self._with_held, self._candidates(()))]
-        cost, order = min(weighed, key=lambda one: one[0])
+        cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
         return order, cost, len(weighed)
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
@@ -96,7 +98,7 @@ class Orders:
         near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
         for name in [n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))] or left:
             placed = tuple(self._placed(name))
-            operations, bindings = zip(*self._levels(placed, begun.bound), strict=True)
+            operations, bindings, _ = zip(*self._levels(placed, begun.bound), strict=True)
             cost = begun.cost + begun.bindings * sum(operations) + self._turning(name, begun.bound)
             yield Begun((*begun.names, name), (*begun.bound, *placed), begun.bindings * bindings[-1], cost)
 
@@ -109,7 +111,7 @@ class Orders:
         are projected are to be brought together on the way (see kernels/flat.py), or else merged in the end.
         """
         levels = list(self._levels(order))
-        cost = sum(operations for operations, _ in levels)
+        cost = sum(operations for operations, *_ in levels)
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self._atoms for n in a.names if n is not None}):
             cost += 0 if self._collected(order) else MERGED * levels[-1][1]
@@ -119,8 +121,21 @@ class Orders:
             )
         return cost
 
-    def _levels(self, order: Sequence[str], bound: Collection[str] = ()) -> Iterator[tuple[float, float]]:
-        """(operations, bindings) at each level of an order, for each binding of those bound before."""
+    def _sorting(self, cost: float, order: Sequence[str]) -> float:
+        """What an order of this cost is charged for heads whose rows do not come sorted in it.
+
+        There may be as many as the smallest fan-outs let through, since what is joined in cycles is seldom
+        independent: a graph with 60 expected cliques has 30 million. That is a bound, so it counts for so much only.
+        """
+        level = {name: i for i, name in enumerate(order)}
+        heads = [[level[v.name] for v in variables(head) if v.name in level] for head in self._conjunction.rule.heads]
+        if all(levels == sorted(levels) for levels in heads):
+            return 0.0
+        most = prod(smallest for *_, smallest in self._levels(order))
+        return min(MERGED * most, SORTED * cost)
+
+    def _levels(self, order: Sequence[str], bound: Collection[str] = ()) -> Iterator[tuple[float, float, float]]:
+        """(operations, bindings, smallest fan-out) at each level of an order, for each binding of those bound."""
         distinct = self._distinct
         bindings, bound = 1.0, {*bound}
         for name in order:
@@ -139,7 +154,7 @@ class Orders:
             bindings *= smallest
             for fan in sorted(fans)[1:]:
                 bindings *= min(1.0, fan / max(max(domains), 1.0))
-            yield operations, bindings
+            yield operations, bindings, smallest
 
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
         """Does a comparison leave a variable one value, or a few?"""
@@ -147,7 +162,7 @@ class Orders:
 
     def _bindings(self, order: Sequence[str]) -> float:
         """Estimated bindings of the variables of an order."""
-        return [bindings for _, bindings in self._levels(order)][-1]
+        return [bindings for _, bindings, _ in self._levels(order)][-1]
 
     def _turning(self, name: str, bound: Collection[str]) -> float:
         """What the indices cost that this variable, next in the order, is the first to ask for."""

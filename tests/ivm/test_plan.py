@@ -109,6 +109,31 @@ def test_six_variables_have_an_order_that_is_near_the_cheapest(seed, monkeypatch
     assert chosen.cost <= 1.01 * best.cost
 
 
+def test_rows_that_come_sorted_are_worth_an_order_somewhat_dearer(tmp_path):
+    """Turned indices have half as many keys in front; but then all cliques, which are many more, would be sorted."""
+    rng = random.Random(0)
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("edge(x, y) -> int(x), int(y).")
+        with ws.transaction() as txn:
+            txn.insert("edge", [(rng.randrange(400), rng.randrange(200)) for _ in range(4000)])
+        body = "edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)"
+        ws.install(f"listed(x, y, z, w) <- {body}. counted[] = n <- agg<<n = count()>> {body}.", name="cliques")
+        assert "[x, y, z, w], the best of 24" in ws.explain("listed")
+        assert "[x, y, z, w], the best of 24" not in ws.explain("counted")
+
+
+def test_few_rows_are_sorted_rather_than_much_searched(tmp_path):
+    with ivm.open(tmp_path / "p.pages", sync="off") as ws:
+        ws.install("long(y, x) -> int(y), int(x). few(y) -> int(y).")
+        with ws.transaction() as txn:
+            txn.insert("long", [(i % 100, i) for i in range(10_000)])
+            txn.insert("few", [(3,), (7,)])
+        ws.install("found(x, y) <- long(y, x), few(y).", name="found")
+        assert "[y, x], the best of 2" in ws.explain("found")
+        assert ws.stats("found")["operations"] < 500
+        assert list(ws["found"]) == sorted((i, i % 100) for i in range(10_000) if i % 100 in (3, 7))
+
+
 def test_a_product_of_few_is_cheaper_than_what_ties():
     """Two short lists under a long relation come first, although nothing ties them but it."""
     body = ["few(a, c)", "some(b, d)", "long(a, b)", "r0(c, e)", "r1(d, f)"]
