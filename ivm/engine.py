@@ -39,8 +39,9 @@ from pagestore.transaction import Transaction
 from pagestore.tree import ERASE, INSERT, Pages, Spec, Tree, bulk, bulk_all, count_prefixes, scan
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
-PROBED = 1.2  # the part that this is where flat tries are evaluated: of each relation, times the square of the tries
-MATCHED = 0.4  # ... where sensitivity is renewed
+PROBED = 0.9  # the part that this is where flat tries are evaluated: of each relation, times the square of the tries
+COUNTED = 0.4  # ... where bindings are counted and not listed
+MATCHED = 0.15  # ... where sensitivity is renewed, over the square of the granularity
 HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
@@ -202,7 +203,7 @@ class Engine:
         names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
         new = dict(zip(indices, map(self.tree, indices), strict=True))
         old = {**new, **self.before}
-        if self.large and self._is_huge(plan, old):
+        if self.large and self._is_huge(views, plan, old):
             yield from self._reevaluate(views, p, plan, old, new)
             return
         senses = [self.txn.tree(n) for n in names]
@@ -220,7 +221,7 @@ class Engine:
         if change.delta:
             yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
-    def _is_huge(self, plan: Plan, old: Mapping[Index, Tree]) -> bool:
+    def _is_huge(self, views: Views, plan: Plan, old: Mapping[Index, Tree]) -> bool:
         """Are deltas so large that evaluating twice is cheaper than following them?"""
         large = [
             (len(delta.actions), old[trie.index].count)
@@ -230,7 +231,8 @@ class Engine:
         shares = [rows / max(1, count) for rows, count in large]
         if max(shares, default=0) > HUGE:
             return True
-        if sum(shares) <= len(plan.tries) * most_followed(plan):
+        counted = self.installed.heads[plan].asked is not None
+        if sum(shares) <= len(plan.tries) * most_followed(plan, views.granularity, counted):
             return False
         return pays(plan.shape, [old[trie.index] for trie in plan.tries])
 
@@ -394,12 +396,14 @@ def recompute(
     return [rows[: layout.visible] for rows in found]
 
 
-def most_followed(plan: Plan) -> float:
+def most_followed(plan: Plan, granularity: int, counted: bool) -> float:
     """Which part of the rows of all its tries a delta may have that a plan over flat tries still follows.
 
-    The rows of each trie are looked for in every other one.
+    The rows of each trie are looked for in every other one; a coarse interval has more of its trie looked at again,
+    and is matched by more of the rows.
     """
-    return (MATCHED if plan.sensors else PROBED) / len(plan.tries) ** 2
+    part = MATCHED / granularity**2 if plan.sensors else COUNTED if counted else PROBED
+    return part / len(plan.tries) ** 2
 
 
 def turned(part: Bindings, action: int) -> Delta:

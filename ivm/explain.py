@@ -41,7 +41,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     for views in installed.rules:
         if name in views.writes:
             for plan in views.plans:
-                lines += _plan(plan, views.granularity)
+                lines += _plan(plan, views.granularity, installed.heads[plan].asked is not None)
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
@@ -49,13 +49,14 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     return "\n".join(lines)
 
 
-def _plan(plan: Plan, granularity: int) -> list[str]:
+def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
+        most = most_followed(plan, granularity, counted)
         lines.append(
-            f"  deltas    {plan.choice}; of more than {HUGE:.0%} of a relation, or {most_followed(plan):.1%} of all, "
+            f"  deltas    {plan.choice}; of more than {HUGE:.0%} of a relation, or {100 * most:.2g}% of all, "
             "both versions are evaluated instead"
         )
     for t, trie in enumerate(plan.tries):

@@ -14,10 +14,12 @@ import numpy as np
 
 from ivm import sensitivity
 from ivm.join import Join
+from ivm.kernels.difference import mark_lone
 from ivm.oracle import change_oracle
 from ivm.plan import Index, Plan
 from ivm.probe import probe_all, probed
 from ivm.surgery import Delta, settled, surgeries
+from pagestore.kernels.net import ascends
 from pagestore.order import distinct
 from pagestore.tree import ERASE, INSERT, Pages, Tree
 
@@ -151,6 +153,13 @@ def _match(
 
 
 def difference(before: np.ndarray, after: np.ndarray) -> Delta:
-    """Rows [C, n] that are only before, and only after, in order; rows may repeat."""
+    """Rows [C, n] that are only before, and only after, in order; rows may repeat.
+
+    O(n) where both ascend, as bindings do, and O(n log n) for those of a trace.
+    """
+    if ascends(before) and ascends(after):
+        only_before, only_after = np.empty(before.shape[1], bool), np.empty(after.shape[1], bool)
+        mark_lone(before, after, only_before, only_after)
+        before, after = before[:, np.flatnonzero(only_before)], after[:, np.flatnonzero(only_after)]
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
     return settled(actions, np.concatenate([before, after], axis=1))

@@ -114,32 +114,41 @@ def test_a_huge_delta_is_evaluated_and_not_followed(maintenance, tmp_path):
         ws.verify("c")
 
 
-FOLLOWED = [  # a rule, its maintenance, the part of e that goes, and whether it is followed
-    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "probe", 0.12, True),
-    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "probe", 0.15, False),
-    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "match", 0.03, True),
-    ("c(x, y, z) <- e(x, y), e(y, z), e(x, z).", "match", 0.06, False),
-    ("c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w).", "probe", 0.025, True),
-    ("c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w).", "probe", 0.05, False),
-    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 0.2, True),
-    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 0.3, False),
-    ("c(x, y, z) <- e(x, y), e(y, z), !e(x, z).", "probe", 0.2, True),
+TRIANGLES = "c(x, y, z) <- e(x, y), e(y, z), e(x, z)."
+COUNTED = "c[] = n <- agg<<n = count()>> e(x, y), e(y, z), e(x, z)."
+CLIQUES = "c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w)."
+FOLLOWED = [  # a rule, its maintenance and granularity, the part of e that goes, and whether it is followed
+    (TRIANGLES, "probe", 1, 0.09, True),
+    (TRIANGLES, "probe", 1, 0.11, False),
+    (COUNTED, "probe", 1, 0.04, True),
+    (COUNTED, "probe", 1, 0.05, False),
+    (TRIANGLES, "match", 1, 0.015, True),
+    (TRIANGLES, "match", 1, 0.02, False),
+    (TRIANGLES, "match", 4, 0.015, False),
+    (CLIQUES, "probe", 1, 0.02, True),
+    (CLIQUES, "probe", 1, 0.03, False),
+    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 1, 0.2, True),
+    ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 1, 0.3, False),
+    ("c(x, y, z) <- e(x, y), e(y, z), !e(x, z).", "probe", 1, 0.2, True),
 ]
 
 
-@pytest.mark.parametrize(("rule", "maintenance", "part", "followed"), FOLLOWED)
+@pytest.mark.parametrize(("rule", "maintenance", "granularity", "part", "followed"), FOLLOWED)
 def test_the_more_tries_the_smaller_the_delta_that_is_followed(
-    rule, maintenance, part, followed, tmp_path, monkeypatch
+    rule, maintenance, granularity, part, followed, tmp_path, monkeypatch
 ):
-    """Where a delta is of one trie only, or evaluating goes over pages, larger ones are followed."""
+    """Where a delta is of one trie only, or evaluating goes over pages, larger ones are followed.
+
+    Of coarser sensitivity, and where bindings are only counted, only smaller ones are.
+    """
     rng = np.random.default_rng(10)
-    e, f = (np.unique(rng.integers(0, 70, (2, 2800)), axis=1) for _ in range(2))
+    e, f = (np.unique(rng.integers(0, 100, (2, 9000)), axis=1) for _ in range(2))
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:
         ws.install(BASE + "f(x, y) -> int(x), int(y).", name="base")
         with ws.transaction() as txn:
             txn.insert("e", list(e))
             txn.insert("f", list(f))
-        ws.install(rule, name="rule", maintenance=maintenance)
+        ws.install(rule, name="rule", maintenance=maintenance, granularity=granularity)
         evaluated = Mock(wraps=Engine._reevaluate)
         monkeypatch.setattr(Engine, "_reevaluate", lambda *arguments: evaluated(*arguments))
         gone = rng.permutation(e.shape[1])[: int(part * e.shape[1])]
