@@ -34,9 +34,9 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     """One block of lines for each rule that writes a view, as of a version."""
     predicate = installed.program.predicates[name]
     if predicate.extensional:
-        return f"{name} is extensional: its rows come from transactions.  {stats['rows']:,} rows."
+        return f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}."
     layout = installed.layouts[name]
-    lines = [f"{name}: {stats['rows']:,} rows, {stats['sensitivity_rows']:,} sensitivity intervals"]
+    lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, gone at 0')}")
     for views in installed.rules:
         if name in views.writes:
@@ -47,6 +47,10 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
     return "\n".join(lines)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:

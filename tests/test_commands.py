@@ -383,6 +383,7 @@ def test_no_file(words, tmp_path, capsys, monkeypatch):
     [
         (["diff", "x.pages"], "required: old, new, relation"),
         (["tag", "FILE", "--delete"], "--delete needs the name of a tag"),
+        (["tag", "FILE", "three", "3", "--delete"], "leave the version out"),
         (["history", "FILE", "--limit", "-1"], "argument --limit: -1: a number from 0 on"),
         (["restore", "DUMP", "DUMP", "NEW"], "restore one alone"),
     ],

@@ -68,12 +68,13 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
             "f": pa.array([0.5], pa.float32()),
             "t": pa.array([moment], pa.timestamp("ns", "UTC")),
             "s": pa.array(["a"]).dictionary_encode(),
+            "v": pa.array(["b"], pa.string_view()),
             "d": pa.array([1], pa.decimal128(9, 2)),
         }
     )
     (batch,) = open_dataset(job(table)).batches()
     assert batch.schema.types == [
-        pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.decimal128(9, 2)
+        pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.string(), pa.decimal128(9, 2)
     ]  # fmt: skip
     assert batch.column("t").to_pylist() == [moment.replace(tzinfo=None)]
 

@@ -160,7 +160,7 @@ def _column_type(file: Path, column: pa.Field) -> pa.DataType:
         return pa.timestamp("us")  # UTC, which is what Parquet holds
     if pa.types.is_decimal(kind) and kind.precision <= 18:
         return pa.decimal128(kind.precision, kind.scale)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     remedy = (
         "cast it to decimal(18, s) in the job"

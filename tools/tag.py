@@ -15,6 +15,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.delete and not options.name:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
+    if options.delete and options.version is not None:
+        raise argparse.ArgumentError(None, "--delete takes a name back, whatever its version: leave the version out")
     with opened(options, "rw" if options.name else "r") as store:
         if options.delete:
             store.untag(options.name)
