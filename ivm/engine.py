@@ -7,7 +7,8 @@ that view's delta, and its permuted indices' deltas.
 
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Protocol
@@ -21,12 +22,12 @@ from ivm.complement import evaluate_in_full
 from ivm.constants import Encode
 from ivm.course import Course, Settle, course_of
 from ivm.edits import Beyond, settled_sums, summed
-from ivm.errors import FunctionConflictError, RangeError, UnknownViewError
+from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.flat import pays
-from ivm.heads import SUM
+from ivm.heads import PLAIN, SUM, Head, Layout
 from ivm.join import joined
-from ivm.lang.rule import Predicate
+from ivm.lang.rule import Predicate, Rule
 from ivm.lang.types import shown, word_range
 from ivm.maintain import difference, maintain
 from ivm.plan import Index, Plan
@@ -46,6 +47,7 @@ HUGE_FROM = 64  # rows a delta has at least to be called so
 STALE = 2  # sensitivity indices are built anew beyond so many times their size when they were built
 SHRUNK = 0.75  # ... or when the relations they watch have shrunk to this part of their size then
 STALE_FREE = 64  # rows that do not count, so that tiny indices are left alone
+FOLDED = 16  # parts of bindings, of some MiB each, that are kept as they are until they are added up
 SORTED = 1 << 18  # rows a batch of a view that is sorted: some MiB, which the system maps by large pages
 
 
@@ -97,10 +99,11 @@ class Engine:
                     self._settle(step.name, waiting.pop(step.name))
                 continue
             started = time.perf_counter()
-            for name, edit in self._follow(*step):
-                waiting.setdefault(name, []).append(edit)
-                self.accounts[name].maintain_seconds += time.perf_counter() - started
-                started = time.perf_counter()
+            with placed(step.views.rule):
+                for name, edit in self._follow(*step):
+                    waiting.setdefault(name, []).append(edit)
+                    self.accounts[name].maintain_seconds += time.perf_counter() - started
+                    started = time.perf_counter()
 
     def _carry_few(self, course: Course, edits: Mapping[str, Edits]) -> int:
         """Take the steps that one call of a kernel takes, and keep the books of it; returns how many."""
@@ -253,9 +256,8 @@ class Engine:
                 yield from head.edits(delta, self.encode).items()
             return
         for action, evaluation in ((ERASE, before), (INSERT, after)):
-            for part in evaluation.parts:
-                if delta := turned(part, action):
-                    yield from head.edits(delta, self.encode, part.times).items()
+            edits = folded(self.installed, head, evaluation.parts, action, self.encode)
+            yield from ((name, edit) for name, edit in edits if len(edit[0]))
 
     def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
         """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
@@ -289,7 +291,7 @@ class Engine:
             self.txn.replace(name, tree)
         total = sum(tree.count for tree in indices)
         self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
-        return evaluation
+        return evaluation._replace(recorded=[])
 
     def _in_full(
         self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
@@ -324,8 +326,9 @@ class Engine:
                 for index in indices_of(plan):
                     if tree_name(index) not in self.txn:
                         self.build_index(index)
-                for name, edit in self._evaluate(views, p, plan):
-                    waiting.setdefault(name, []).append(edit)
+                with placed(views.rule):
+                    for name, edit in self._evaluate(views, p, plan):
+                        waiting.setdefault(name, []).append(edit)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
 
@@ -336,8 +339,7 @@ class Engine:
         evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
             self.accounts[name].operations += evaluation.operations
-        for part in evaluation.parts:
-            yield from head.edits(turned(part, INSERT), self.encode, part.times).items()
+        yield from folded(self.installed, head, evaluation.parts, INSERT, self.encode)
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         layout, predicate = self.installed.layouts[name], self._predicate(name)
@@ -372,28 +374,38 @@ def recompute(
 ) -> list[np.ndarray]:
     """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing.
 
-    Raises UnknownViewError for a relation, and RangeError.
+    Raises UnknownViewError for a relation, RangeError and RoomError.
     """
     layout = installed.layouts[name]
-    plans = [plan for views in installed.rules if name in views.writes for plan in views.plans]
+    plans = [(views.rule, plan) for views in installed.rules if name in views.writes for plan in views.plans]
     if not plans:
         raise UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
     parts = []
-    for plan in plans:
+    for rule, plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
-        evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
+        with placed(rule):
+            evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
         if len(plans) == 1 and head.copies_all:
             return [part.rows for part in evaluation.parts]
-        parts += [head.edits(turned(part, INSERT), encode, part.times)[name] for part in evaluation.parts]
+        edits = folded(installed, head, evaluation.parts, INSERT, encode)
+        parts += [edit for predicate, edit in edits if predicate == name]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
+    found = composed(source, predicate, parts, spec_of(layout, width))
     if is_apart(layout):
-        found = [results(name, layout, joined(composed(source, predicate, parts, apart_spec(layout, width))))]
-    else:
-        found = composed(source, predicate, parts, Spec(0, layout.keys, width - layout.keys))
+        found = [results(name, layout, joined(found))]
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]
+
+
+@contextmanager
+def placed(rule: Rule) -> Iterator[None]:
+    """Rows too many for memory are those of a rule."""
+    try:
+        yield
+    except RoomError as error:
+        raise RoomError(f"{rule.where}: {error}") from None
 
 
 def most_followed(plan: Plan, granularity: int, counted: bool) -> float:
@@ -404,6 +416,41 @@ def most_followed(plan: Plan, granularity: int, counted: bool) -> float:
     """
     part = MATCHED / granularity**2 if plan.sensors else COUNTED if counted else PROBED
     return part / len(plan.tries) ** 2
+
+
+def folded(
+    installed: Installed, head: Head, parts: list[Bindings], action: int, encode: Encode
+) -> Iterator[tuple[str, Edits]]:
+    """The head edits of bindings that all come, or all go, of which no part is kept any longer.
+
+    What adds up does so within each of many parts, as long as that leaves less than half: many bindings may be of few
+    rows.
+    """
+    many = len(parts) > FOLDED
+    shrinking = {name: many and layout.kind != PLAIN for name, layout in installed.layouts.items()}
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        for name, (actions, rows) in head.edits(turned(part, action), encode, part.times).items():
+            n = len(actions)
+            if shrinking[name]:
+                actions, rows = added_up(actions, rows, spec_of(installed.layouts[name], len(rows)))
+                shrinking[name] = 2 * len(actions) < n
+            yield name, (actions, rows)
+
+
+def added_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
+    """Additions with those of one key made one; as they are where some of them together leave 64 bits."""
+    try:
+        netted = net(actions, rows, spec)
+    except EditError:
+        return actions, rows
+    return netted[0].copy(), netted[1].copy()
+
+
+def spec_of(layout: Layout, columns: int) -> Spec:
+    """The shape of the tree that a view's edits go to, of so many columns."""
+    return apart_spec(layout, columns) if is_apart(layout) else Spec(0, layout.keys, columns - layout.keys)
 
 
 def turned(part: Bindings, action: int) -> Delta:

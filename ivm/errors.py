@@ -8,7 +8,7 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     FunctionConflictError, RangeError, DivergenceError
+    │     FunctionConflictError, RangeError, RoomError, DivergenceError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence: which predicate, which key, which place, and what to do.
@@ -128,6 +128,10 @@ class FunctionConflictError(MaintainError, ValueError):
 
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero."""
+
+
+class RoomError(MaintainError, MemoryError):
+    """An evaluation finds more rows than there is memory for; also raised by what only reads."""
 
 
 class DivergenceError(MaintainError):

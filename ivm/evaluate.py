@@ -68,6 +68,7 @@ def evaluate(
         return _run(new())
     joins = [new() for _ in range(threads)]
     for join in joins:
+        join.kept = joins[0].kept
         join.stock(RANGES_PER_THREAD)  # here, since memory at hand is this thread's
     jobs = iter(ranges)
 

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from ivm.kernels import leapfrog as kernel
+from ivm.memory import Kept
 from ivm.shape import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import raise_for
 from pagestore.pool import pooled
@@ -41,6 +42,7 @@ class Run(ABC):
         self._stocked = 0
         self._out, self._rows = self._buffer(), np.empty(self._sizes[1], np.int64)
         self.times: list[np.ndarray] = []
+        self.kept = Kept()
 
     def stock(self, buffers: int) -> None:
         """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
@@ -75,7 +77,7 @@ class Run(ABC):
             yield self._out[:, : state[kernel.EMITTED]], rows
 
     def batches(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-        """All that iterating gives, kept: where it is, if that fills a good part of its buffer."""
+        """All that iterating gives, kept: where it is, if that fills a good part of its buffer.  Raises RoomError."""
         kept = []
         for out, rows in self:
             if 4 * out.shape[1] > self._sizes[0][1]:
@@ -87,6 +89,7 @@ class Run(ABC):
             else:
                 rows = [r.copy() for r in rows]
             kept.append((out, rows))
+            self.kept.add(out.nbytes + sum(r.nbytes for r in rows))
         return kept
 
     def _buffer(self) -> np.ndarray:
