@@ -266,7 +266,10 @@ def scan(
     columns: tuple[int, ...] | None = None,
     rows: int = 65536,
 ) -> Iterator[np.ndarray]:
-    """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded."""
+    """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+
+    Raises CorruptionError; at the latest where all are read and are not as many as the tree has.
+    """
     spec = tree.spec
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
     stop = np.array(hi or (0,), np.int64)
@@ -274,10 +277,14 @@ def scan(
     rows = max(1, min(rows, tree.count))
     start = np.array(lo or (0,), np.int64)
     checked(k_cursor.seek(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
-    n = rows
+    n, found = rows, 0
     while n == rows:
         out = pooled(len(wanted), rows)
         n = checked(k_read.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        found += n
+        if n < rows and found != tree.count and not (lo or hi):
+            fact = f"it leads to {found} records, and the tree has {tree.count}"
+            raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
         if n:
             yield out[:, :n]
 

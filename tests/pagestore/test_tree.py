@@ -244,6 +244,19 @@ def test_looking_up_side_by_side(monkeypatch):
         get(hurt, tree, np.sort(wanted), 2)
 
 
+def test_records_that_are_not_there_are_missed():
+    """Pages that are whole and not those that were written last are found out where everything is read."""
+    pager, tree, keys = big_tree()
+    for wrong in (tree._replace(count=tree.count + 1), tree._replace(root=0, height=0)):
+        with pytest.raises(CorruptionError, match=f"it leads to .* records, and the tree has {wrong.count}$"):
+            list(scan(pager.pages, wrong, rows=1000))
+        with pytest.raises(CorruptionError, match=f"the tree has {wrong.count}$"):
+            read(pager.pages, wrong)
+        assert count(pager.pages, wrong, (int(keys[5]),)) == (len(keys) - 5 if wrong.root else 0)
+    with pytest.raises(CorruptionError, match="the tree has 3$"):
+        list(scan(pager.pages, tree._replace(count=3)))
+
+
 def test_looking_up_reads_only_the_way_to_a_key():
     pager, tree, keys = big_tree()
     for n in (1, 100):
