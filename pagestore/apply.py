@@ -96,7 +96,7 @@ def _apply_few(
     if done < len(trees):
         pager.release(ids)
         status, evidence, *_ = room.tallies[done].tolist()
-        if status != k_apply.OK:
+        if status not in (k_apply.OK, k_apply.SHORT):
             raise _failure(status, evidence, specs[done], edits)
         return None
     _, _, used, gone, changed, _, gains, roots, heights, written = zip(*room.tallies[:done].tolist(), strict=True)
@@ -235,6 +235,7 @@ def _run(
         deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
+    assert status != k_apply.SHORT, "what a run reserves is there, see _parts"
     if status != k_apply.OK:
         raise _failure(status, evidence, tree.spec, edits)
     pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)

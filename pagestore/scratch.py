@@ -44,7 +44,9 @@ class Scratch:
             return
         self._fitted.add(asked)
         if len(self.arena) < pages * page_words:
-            self.arena, self.dead = np.empty(pages * page_words, np.int64), np.empty((2 * pages, 2), np.int64)
+            self.arena = np.empty(pages * page_words, np.int64)
+        if len(self.dead) < 2 * pages:  # which an arena of fewer pages, but larger ones, does not bring
+            self.dead = np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape
         if rows < columns + folds + 5 or entries < 8 * page_words + edits:
             wanted = max(rows, columns + folds + 5), max(entries, 8 * page_words + edits + STAGGER)

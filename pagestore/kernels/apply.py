@@ -29,8 +29,8 @@ from pagestore.layout import BIRTH, COUNT
 
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 
-# status of a run
-OK, CORRUPT, NEGATIVE, OVERFLOW = range(4)
+# status of a run; one for which there are too few pages, or too few rows of a dead list, does not begin
+OK, CORRUPT, NEGATIVE, OVERFLOW, SHORT = range(5)
 
 # rows of `walk`, one column per level
 # RUNS: runs of entries copied so far from this one page to its one successor; -1 when there are others

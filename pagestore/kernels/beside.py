@@ -6,7 +6,7 @@
 One call for all of them, where the edits are few: a transaction of one edit spends its time on calls.
 """
 
-from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, STATUS, USED, WHOLE, WRITTEN, apply_edits
+from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, SHORT, STATUS, USED, WHOLE, WRITTEN, apply_edits
 from pagestore.kernels.kernel import addressed, by_address, kernel
 from pagestore.kernels.net import compose_few
 from pagestore.kernels.write import FD, write_pages
@@ -32,6 +32,7 @@ def apply_beside(
         tree = trees[t]
         if ids.shape[0] - used < reserve or dead.shape[0] - gone < reserve:
             tallies[t, :] = 0
+            tallies[t, STATUS] = SHORT
             return t
         if t == 0:
             apply_edits(

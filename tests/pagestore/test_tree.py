@@ -1,6 +1,7 @@
 """Trees against a dict: batches of every action, page accounting, bulk loads, ranges, deltas."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -255,6 +256,25 @@ def test_records_that_are_not_there_are_missed():
         assert count(pager.pages, wrong, (int(keys[5]),)) == (len(keys) - 5 if wrong.root else 0)
     with pytest.raises(CorruptionError, match="the tree has 3$"):
         list(scan(pager.pages, tree._replace(count=3)))
+
+
+@pytest.mark.parametrize("before", [[], [1 << 16], [1 << 12, 1 << 16]])
+def test_a_thread_that_writes_pages_of_several_sizes(before):
+    """What has room for large pages is too small, in other respects, for as many words of small ones."""
+    rows = np.arange(1 << 16) >> np.array([[12], [8], [4], [0]]) & 15
+
+    def work():
+        for size in before:
+            bulk(MemoryPager(size), Spec(1, 4, 0), [rows])
+        pager = MemoryPager(1 << 12, 1 << 16)
+        tree = bulk(pager, Spec(1, 4, 0), [rows])
+        gone = rows[:, ::2]
+        tree, actions, erased = apply(pager, tree, np.full(gone.shape[1], ERASE), gone)
+        assert np.array_equal(erased, gone) and set(actions.tolist()) == {ERASE}
+        assert np.array_equal(read(pager.pages, tree), rows[:, 1::2])
+
+    with ThreadPoolExecutor(1) as fresh:  # what a thread works in only grows
+        fresh.submit(work).result()
 
 
 def test_looking_up_reads_only_the_way_to_a_key():
