@@ -281,6 +281,7 @@ def test_an_interrupt_before_a_command_has_begun(file):
     interrupted = """
 import os, signal, sys
 from importlib.abc import MetaPathFinder
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 class Interrupt(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "pagestore_tools.print":
