@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.flat import FlatJoin, Layout, flatten, pays
+from ivm.flat import Flat, FlatJoin, Layout, flatten, pays
 from ivm.join import Join, Run, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
@@ -56,8 +56,9 @@ def evaluate(
 
     `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
     """
-    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads) if threads > 1 else [ALL]
-    layout = Layout(flatten(pages, shape, trees), shape, sensors, asked) if pays(shape, trees) else None
+    flat = flatten(pages, shape, trees) if pays(shape, trees) else None
+    layout = Layout(flat, shape, sensors, asked) if flat else None
+    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
 
     def new() -> Run:
         if layout is None:
@@ -93,16 +94,21 @@ def _run(join: Run) -> Evaluation:
     )
 
 
-def first_ranges(pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int) -> list[tuple[int, int]]:
+def first_ranges(
+    pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int, flat: Flat | None = None
+) -> list[tuple[int, int]]:
     """Cut the first variable's values into about `wanted` ranges [lo, hi] with as many records each."""
     held = shape.bounds[: shape.bound_start[1], 0]
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     if (held == EQ).any() or not tries:
         return [ALL]
-    smallest = min((trees[t] for t in tries), key=lambda tree: tree.count)
-    if smallest.count < PARALLEL_FROM:
+    smallest = min(tries, key=lambda t: trees[t].count)
+    if trees[smallest].count < PARALLEL_FROM:
         return [ALL]
-    keys = np.concatenate([batch[0] for batch in scan(pages, smallest, columns=(0,))])
-    cuts = np.unique(keys[len(keys) * np.arange(1, wanted) // wanted])
-    cuts = cuts[cuts > INT_MIN].tolist()  # nothing is below the least word
-    return list(zip([INT_MIN, *cuts], [*(cut - 1 for cut in cuts), INT_MAX], strict=True))
+    if flat:
+        cuts = flat.cuts(smallest * shape.argument_level.shape[1], wanted, alone=shape.depths[smallest] == 1)
+    else:
+        keys = np.concatenate([batch[0] for batch in scan(pages, trees[smallest], columns=(0,))])
+        cuts = keys[len(keys) * np.arange(1, wanted) // wanted]
+    inner = [cut for cut in np.unique(cuts).tolist() if cut > INT_MIN]  # nothing is below the least word
+    return list(zip([INT_MIN, *inner], [*(cut - 1 for cut in inner), INT_MAX], strict=True))

@@ -37,6 +37,15 @@ class Flat(NamedTuple):
     low: np.ndarray  # the least key
     high: np.ndarray  # the greatest key
 
+    def cuts(self, o: int, wanted: int, alone: bool) -> np.ndarray:
+        """The keys at a depth that cut what is below them, or the keys where they are `alone`, into equal parts."""
+        first, n, children = self.place[o, : kernel.TABLE].tolist()
+        keys, parts = self.data[first : first + n], np.arange(1, wanted)
+        if alone:
+            return keys[n * parts // wanted]
+        ends = self.data[children + 1 : children + n + 1]
+        return keys[np.searchsorted(ends, ends[-1] * parts // wanted, side="right")]
+
 
 def pays(shape: Shape, trees: Sequence[Tree]) -> bool:
     """Is a plan one that flat tries can evaluate, and would the join pass through a good part of them?

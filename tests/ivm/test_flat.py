@@ -14,7 +14,7 @@ from ivm import evaluate as evaluate_module
 from ivm import flat as flat_module
 from ivm import lang
 from ivm.errors import RangeError
-from ivm.evaluate import evaluate
+from ivm.evaluate import evaluate, first_ranges
 from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join, joined
 from ivm.kernels import flat as kernel
@@ -207,6 +207,24 @@ def test_ranges_where_much_has_the_least_word(others, is_flat, monkeypatch):
     monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
     monkeypatch.setattr(evaluate_module, "pays", lambda *_: is_flat)
     assert evaluate(pager.pages, plan.shape, trees, threads=2).bindings.tolist() == edges.tolist()
+
+
+@pytest.mark.parametrize("rule", ["r(x, y), s(x, y)", "r(x, y), u(x)"])
+def test_ranges_are_the_same_from_flat_tries(rule, monkeypatch):
+    """Of skewed keys, too: some have many branches, and one more than a range should have."""
+    rng = np.random.default_rng(4)
+    edges = np.unique(np.stack([rng.zipf(1.4, 4000) % 500, rng.integers(0, 5000, 4000)]), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of(rule, ["x", "y"])
+    trees = tries_of(pager, plan, {"r": edges, "s": edges, "u": np.unique(edges[0])[None]})
+    monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
+    ranges = first_ranges(pager.pages, plan.shape, trees, 16)
+    assert ranges == first_ranges(pager.pages, plan.shape, trees, 16, flatten(pager.pages, plan.shape, trees))
+    assert 8 < len(ranges) <= 16 and ranges[0][0] == INT_MIN and ranges[-1][1] == INT_MAX
+    assert all(high + 1 == low for (_, high), (low, _) in pairwise(ranges))
+    if "s" in rule:
+        sizes = [np.count_nonzero((edges[0] >= low) & (edges[0] <= high)) for low, high in ranges]
+        assert max(sizes) <= edges.shape[1] / 16 + np.bincount(edges[0]).max()
 
 
 def group(join, asked):
