@@ -69,16 +69,17 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
         ("0::/", str(1 << 40), 7 << 20),
         ("0::/", str(4 << 20), 2 << 20),
         ("0::/app", str(4 << 20), 2 << 20),
+        ("0::/app/one", str(4 << 20), 2 << 20),
         ("4:memory:/app", str(4 << 20), 7 << 20),
     ],
 )
 def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path, monkeypatch):
-    """The group has taken 3 MiB, 1 of them of files that can be let go."""
+    """The group, or the one that it is in, has taken 3 MiB, 1 of them of files that can be let go."""
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     (proc / "self").mkdir(parents=True)
     (proc / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable: 6144 kB\nHugePages_Total: 0\nSwapFree: 1024 kB\n")
     (proc / "self" / "cgroup").write_text(f"5:cpu:/app\n{group}\n")
-    folder = groups / group.rpartition("/")[2]
+    folder = groups / group.removesuffix("/one").rpartition("/")[2]
     folder.mkdir(parents=True)
     if limit is not None:
         (folder / "memory.max").write_text(f"{limit}\n")
