@@ -11,6 +11,7 @@ from .kernels.order import (
     CODING,
     WORD_BITS,
     code_widths,
+    count_firsts,
     count_leads,
     deal,
     decode_tuples,
@@ -32,30 +33,73 @@ BATCH = 1 << 16
 
 
 class Coding(NamedTuple):
-    """How tuples of K columns become words that sort alike: int64[K] each, and which leading bits are left out.
+    """How tuples of K columns become words that sort alike: int64[K] each.
 
-    Words have 63 bits. The `lead` leading bits of column 0 say a tuple's bucket: so many at least as it is wider.
+    Of those that are alike otherwise, the last `ordered` columns ascend as they come: they need not be sorted by.
     """
 
     low: np.ndarray
     high: np.ndarray
     width: np.ndarray
-    lead: int
+    ordered: int = 0
 
     @property
     def bits(self) -> int:
         return int(self.width.sum())
 
+    @property
+    def tail(self) -> int:
+        """How many of them do not fit a word."""
+        return max(self.bits - WORD_BITS, 0)
+
+
+class Coded(NamedTuple):
+    """Tuples as words[n] and, where those are too narrow, tails[n]."""
+
+    coding: Coding
+    words: np.ndarray
+    tails: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes + self.tails.nbytes
+
+
+def coded(columns: np.ndarray, coding: Coding) -> Coded | None:
+    """Tuples columns[K, n] as words; None where some value is not among those that have codes.  O(n).
+
+    >>> coding = coding_of([np.array([[0, 7], [0, 7]])])
+    >>> coded(np.array([[1, 2], [3, 4]]), coding).words.tolist(), coded(np.array([[1], [9]]), coding)
+    ([36, 53], None)
+    """
+    low, high = coding.low.copy(), coding.high.copy()
+    value_bounds(columns, low, high)
+    return _encoded(columns, coding) if (low == coding.low).all() and (high == coding.high).all() else None
+
+
+def _encoded(columns: np.ndarray, coding: Coding) -> Coded:
+    words, tails = _room(columns.shape[1], coding.tail > 0)
+    encode_tuples(columns, *coding[:3], coding.tail, words, tails)
+    return Coded(coding, words, tails)
+
+
+def _room(n: int, wide: bool) -> tuple[np.ndarray, np.ndarray]:
+    """For words[n], and for tails[n] or [0]."""
+    return np.empty(n, np.int64), np.empty(n if wide else 0, np.int64)
+
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
-    """The coding of tuples parts[K, n]; None where they are too wide for words in a few buckets.  O(n)."""
-    coding = np.empty((CODING, len(parts[0])), np.int64)
-    low, high, width = coding
-    low[:], high[:] = GREATEST, LEAST
+    """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
+    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
     for part in parts:
         value_bounds(part, low, high)
-    lead = max(0, code_widths(coding) - WORD_BITS)
-    return Coding(low, high, width, lead) if lead <= min(LEAD_MAX, width[0]) else None
+    return coding_within(low, high)
+
+
+def coding_within(low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray) -> Coding | None:
+    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or LEAST or GREATEST."""
+    coding = np.array([low, high, low], np.int64)
+    return Coding(coding[0], coding[1], coding[2]) if code_widths(coding) <= 2 * WORD_BITS else None
 
 
 def sort_order(columns: np.ndarray) -> np.ndarray:
@@ -110,29 +154,29 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 
 
-def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndarray]:
-    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n), with a word a tuple kept.
+def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
+    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n), with a word or two a tuple kept.
 
     >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
     [[[1, 2]], [[3]]]
     """
     if not parts:
         return
-    coding = coding_of(parts)
+    coding, parts = _alike(parts)
     if coding is None:
-        columns = np.concatenate(parts, axis=1)
+        columns = np.concatenate([*map(columns_of, parts)], axis=1)
         columns = columns.take(np.lexsort(columns[::-1]), axis=1)
         yield columns.compress(begins(columns), axis=1)
         return
-    left = sum(part.shape[1] for part in parts)
-    crowd = min((left >> BUCKET).bit_length(), LEAD_MAX, int(coding.width[0]))
-    coding = coding._replace(lead=max(coding.lead, crowd))
-    rows, filled = np.empty((len(parts[0]), min(batch, left)), np.int64), 0
-    for bucket, words in enumerate(_sorted(*_coded(parts, coding), coding.bits - coding.lead)):
+    left = sum(map(count_of, parts))
+    rows, filled = np.empty((len(coding.low), min(batch, left)), np.int64), 0
+    for above, words, tails in _sorted(coding, parts):
         while len(words):
-            taken = words[: rows.shape[1] - filled]
-            decode_tuples(taken, *coding, bucket, rows, filled)
-            words, filled = words[len(taken) :], filled + len(taken)
+            room = rows.shape[1] - filled
+            tail = coding.tail if len(tails) else 0
+            decode_tuples(words[:room], tails[:room], *coding[:3], tail, above, rows, filled)
+            filled += min(len(words), room)
+            words, tails = words[room:], tails[room:]
             if filled == rows.shape[1]:
                 yield rows
                 left -= filled
@@ -141,14 +185,53 @@ def ascending(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.nd
         yield np.ascontiguousarray(rows[:, :filled])
 
 
-def _sorted(words: np.ndarray, ends: np.ndarray, bits: int) -> Iterator[np.ndarray]:
-    """The words of each bucket sorted, each once; those of one differ in their last `bits` bits. Overwrites them."""
-    spare = np.empty(np.diff(ends, prepend=0).max(), np.int64)
-    for start, end in pairwise([0, *ends.tolist()]):
-        some, room = words[start:end], spare[: end - start]
-        if sort_words(some, room, 0, bits, _counts(len(some))):
+def count_of(part: np.ndarray | Coded) -> int:
+    """How many tuples a part has."""
+    return len(part.words) if isinstance(part, Coded) else part.shape[1]
+
+
+def columns_of(part: np.ndarray | Coded) -> np.ndarray:
+    """The tuples of a part, [K, n].
+
+    >>> part = np.array([[1, 2], [3, 4]])
+    >>> columns_of(coded(part, coding_of([part]))).tolist()
+    [[1, 2], [3, 4]]
+    """
+    if not isinstance(part, Coded):
+        return part
+    coding, words, tails = part
+    columns = np.empty((len(coding.low), len(words)), np.int64)
+    decode_tuples(words, tails, *coding[:3], coding.tail, 0, columns, 0)
+    return columns
+
+
+def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
+    """One coding for all parts, if there is one; with it parts as they are, or as columns where they are not alike."""
+    coding = parts[0].coding if isinstance(parts[0], Coded) else None
+    if coding and all(isinstance(part, Coded) and part.coding is coding for part in parts):
+        return coding, parts
+    columns = [*map(columns_of, parts)]
+    return coding_of(columns), columns
+
+
+def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Tuples sorted, each once, bucket by bucket: what column 0 has in common there, words[n], tails[n] or [0]."""
+    crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
+    folds = coding.tail <= LEAD_MAX  # words may lose as many leading bits as there are in tails: buckets have them
+    lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
+    tail = 0 if coding.tail <= lead else coding.tail
+    words, tails, ends = _dealt(coding, parts, lead, tail > 0)
+    first = int(coding.width[len(coding.width) - coding.ordered :].sum())
+    words_room, tails_room = _room(np.diff(ends, prepend=0).max(), tail > 0)
+    for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+        n = end - start
+        some, room, counts = (words[start:end], tails[start:end]), (words_room[:n], tails_room[:n]), _counts(n)
+        if sort_words(*some[::-1], *room[::-1], first, tail, counts):
+            some, room = room, some
+        if sort_words(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
             some = room
-        yield some[: drop_repeats(some)]
+        n = drop_repeats(*some)
+        yield int(np.left_shift(bucket, coding.width[0] - lead)), some[0][:n], some[1][:n]
 
 
 def _counts(n: int) -> np.ndarray:
@@ -156,19 +239,26 @@ def _counts(n: int) -> np.ndarray:
     return np.empty(1 << min(DIGIT, max(n.bit_length() - 1, 1)), np.int64)
 
 
-def _coded(parts: Sequence[np.ndarray], coding: Coding) -> tuple[np.ndarray, np.ndarray]:
-    """The words of all tuples, one bucket behind the other, and where each ends."""
-    counts = np.zeros(1 << coding.lead, np.int64)
+def _dealt(
+    coding: Coding, parts: Sequence[np.ndarray | Coded], lead: int, wide: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All tuples, one bucket behind the other, which `lead` leading bits say; and where each ends.
+
+    Words have the last bits of tuples that have no tails of their own, which `wide` says.
+    """
+    counts, shift = np.zeros(1 << lead, np.int64), coding.bits - coding.tail - lead
     for part in parts:
-        count_leads(part[0], *coding, counts)
+        if isinstance(part, Coded):
+            count_leads(part.words, shift, counts)
+        else:
+            count_firsts(part[0], *coding[:3], lead, counts)
     ends = np.cumsum(counts)
-    words = np.empty(ends[-1], np.int64)
+    words, tails = _room(ends[-1], wide)
     at = ends - counts
     for part in parts:
-        coded = np.empty(part.shape[1], np.int64)
-        encode_tuples(part, *coding[:3], coded)
-        deal(part[0], *coding, coded, at, words)
-    return words, ends
+        _, *some = part if isinstance(part, Coded) else _encoded(part, coding)
+        deal(*some, shift, coding.tail, at, words, tails)
+    return words, tails, ends
 
 
 def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:

@@ -24,7 +24,7 @@ from pagestore.kernels.kernel import compiled
 from pagestore.kernels.scantree import BUDGET, WORDS_PAID
 from pagestore.layout import HEADER, HEIGHT_MAX
 from pagestore.operators import address_of
-from pagestore.order import FEW, ascending, near_order
+from pagestore.order import FEW, Coded, ascending, count_of, near_order
 from pagestore.pool import pooled
 from pagestore.scratch import scratch
 from pagestore.threads import together
@@ -150,14 +150,14 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
         return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
 
 
-def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray]]]) -> list[Tree]:
+def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
     """A tree of each spec and parts[C, n], in any order, of its records; on as many threads as the pager has."""
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:
         return [(i, bulk(pager, spec, ascending(parts), turn)) for i, (spec, parts) in jobs]
 
-    many = sum(part.shape[1] for _, parts in loads for part in parts) >= PARALLEL_FROM
+    many = sum(count_of(part) for _, parts in loads for part in parts) >= PARALLEL_FROM
     found = together([work] * min(pager.threads if many else 1, len(loads)))
     return [tree for _, tree in sorted(chain(*found))]
 

@@ -1,14 +1,18 @@
-"""Tuples of words as single words that sort alike: each column as narrow as its values, side by side.
+"""Tuples of words as one word or two that sort alike: each column as narrow as its values, side by side.
 
 The least and the greatest word, which stand for no bound, get the codes below and above all others, so that they
-do not make a column 64 bits wide.
+do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; what codes have beyond those of their
+tuple's word is its tail.
+
+    bits      │◂──────────── 63 ────────────▸│◂── tail bits ──▸│
+    codes     │  column 0  │  column 1  │  column 2  │ column 3 │
 """
 
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import width_of
 from pagestore.layout import GREATEST, LEAST
 
-WORD_BITS = 63  # of a word that is not negative
+WORD_BITS = 63
 LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
 
 
@@ -23,7 +27,7 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
     bits = code_widths(coding)
     if bits > WORD_BITS:
         return False
-    encode_tuples(columns, coding[LOW], coding[HIGH], coding[WIDTH], words)
+    encode_tuples(columns, coding[LOW], coding[HIGH], coding[WIDTH], 0, words, words[:0])
     order_words(words, bits, order, some, spare, counts)
     return True
 
@@ -43,7 +47,7 @@ def order_words(words, bits, order, some, spare, counts):
     for at in range(0, bits, room):
         for i in range(n):
             some[i] = (words[order[i]] >> at & (1 << room) - 1) << places | i
-        if sort_words(some, spare, places, places + min(room, bits - at), counts):
+        if sort_words(some, some[:0], spare, spare[:0], places, places + min(room, bits - at), counts):
             some, spare = spare, some
         for i in range(n):
             spare[i] = order[some[i] & place]
@@ -77,13 +81,23 @@ def code_widths(coding):
 
 
 @kernel
-def encode_tuples(columns, low, high, width, out):
-    """The last 63 bits of the codes of tuples, each column's side by side."""
-    for i in range(out.shape[0]):  # the first column may be 64 bits wide
-        out[i] = code_of(columns[0, i], low[0], high[0]) & GREATEST
-    for c in range(1, columns.shape[0]):
-        for i in range(out.shape[0]):
-            out[i] = (out[i] << width[c] | code_of(columns[c, i], low[c], high[c])) & GREATEST
+def encode_tuples(columns, low, high, width, tail, words, tails):
+    """The codes of tuples columns[K, n]: words[n], and of those that have a tail of so many bits tails[n], else [0]."""
+    words[:] = 0
+    tails[:] = 0
+    at = 0
+    for c in range(columns.shape[0] - 1, -1, -1):
+        below = min(max(tail - at, 0), width[c])  # bits of it that are in the tail
+        if below:
+            mask = (1 << below) - 1
+            for i in range(tails.shape[0]):
+                tails[i] |= (code_of(columns[c, i], low[c], high[c]) & mask) << at
+        if below < width[c]:
+            mask = (1 << width[c] - below) - 1
+            shift = max(at - tail, 0)
+            for i in range(words.shape[0]):
+                words[i] |= (code_of(columns[c, i], low[c], high[c]) >> below & mask) << shift
+        at += width[c]
 
 
 @kernel
@@ -95,37 +109,47 @@ def code_of(x, low, high):
 
 
 @kernel
-def bucket_of(x, low, high, width, lead):
-    """The leading bits of a code, which may have 64."""
-    return code_of(x, low, high) >> (width - lead) & (1 << lead) - 1
+def count_leads(words, shift, counts):
+    """Count the tuples of each bucket: what words[n] are without their last `shift` bits."""
+    for i in range(words.shape[0]):
+        counts[words[i] >> shift] += 1
 
 
 @kernel
-def count_leads(first, low, high, width, lead, counts):
-    """Count the tuples of each bucket: the leading bits of the codes of column 0, first[n]."""
+def count_firsts(first, low, high, width, lead, counts):
+    """As `count_leads`, of the `lead` leading bits of column 0, first[n]."""
     for i in range(first.shape[0]):
-        counts[bucket_of(first[i], low[0], high[0], width[0], lead)] += 1
+        counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead) & (1 << lead) - 1] += 1
 
 
 @kernel
-def deal(first, low, high, width, lead, codes, at, out):
-    """Put the codes of tuples into their buckets, at[b] onwards, and `at` behind them."""
-    for i in range(first.shape[0]):
-        bucket = bucket_of(first[i], low[0], high[0], width[0], lead)
-        out[at[bucket]] = codes[i]
-        at[bucket] += 1
+def deal(words, tails, shift, tail, at, out, tails_out):
+    """Put tuples into their buckets, at[b] onwards, and `at` behind them; only their last 63 bits without tails_out."""
+    fold = tails.shape[0] > 0 and tails_out.shape[0] == 0
+    for i in range(words.shape[0]):
+        n = at[words[i] >> shift]
+        at[words[i] >> shift] += 1
+        out[n] = (words[i] << tail | tails[i]) & GREATEST if fold else words[i]
+        if tails_out.shape[0]:
+            tails_out[n] = tails[i]
 
 
 @kernel
-def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
-    """What `encode_tuples` was given, of one bucket, to columns[:, at:]."""
+def decode_tuples(words, tails, low, high, width, tail, above, columns, at):
+    """What `encode_tuples` was given, to columns[:, at:]; `above` are bits of column 0 that words may have lost."""
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
-        mask = (1 << width[c]) - 1 if width[c] < 63 else GREATEST
+        mask = (1 << width[c]) - 1 if width[c] < 64 else -1
         greatest = high[c] - low[c] + 2
-        above = bucket << (width[0] - lead) if c == 0 else 0
-        for i in range(codes.shape[0]):
-            code = codes[i] >> shift & mask | above
+        for i in range(words.shape[0]):
+            if shift >= tail:
+                code = words[i] >> (shift - tail) & mask
+            elif shift + width[c] <= tail:
+                code = tails[i] >> shift & mask
+            else:
+                code = (tails[i] >> shift | words[i] << (tail - shift)) & mask
+            if c == 0:
+                code |= above
             x = low[c] + code - 1
             if code == 0:
                 x = LEAST
@@ -136,22 +160,23 @@ def decode_tuples(codes, low, high, width, lead, bucket, columns, at):
 
 
 @kernel
-def sort_words(words, spare, first, bits, counts):
+def sort_words(words, others, spare, others_spare, first, bits, counts):
     """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
 
-    counts[1 << digit] is room: a pass looks at so many bits, and writes as many runs side by side.
+    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits, and writes as many runs
+    side by side.
     """
     moved = False
     for shift in range(first, bits, width_of(1, counts.shape[0])):
         if moved:
-            moved = not pass_on(spare, words, shift, counts)
+            moved = not pass_on(spare, others_spare, words, others, shift, counts)
         else:
-            moved = pass_on(words, spare, shift, counts)
+            moved = pass_on(words, others, spare, others_spare, shift, counts)
     return moved
 
 
 @kernel
-def pass_on(words, out, shift, counts):
+def pass_on(words, others, out, others_out, shift, counts):
     """Sort words by the digit at `shift` to `out`, stably.  False, and nothing is done, where all have the same."""
     if words.shape[0] < 2:
         return False
@@ -168,18 +193,26 @@ def pass_on(words, out, shift, counts):
     for i in range(words.shape[0]):
         d = words[i] >> shift & mask
         out[counts[d]] = words[i]
+        if others.shape[0]:
+            others_out[counts[d]] = others[i]
         counts[d] += 1
     return True
 
 
 @kernel
-def drop_repeats(words):
-    """Keep each of some sorted words, which are not negative, once, in front.  Returns how many there are."""
+def drop_repeats(words, tails):
+    """Keep each of some sorted tuples once, in front.  Returns how many there are."""
     n = 0
-    last = -1
+    last, last_tail = -1, 0
     for i in range(words.shape[0]):
         word = words[i]
         words[n] = word
-        n += word != last
+        differs = word != last
         last = word
+        if tails.shape[0]:
+            tail = tails[i]
+            tails[n] = tail
+            differs |= tail != last_tail
+            last_tail = tail
+        n += differs
     return n

@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from pagestore import order
 from pagestore.kernels.net import merge_order
 from pagestore.kernels.order import drop_repeats, sort_words
-from pagestore.order import DIGIT, LEAD_MAX, ascending, coding_of, distinct, near_order, sort_order
+from pagestore.order import (
+    DIGIT,
+    ascending,
+    coded,
+    coding_of,
+    coding_within,
+    columns_of,
+    count_of,
+    distinct,
+    near_order,
+    sort_order,
+)
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATEST - 1, 1 << 31])
@@ -81,21 +92,47 @@ def test_no_bounds_do_not_widen_a_column():
     coding = coding_of([columns])
     assert coding is not None
     assert coding.bits == 2 + 3  # three codes for 3, seven for 5 to 9
-    assert coding_of([np.array([[LEAST + 1, GREATEST - 1], [0, 1 << LEAD_MAX]])]) is None
+    wide = np.array([[LEAST + 1, GREATEST - 1], [0, (1 << 62) - 3]])
+    assert coding_of([wide]) is not None
+    wide[1, 1] += 1
+    assert coding_of([wide]) is None
 
 
-@pytest.mark.parametrize("bits", [20, 22])
+@pytest.mark.parametrize("bits", [20, 22, 30, 42, 50])
 @pytest.mark.parametrize("bucket", [order.BUCKET, 7])
 def test_parts_in_batches(bits, bucket, monkeypatch):
-    """Tuples of 60 bits, and of 66, which go into buckets in any case; into few, and into many."""
+    """Tuples of one word, of two, and of more; in few buckets, and in many."""
     monkeypatch.setattr(order, "BUCKET", bucket)
     rng = np.random.default_rng(bits)
     parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
     parts.append(parts[0])
     batches = list(ascending(parts, batch=100))
-    assert max(rows.shape[1] for rows in batches) == 100
+    assert max(rows.shape[1] for rows in batches) == (100 if bits < 50 else 3500)
     assert (np.concatenate(batches, axis=1) == np.unique(np.concatenate(parts, axis=1), axis=1)).all()
     assert list(ascending([])) == []
+
+
+@pytest.mark.parametrize("bits", [20, 22, 30, 41])
+def test_parts_kept_as_words(bits):
+    """They sort and come back as the columns that they are; and beside parts that are columns, or other words."""
+    rng = np.random.default_rng(bits)
+    parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
+    parts[0][:, 0], parts[0][0, 1:3] = (1 << bits) - 1, (LEAST, GREATEST)
+    coding = coding_within([0] * 3, [(1 << bits) - 1] * 3)
+    assert coding is not None
+    kept = [coded(part, coding) for part in parts]
+    assert all(part is not None and count_of(part) == len(part.words) for part in kept)
+    assert all((columns_of(a) == b).all() for a, b in zip(kept, parts, strict=True))
+    assert [len(part.tails) for part in kept] == [len(part.words) * (bits > 21) for part in kept]
+    expected = np.unique(np.concatenate(parts, axis=1), axis=1)
+    other = coded(parts[0], coding_of(parts[:1]))
+    for some in kept, [*kept[:2], parts[2]], [parts[0], *kept[1:]], [*kept, other]:
+        assert (np.concatenate([*ascending(some)], axis=1) == expected).all()
+    for column in range(3):
+        for beyond in -1, 1 << bits:
+            parts[2][column, 7], was = beyond, parts[2][column, 7]
+            assert coded(parts[2], coding) is None
+            parts[2][column, 7] = was
 
 
 @given(st.lists(st.integers(0, (1 << 63) - 1), max_size=200), st.integers(1, 63))
@@ -104,15 +141,15 @@ def test_words_digit_by_digit(drawn, bits):
     shared = drawn[0] >> bits << bits if drawn else 0
     drawn = [shared | word & (1 << bits) - 1 for word in drawn]
     words, spare = np.array(drawn, np.int64), np.empty(len(drawn), np.int64)
-    if sort_words(words, spare, 0, bits, np.empty(1 << DIGIT, np.int64)):
+    if sort_words(words, words[:0], spare, spare[:0], 0, bits, np.empty(1 << DIGIT, np.int64)):
         words = spare
     assert words.tolist() == sorted(drawn)
-    assert words[: drop_repeats(words)].tolist() == sorted(set(drawn))
+    assert words[: drop_repeats(words, words[:0])].tolist() == sorted(set(drawn))
 
 
 @given(st.lists(st.integers(0, 9) | st.integers(0, (1 << 40) - 1), min_size=1, max_size=200), st.integers(8, 23))
 def test_places_go_with_their_words(drawn, places):
     words, spare = np.array(drawn) << places | np.arange(len(drawn)), np.empty(len(drawn), np.int64)
-    if sort_words(words, spare, places, places + 40, np.empty(1 << DIGIT, np.int64)):
+    if sort_words(words, words[:0], spare, spare[:0], places, places + 40, np.empty(1 << DIGIT, np.int64)):
         words = spare
     assert (words & (1 << places) - 1).tolist() == sorted(range(len(drawn)), key=drawn.__getitem__)
