@@ -279,7 +279,7 @@ class Engine:
             return self._in_full(plan, trees, asked)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
-            sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads,
+            sensors=plan.sensor_arrays, granularity=views.granularity, threads=self.threads, asked=asked,
         )  # fmt: skip
         names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
         for name, spec in zip(names, map(sensitivity.index_spec, plan.sensors), strict=True):
@@ -423,19 +423,19 @@ def folded(
 ) -> Iterator[tuple[str, Edits]]:
     """The head edits of bindings that all come, or all go, of which no part is kept any longer.
 
-    What adds up does so within each of many parts, as long as that leaves less than half: many bindings may be of few
+    What adds up does so within each of many parts, as long as that has left less than half: many bindings may be of few
     rows.
     """
     many = len(parts) > FOLDED
-    shrinking = {name: many and layout.kind != PLAIN for name, layout in installed.layouts.items()}
+    spared = {name: 0 if many and layout.kind != PLAIN else -1 for name, layout in installed.layouts.items()}
     parts.reverse()
     while parts:
         part = parts.pop()
         for name, (actions, rows) in head.edits(turned(part, action), encode, part.times).items():
-            n = len(actions)
-            if shrinking[name]:
+            if spared[name] >= 0:
+                spared[name] += len(actions)
                 actions, rows = added_up(actions, rows, spec_of(installed.layouts[name], len(rows)))
-                shrinking[name] = 2 * len(actions) < n
+                spared[name] -= 2 * len(actions)
             yield name, (actions, rows)
 
 

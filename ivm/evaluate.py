@@ -11,6 +11,7 @@ from ivm.flat import Flat, FlatJoin, Layout, flatten, pays
 from ivm.join import Join, Run, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.order import Coded
 from pagestore.threads import together
 from pagestore.tree import Pages, Tree, scan
 
@@ -33,7 +34,7 @@ class Evaluation(NamedTuple):
     """
 
     parts: list[Bindings]
-    recorded: list[list[np.ndarray]]
+    recorded: list[list[np.ndarray | Coded]]
     operations: int
 
     @property
@@ -57,13 +58,13 @@ def evaluate(
     `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
     """
     flat = flatten(pages, shape, trees) if pays(shape, trees) else None
-    layout = Layout(flat, shape, sensors, asked) if flat else None
+    layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
 
     def new() -> Run:
         if layout is None:
             return Join(pages, shape, trees, sensors=sensors, granularity=granularity)
-        return FlatJoin(layout, granularity=granularity)
+        return FlatJoin(layout)
 
     if len(ranges) == 1:
         return _run(new())

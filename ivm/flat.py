@@ -15,7 +15,8 @@ from ivm.join import BATCH, Run, joined
 from ivm.kernels import flat as kernel
 from ivm.kernels import leapfrog as names
 from ivm.kernels import overlay
-from ivm.shape import Sensors, Shape
+from ivm.shape import INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.order import Coding, coding_within
 from pagestore.tree import Pages, Tree, scan
 
 DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
@@ -129,9 +130,9 @@ def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
 class FlatJoin(Run):
     """One evaluation over flat tries as a Layout has it."""
 
-    def __init__(self, layout: "Layout", *, granularity: int = 1, batch: int = BATCH) -> None:
+    def __init__(self, layout: "Layout", *, batch: int = BATCH) -> None:
         flat, shape = layout.flat, layout.shape
-        super().__init__(shape, layout.sensors, granularity, True, batch, layout.room)
+        super().__init__(shape, layout.sensors, layout.granularity, True, batch, layout.room)
         self._flat, self._room = flat, layout.room
         self._steps, self._grounds = layout.steps.copy(), layout.grounds.copy()
         self._cursors = np.zeros((len(flat.place), kernel.CURSOR), np.int64)
@@ -145,6 +146,7 @@ class FlatJoin(Run):
         self._marks = np.zeros((shape.levels, layout.marks), np.uint8)
         self._counts = np.zeros((shape.levels, layout.counts), np.int64)
         self._collects = layout.counts > 0
+        self._codings = layout.codings
         self._times = np.empty(batch, np.int64)
 
     def _advance(self) -> None:
@@ -167,9 +169,14 @@ class Layout:
     """
 
     def __init__(
-        self, flat: Flat, shape: Shape, sensors: Sensors | None = None, asked: frozenset[int] | None = None
+        self,
+        flat: Flat,
+        shape: Shape,
+        sensors: Sensors | None = None,
+        asked: frozenset[int] | None = None,
+        granularity: int = 1,
     ) -> None:
-        self.flat, self.shape = flat, shape
+        self.flat, self.shape, self.granularity = flat, shape, granularity
         self.sensors = sensors = sensors or shape.no_sensors
         self.steps = np.zeros((shape.levels, kernel.STEP), np.int64)
         self.steps[:, kernel.COLLECTS] = range(shape.levels)
@@ -179,8 +186,9 @@ class Layout:
         self.size = self.marks = self.counts = self.room = self.numbers = self.bits = 0
         for level in range(shape.levels):
             self._lay(flat, shape, sensors, level, self.steps[level])
-            if asked is not None and not len(sensors.sources):
+            if asked is not None and (level == shape.levels - 1 or not len(sensors.sources)):
                 self._collect(flat, shape, level, asked)
+        self.codings = [_coding(flat, shape, sensors, s) for s in range(len(sensors.sources))]
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
         atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
@@ -188,10 +196,13 @@ class Layout:
         longest = flat.longest[places]
         step[kernel.BASE] = self._take(longest.min())
         if (sensors.sensor[atoms, depths] >= 0).any():
-            step[kernel.RECORDS] = kernel.leapfrog.address()
-            step[kernel.ROOM] = longest.max() + 2
-            step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
-            self.room = max(self.room, int(step[kernel.ROOM]))
+            self.room = max(self.room, int(longest.max()) + 2)
+            if self.granularity > 1:
+                step[kernel.CERTIFIES] = kernel.certify.address()
+            else:
+                step[kernel.RECORDS] = kernel.leapfrog.address()
+                step[kernel.ROOM] = longest.max() + 2
+                step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
         steady = np.flatnonzero(moves < level - 1)
         if len(steady) == 0 or len(moves) < 2:
@@ -276,6 +287,19 @@ def _range(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     places = atoms * shape.argument_level.shape[1] + depths
     low = int(flat.low[places].min())
     return low, int(flat.high[places].max()) - low + 1
+
+
+def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int) -> Coding | None:
+    """How the trace rows of a sensor become words, where no bound of a level is beyond its keys.
+
+    They come context by context, in order. So behind a and b, which the rest of a context follows, they are sorted.
+    """
+    (level,) = shape.argument_level[sensors.sensor == s]
+    sources = sensors.sources[s, : sensors.widths[s]].tolist()
+    ranges = [_range(flat, shape, source if source >= 0 else level) for source in sources]
+    lows, highs = zip(*((max(low, INT_MIN + 1), min(low + span, INT_MAX - 1)) for low, span in ranges), strict=True)
+    coding = coding_within(lows, highs)
+    return coding and coding._replace(ordered=sum(source >= 0 for source in sources[sources.index(-2) :]))
 
 
 def _unequal(shape: Shape, level: int) -> bool:

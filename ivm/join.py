@@ -14,10 +14,12 @@ from ivm.kernels import leapfrog as kernel
 from ivm.memory import Kept
 from ivm.shape import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import raise_for
+from pagestore.order import Coded, Coding, coded, columns_of
 from pagestore.pool import pooled
 from pagestore.tree import Pages, Tree
 
 BATCH = 1 << 16
+TRACED = 1 << 14  # trace rows of a batch: they are kept as words, and what they are written to stays in a cache
 STOCK_MAX = 16  # batches that memory is had for at once
 
 
@@ -37,16 +39,17 @@ class Run(ABC):
         self._fresh = state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
         self._widths = sensors.widths
-        self._sizes = (shape.levels + len(shape.reads), batch), (*sensors.sources.shape, batch + room)
+        self._size = shape.levels + len(shape.reads), batch
         self._stock: list[np.ndarray] = []
         self._stocked = 0
-        self._out, self._rows = self._buffer(), np.empty(self._sizes[1], np.int64)
+        self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
+        self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
         self.kept = Kept()
 
     def stock(self, buffers: int) -> None:
         """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
-        self._stock = list(pooled(buffers, *self._sizes[0]))
+        self._stock = list(pooled(buffers, *self._size))
         self._stocked += buffers
 
     def over(self, first: tuple[int, int]) -> Self:
@@ -76,20 +79,17 @@ class Run(ABC):
             rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
             yield self._out[:, : state[kernel.EMITTED]], rows
 
-    def batches(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
+    def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
         """All that iterating gives, kept: where it is, if that fills a good part of its buffer.  Raises RoomError."""
         kept = []
         for out, rows in self:
-            if 4 * out.shape[1] > self._sizes[0][1]:
+            if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:
                 out = out.copy()
-            if any(2 * r.shape[1] > self._sizes[1][2] for r in rows):
-                self._rows = np.empty(self._sizes[1], np.int64)
-            else:
-                rows = [r.copy() for r in rows]
-            kept.append((out, rows))
-            self.kept.add(out.nbytes + sum(r.nbytes for r in rows))
+            trace = [*map(_kept, rows, self._codings)]
+            kept.append((out, trace))
+            self.kept.add(out.nbytes + sum(part.nbytes for part in trace))
         return kept
 
     def _buffer(self) -> np.ndarray:
@@ -106,7 +106,12 @@ class Run(ABC):
         """All bindings and all trace rows at once."""
         batches = self.batches()
         trace = zip(*(rows for _, rows in batches), strict=True)
-        return joined([out for out, _ in batches]), [joined(rows) for rows in trace]
+        return joined([out for out, _ in batches]), [joined([*map(columns_of, parts)]) for parts in trace]
+
+
+def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
+    some = coded(rows, coding) if coding else None
+    return rows.copy() if some is None else some
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:

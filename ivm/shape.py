@@ -144,6 +144,7 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
     levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
     sections = {
         kernel.TREES: np.zeros(3 * atoms, np.int64),
+        kernel.ENDS: np.zeros(3, np.int64),
         kernel.BINDING: np.zeros(levels, np.int64),
         kernel.LOW: np.zeros(levels, np.int64),
         kernel.HIGH: np.zeros(levels, np.int64),

@@ -83,10 +83,10 @@ class Workspace:
     def install(self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO) -> None:
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
-        `granularity` lets up to so many consecutive operations share one sensitivity interval: less
-        memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe" (permuted indices
-        instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError with file, line and
-        column, or OptionError; nothing is installed then.
+        `granularity` g lets one sensitivity interval stand for up to g consecutive operations, or for what they would
+        do with fewer than g keys: less memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices),
+        "probe" (permuted indices instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError
+        with file, line and column, or OptionError; nothing is installed then.
         """
         _check_options(granularity, maintenance)
         with self.store.transaction(f"install {name}") as txn:

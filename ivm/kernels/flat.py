@@ -7,8 +7,9 @@ A flat trie keeps, for each depth, its keys one behind the other and where the c
 `place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`; of a first
 column without many holes also where a table has, for every number from its least key on, the place of the first key
 that is not below, and that least key. The
-joins are those of Leapfrog Triejoin, with the same trace when it is recorded; what it enumerates one by one
-is gathered here slice by slice, because a slice in memory is merged without a branch to mispredict.
+joins are those of Leapfrog Triejoin; what it enumerates one by one is gathered here slice by slice, because a slice in
+memory is merged without a branch to mispredict. A trace is recorded operation by operation, as it is there, or
+certified (`certify`): where several operations may share an interval, what a level has in common is enough to know it.
 
 Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
 from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
@@ -27,6 +28,7 @@ from ivm.kernels.leapfrog import (
     BOUND_START,
     BOUND_WORDS,
     BOUNDS,
+    CROWD,
     DEPTHS,
     DONE,
     EMITTED,
@@ -56,6 +58,7 @@ from ivm.kernels.leapfrog import (
     bound_value,
     crowded,
     place_of,
+    put_row,
     set_bounds,
 )
 from ivm.kernels.overlay import (
@@ -85,7 +88,7 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
 
 # columns of `steps`, a row for each level
 (
-    RECORDS,  # the address of `leapfrog` where operations of this level leave trace rows, 0 elsewhere
+    RECORDS,  # the address of `leapfrog` where each operation of this level leaves a trace row, 0 elsewhere
     STEADY,  # a bit for each of the level's parts whose slice is steady
     MOVES,  # the level whose binding changes one of them; -1 for none
     MARKS,  # is what they share marked in a table?
@@ -110,8 +113,9 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     ROOM,  # and for how many of a part there is room
     RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
+    CERTIFIES,  # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
     STEP,
-) = range(26)
+) = range(27)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
@@ -130,7 +134,7 @@ def run_flat(
     a word.
     """
     last = plan[LEVELS] - 1
-    state[EMITTED] = 0
+    state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
         state[state[ROW_COUNT] + s] = 0
     level = state[LEVEL]
@@ -300,6 +304,8 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
             n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
         state[NEXTS] += n
+        if steps[level, CERTIFIES]:
+            certify(steps[level, CERTIFIES], data, plan, state, cursors, rows, level)
     steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
     rewind(plan, cursors, level)
 
@@ -351,24 +357,80 @@ def note(scratch, step, cursors, k, o, a, b):
 
 @kernel
 def leave(plan, state, rows, s, scratch, at, room, n):
-    """Leave n operations noted from scratch[at] on as trace rows of sensor s, as many to a row as are to share it."""
+    """Leave n operations noted from scratch[at] on as trace rows of sensor s."""
     if s < 0 or n == 0:
         return
-    shared = plan[GRANULARITY]
-    row, count = state[state[ROW_COUNT] + s], (n + shared - 1) // shared
+    row = state[state[ROW_COUNT] + s]
     for c in range(plan[WIDTH]):
         source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
         if source >= 0:
             x = state[state[BINDING] + source]
-            for r in range(count):
+            for r in range(n):
                 rows[s, c, row + r] = x
-        elif source == -1:
-            for r in range(count):
-                rows[s, c, row + r] = scratch[at + r * shared]
-        elif source == -2:
-            for r in range(count):
-                rows[s, c, row + r] = scratch[at + room + min(r * shared + shared, n) - 1]
-    state[state[ROW_COUNT] + s] = row + count
+        elif source > -3:
+            begins = at if source == -1 else at + room
+            for r in range(n):
+                rows[s, c, row + r] = scratch[begins + r]
+    state[state[ROW_COUNT] + s] = row + n
+    state[CROWD] = max(state[CROWD], row + n)
+
+
+@late("int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, :, ::1], int64)")
+def certify(data, plan, state, cursors, rows, level):
+    """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
+
+    One part has nothing before its first key S, and one nothing behind its last key L, which are the greatest and the
+    least there are. So what is outside of [S, L] no other part has to be sensitive to, and inside all are:
+
+        ├──────────┼ S ─────────┼ L               the part that begins last
+                   ┼ S ─────────┼ L ────────┤     the part that ends first
+                   ┼ S ─────────┼ L               others
+
+    The keys of the shortest slice, where they are too many for a row, cut [S, L]. Leapfrogging, an iterator moves not
+    more than twice between two moves of another, so 2 * `granularity` moves may begin in a row. Returns the keys there.
+    """
+    low, high = state[state[LOW] + level], state[state[HIGH] + level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    late = early = shortest = start
+    first, last, length = INT_MIN, INT_MAX, INT_MAX
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        i, end = cursors[o, START], cursors[o, END]
+        if i == end:
+            return certified(data, plan, state, rows, p, low, high, i, i)
+        if data[i] > first:
+            first, late = data[i], p
+        if data[end - 1] < last:
+            last, early = data[end - 1], p
+        if end - i < length:
+            length, shortest = end - i, p
+    begin, end = max(first, low), min(last, high)
+    if begin > end:
+        if first > low:
+            certified(data, plan, state, rows, late, low, min(first, high), 0, 0)
+        if first <= high:
+            certified(data, plan, state, rows, early, begin, high, 0, 0)
+        return 0
+    i = i_end = 0
+    if length >= plan[GRANULARITY]:
+        i, i_end = part_slice(data, plan, cursors, shortest, begin, end)
+    for p in range(start, stop):
+        a, b = low if p == late else begin, high if p == early else end
+        certified(data, plan, state, rows, p, a, b, i, i_end)
+    return i_end - i
+
+
+@kernel
+def certified(data, plan, state, rows, p, a, b, i, i_end):
+    """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row."""
+    s, shared = plan[plan[SENSOR] + place_of(plan, p)], plan[GRANULARITY] - 1
+    if s < 0:
+        return 0
+    for cut in range(i + shared - 1, i_end - 1, shared):
+        put_row(plan, state, rows, s, a, data[cut])
+        a = data[cut] + 1
+    put_row(plan, state, rows, s, a, b)
+    return 1
 
 
 @kernel

@@ -64,8 +64,10 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
     OPENS,
     SEEKS,
     NEXTS,
+    CROWD,  # rows of the fullest trace buffer
     TREES,  # [A] (root, height, keys)
-    BINDING,  # [L]
+    ENDS,  # nothing, b, a: where a source of -3, -2, -1 is read, as if it were a level
+    BINDING,  # [L], right behind
     LOW,  # [L]
     HIGH,  # [L]
     COVERED,  # [L + 1]
@@ -77,7 +79,7 @@ INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
     INTERVAL_END,  # [S] the column of b
     RUNS,  # [parts of the last level] the slices that `runs` holds
     STATE_HEADER,
-) = range(20)
+) = range(22)
 
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away
 OTHERS = 2  # so many at most
@@ -102,7 +104,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
     or ``-page_id``.
     """
     levels = plan[LEVELS]
-    state[EMITTED] = 0
+    state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
         state[state[ROW_COUNT] + s] = 0
         state[state[SHARED] + s] = 0
@@ -142,10 +144,7 @@ def leapfrog(words, seen, page_words, plan, state, regions, region_start, out, r
 @kernel
 def crowded(plan, state, rows, steps):
     """Might so many more operations overrun a trace buffer?"""
-    for s in range(plan[SENSORS]):
-        if state[state[ROW_COUNT] + s] + steps > rows.shape[2]:
-            return True
-    return False
+    return plan[SENSORS] > 0 and state[CROWD] + steps > rows.shape[2]
 
 
 @kernel
@@ -199,16 +198,18 @@ def record(plan, state, rows, s, a, b):
         rows[s, end, n - 1] = max(rows[s, end, n - 1], b)
         return
     state[state[SHARED] + s] = 1
-    at = plan[SOURCES] + s * plan[WIDTH]
+    put_row(plan, state, rows, s, a, b)
+
+
+@kernel
+def put_row(plan, state, rows, s, a, b):
+    """Write a trace row of sensor s, in the column order of its index."""
+    n, binding, at = state[state[ROW_COUNT] + s], state[BINDING], plan[SOURCES] + s * plan[WIDTH]
+    state[binding - 1], state[binding - 2] = a, b
     for j in range(plan[WIDTH]):
-        source = plan[at + j]
-        if source >= 0:
-            rows[s, j, n] = state[state[BINDING] + source]
-        elif source == -1:
-            rows[s, j, n] = a
-        elif source == -2:
-            rows[s, j, n] = b
+        rows[s, j, n] = state[binding + plan[at + j]]
     state[state[ROW_COUNT] + s] = n + 1
+    state[CROWD] = max(state[CROWD], n + 1)
 
 
 @kernel

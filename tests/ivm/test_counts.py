@@ -88,7 +88,7 @@ def test_full_evaluation(work, workspace):
     assert meter.counts["kernel calls"] <= 11
 
 
-@pytest.mark.parametrize(("granularity", "rows"), [(1, 426_735), (16, 47_081)])
+@pytest.mark.parametrize(("granularity", "rows"), [(1, 426_735), (16, 55_704)])
 def test_what_is_recorded(granularity, rows, workspace):
     workspace.install(TRIANGLE, name="view", maintenance="match", granularity=granularity)
     assert workspace.stats("q")["sensitivity_rows"] == rows

@@ -19,10 +19,12 @@ from ivm.flat import FlatJoin, Layout, flatten, pays
 from ivm.join import Join, joined
 from ivm.kernels import flat as kernel
 from ivm.kernels import ranks
+from ivm.kernels.leapfrog import EQ, GE, LE, NE
 from ivm.kernels.overlay import OVERLAYS
 from ivm.plan import sensors_of
 from ivm.planner import Chosen, make_plans
 from ivm.shape import INT_MAX, INT_MIN
+from pagestore.order import columns_of
 from pagestore.tree import Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
 
@@ -73,8 +75,12 @@ def both_joins(pager, plan, trees, sensors=None, batch=1 << 10, granularity=1):
     flattened = flatten(pager.pages, plan.shape, trees)
     return (
         Join(pager.pages, plan.shape, trees, sensors=sensors, batch=batch, granularity=granularity),
-        FlatJoin(Layout(flattened, plan.shape, sensors), batch=batch, granularity=granularity),
+        FlatJoin(Layout(flattened, plan.shape, sensors, granularity=granularity), batch=batch),
     )
+
+
+def whole(parts):
+    return joined([*map(columns_of, parts)])
 
 
 def in_order(rows):
@@ -136,24 +142,28 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
 
 
 @pytest.mark.parametrize(
-    "name, asked, late",
+    "name, asked, granularity, late",
     [
-        ("triangle", None, set()),
-        ("four", None, {"overlay"}),
-        ("triangle", {0}, {"sort_slice"}),
-        ("five", {0}, {"overlay", "sort_slice"}),
+        ("triangle", None, 0, set()),
+        ("four", None, 0, {"overlay"}),
+        ("triangle", {0}, 0, {"sort_slice"}),
+        ("five", {0}, 0, {"overlay", "sort_slice"}),
+        ("four", {0}, 1, {"leapfrog", "sort_slice"}),
+        ("four", {0}, 2, {"certify", "overlay", "sort_slice"}),
     ],
 )
-def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, late, monkeypatch):
+def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, granularity, late, monkeypatch):
     """A first triangle waits for no rows of bits, and for no sort."""
     compiled = []
-    for one in "overlay", "sort_slice", "leapfrog":
+    for one in "overlay", "sort_slice", "leapfrog", "certify":
         monkeypatch.setattr(getattr(kernel, one), "address", lambda one=one: compiled.append(one) or 1)
     variables, body = BODIES[name]
     pager, plan = MemoryPager(512), plan_of(body, variables.split())
     pairs, triples = np.array([[1, 1, 2], [2, 3, 3]]), np.array([[1, 1, 2], [2, 3, 3], [4, 5, 6]])
     trees = tries_of(pager, plan, {"r": pairs, "s": pairs, "u": pairs[:1], "t": triples})
-    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, asked=asked and frozenset(asked))
+    sensors = sensors_of(plan, plan.trace_sensors if granularity else ())
+    flat = flatten(pager.pages, plan.shape, trees)
+    layout = Layout(flat, plan.shape, sensors, asked and frozenset(asked), granularity)
     assert {*compiled} == late
     assert layout.grounds[:, OVERLAYS].any() == ("overlay" in late)
 
@@ -192,7 +202,7 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
     assert len(found.parts) > threads
     assert found.bindings.tolist() == alone.bindings.tolist()
     for trace, expected in zip(found.recorded, alone.recorded, strict=True):
-        assert in_order(joined(trace)) == in_order(joined(expected))
+        assert in_order(whole(trace)) == in_order(whole(expected))
 
 
 @pytest.mark.parametrize("is_flat", [True, False])
@@ -261,10 +271,9 @@ def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
             assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
 
 
-@pytest.mark.parametrize("granularity", [1, 2, 16])
 @pytest.mark.parametrize("marks", [0, 1 << 20])
 @pytest.mark.parametrize("order", ["x y z", "y x z", "x z y", "z y x"])
-def test_the_trace_of_dense_slices(granularity, marks, order, monkeypatch):
+def test_the_trace_of_dense_slices(marks, order, monkeypatch):
     """By ranks where one slice stays, be it the first or the second, whichever is longer; and without ranks."""
     monkeypatch.setattr(flat_module, "MARKS_MAX", marks)
     rng = np.random.default_rng(3)
@@ -274,10 +283,78 @@ def test_the_trace_of_dense_slices(granularity, marks, order, monkeypatch):
         plan = plan_of(body, order.split())
         trees = tries_of(pager, plan, {"r": edges, "s": edges[:, ::3]})
         sensors = sensors_of(plan, plan.trace_sensors)
-        (paged, rows, trace), (flat, flat_rows, flat_trace) = both(pager, plan, trees, sensors, 1 << 18, granularity)
+        (paged, rows, trace), (flat, flat_rows, flat_trace) = both(pager, plan, trees, sensors, 1 << 18)
         assert np.array_equal(flat_rows, rows)
         assert all(in_order(a) == in_order(b) for a, b in zip(flat_trace, trace, strict=True))
         assert flat.operations == paged.operations
+
+
+@pytest.mark.parametrize("name", BODIES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_coarse_rows_certify_what_a_level_has(name, data):
+    """A key of all parts is in a row of each, another in one of a part that lacks it; a row spans few operations."""
+    variables, body = BODIES[name]
+    plan = plan_of(body, data.draw(st.permutations(variables.split())))
+    pager = MemoryPager(512, pages_max=1 << 13)
+    found = data.draw(relations())
+    trees = tries_of(pager, plan, found)
+    granularity = data.draw(st.integers(2, 5))
+    sensors = sensors_of(plan, plan.trace_sensors)
+    expected, exact = Join(pager.pages, plan.shape, trees, sensors=sensors).all()
+    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, granularity=granularity)
+    rows, coarse = FlatJoin(layout, batch=data.draw(st.sampled_from([3, 1 << 10]))).all()
+    assert rows.tolist() == expected.tolist()
+    intervals = [trace_of(part) for part in coarse]
+    for level, context, low, high in contexts(plan, found):
+        parts = [s for s, sensor in enumerate(plan.trace_sensors) if sensor.level == level]
+        slices = [slice_of(plan, found, plan.trace_sensors[s], context) for s in parts]
+        for x in {v + d for v in set().union(*slices) | {low, high} for d in (-1, 0, 1) if low <= v + d <= high}:
+            sensitive = [any(a <= x <= b for a, b in intervals[s].get(context, ())) for s in parts]
+            has = [x in keys for keys in slices]
+            if all(has):
+                assert all(sensitive)
+            else:
+                assert any(s and not h for s, h in zip(sensitive, has, strict=True))
+    for coarser, finer in zip(intervals, map(trace_of, exact), strict=True):
+        for context, spans in coarser.items():
+            begun = [a for a, _ in finer.get(context, ())]
+            assert all(sum(a <= x <= b for x in begun) <= 2 * granularity for a, b in spans)
+
+
+def trace_of(rows):
+    """Trace rows [C, n] as the intervals of each context."""
+    intervals = {}
+    for a, b, *context in rows.T.tolist():
+        intervals.setdefault(tuple(context), []).append((a, b))
+    return intervals
+
+
+def slice_of(plan, relations, sensor, context):
+    """The keys that a trie has at a sensor's depth, under a context."""
+    trie = plan.tries[sensor.trie]
+    rows = relations[trie.index.predicate][list(trie.index.order)].T.tolist()
+    held = [context[level] for level in trie.levels[: sensor.depth]]
+    return {row[sensor.depth] for row in rows if row[: sensor.depth] == held}
+
+
+def contexts(plan, relations, context=()):
+    """(level, context, least, greatest key) of what a join over relations visits."""
+    level = len(context)
+    if level == len(plan.variables):
+        return
+    bounds = [
+        (b.kind, b.constant + sum(sign * context[at] for at, sign in b.others)) for b in plan.bounds if b.level == level
+    ]
+    low = max([INT_MIN, *(x for kind, x in bounds if kind in (EQ, GE))])
+    high = min([INT_MAX, *(x for kind, x in bounds if kind in (EQ, LE))])
+    if low > high:
+        return
+    yield level, context, low, high
+    slices = [slice_of(plan, relations, s, context) for s in plan.trace_sensors if s.level == level]
+    for x in sorted(set.intersection(*slices)):
+        if low <= x <= high and (NE, x) not in bounds:
+            yield from contexts(plan, relations, (*context, x))
 
 
 @settings(max_examples=50, deadline=None)

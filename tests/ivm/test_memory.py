@@ -107,9 +107,11 @@ def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
         ws.install("e(x, y) -> int(x), int(y).", name="base")
         with ws.transaction() as txn:
             txn.insert("e", list(pairs))
-        ws.install("n[y] = k <- agg<<k = count()>> e(x, y), e(y, z).", name="rule", maintenance="match")
+        rule = "n[y] = k <- agg<<k = sum(v)>> e(x, y), e(y, z), v = x + z."
+        ws.install(rule, name="rule", maintenance="match")
         (call,) = composed.call_args_list
         rows = sum(rows.shape[1] for _, rows in call.args[2])
         into, out = (np.bincount(column, minlength=200) for column in pairs[::-1])
-        assert list(ws["n"]) == [(y, n) for y, n in enumerate(into * out) if n]
+        before, behind = (np.bincount(y, other, minlength=200) for y, other in (pairs[::-1], pairs))
+        assert list(ws["n"]) == [*enumerate(out * before + into * behind)]
         assert rows <= 200 * len(call.args[2]) if many else rows == (into * out).sum()
