@@ -6,7 +6,7 @@ there, lazy frames elsewhere; the hand-written merge answers only what it was wr
 
 import importlib.util
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -113,16 +113,17 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         for task in (TRIANGLES, CLIQUES_COUNTED):
             two, one, twice = sides(task, OursOnTwo, Ours, OursTwice)
             yield Row(f"{task.name}, on two threads", [two, replace(one, name="ivm, one thread"), twice], rounds=5)
-        yield _recorded(system)
+        yield _recorded(system, TRIANGLES, (1, 16, 64))
+        if not quick:
+            yield _recorded(system, CLIQUES_COUNTED, (16, 64, 256))
+        if not quick and edges.shape[1] < LARGE:
+            yield _recorded(system, PATHS, (64, 256))
 
 
-def _recorded(system: Callable[[type[Evaluator]], Evaluator]) -> Row:
+def _recorded(system: Callable[[type[Evaluator]], Evaluator], task: Task, granularities: Sequence[int]) -> Row:
     """Installing: the view is evaluated and stored, with permuted indices or with all sensitivity recorded."""
-    ways = {
-        "ivm, evaluated and stored": ("probe", 1),
-        "ivm, all sensitivity, granularity 1": ("match", 1),
-        "ivm, all sensitivity, granularity 16": ("match", 16),
-    }
+    ways = {"ivm, evaluated and stored": ("probe", 1)}
+    ways |= {f"ivm, all sensitivity, granularity {g}": ("match", g) for g in granularities}
 
     def side(name: str, maintenance: str, granularity: int) -> Side:
         counts: dict[str, float] = {}
@@ -133,13 +134,13 @@ def _recorded(system: Callable[[type[Evaluator]], Evaluator]) -> Row:
             return found
 
         def install() -> int:
-            rows, sensitive = ours().install(TRIANGLES, maintenance, granularity)
+            rows, sensitive = ours().install(task, maintenance, granularity)
             counts["sensitivity rows"] = sensitive
             return rows
 
         return Side(name, install, lambda: ours().uninstall(), lambda: counts)
 
-    return Row("triangles installed as a view", [side(name, *way) for name, way in ways.items()], rounds=3)
+    return Row(f"{task.name}, installed as a view", [side(name, *way) for name, way in ways.items()], rounds=3)
 
 
 def peers() -> list[type[Evaluator]]:
