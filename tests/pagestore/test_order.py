@@ -135,6 +135,24 @@ def test_parts_kept_as_words(bits):
             parts[2][column, 7] = was
 
 
+@pytest.mark.parametrize("bits", [(9, 20), (40, 20), (20, 40), (9, 60), (60, 60)])
+def test_the_last_columns_may_come_in_order(bits):
+    """What is alike before them is sorted without a look at them, wherever they stand in the words."""
+    before, behind = bits
+    rng = np.random.default_rng(before + behind)
+    context = np.sort(rng.integers(0, 1 << behind, 3000))
+    rows = np.stack([rng.integers(0, 1 << before, 3000) >> (before - 4), context])
+    coding = coding_within([0, 0], [(1 << before) - 1, (1 << behind) - 1])
+    assert coding is not None
+    parts = [coded(part, coding._replace(ordered=1)) for part in (rows[:, :1000], rows[:, 1000:])]
+    parts[1] = parts[1]._replace(coding=parts[0].coding)
+    assert (np.concatenate([*ascending(parts)], axis=1) == np.unique(rows, axis=1)).all()
+    shuffled = [coded(rng.permuted(rows, axis=1), parts[0].coding)]
+    found = np.concatenate([*ascending(shuffled)], axis=1)
+    assert (np.diff(found[0]) >= 0).all()
+    assert (np.diff(found[1])[np.diff(found[0]) == 0] < 0).any()
+
+
 @given(st.lists(st.integers(0, (1 << 63) - 1), max_size=200), st.integers(1, 63))
 def test_words_digit_by_digit(drawn, bits):
     """In as many passes as have something to tell; then each once."""
