@@ -184,10 +184,14 @@ class Layout:
         self.grounds = np.zeros((shape.levels, overlay.GROUND), np.int64)
         self.owners: dict[int, int] = {}
         self.size = self.marks = self.counts = self.room = self.numbers = self.bits = 0
+        collecting = shape.levels - (1 if granularity == 1 else 2) if len(sensors.sources) else 0
         for level in range(shape.levels):
             self._lay(flat, shape, sensors, level, self.steps[level])
-            if asked is not None and (level == shape.levels - 1 or not len(sensors.sources)):
+            if asked is not None and level >= collecting:
                 self._collect(flat, shape, level, asked)
+        for before, last in pairwise(self.steps[-2:]):
+            if before[kernel.COLLECTS] < shape.levels - 2:
+                before[kernel.FORETELLS], last[kernel.CERTIFIES] = last[kernel.CERTIFIES], 0
         self.codings = [_coding(flat, shape, sensors, s) for s in range(len(sensors.sources))]
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:

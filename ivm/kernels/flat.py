@@ -41,6 +41,7 @@ from ivm.kernels.leapfrog import (
     LEVEL,
     LEVELS,
     LOW,
+    MATCHED,
     NE,
     NEXTS,
     OPENS,
@@ -114,8 +115,9 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
     CERTIFIES,  # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
+    FORETELLS,  # ... of the next level, which this one's candidates are collected for
     STEP,
-) = range(27)
+) = range(28)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
@@ -143,12 +145,15 @@ def run_flat(
             if crowded(plan, state, rows, room):
                 break
             gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level)
+            state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
+        if state[PHASE] == MATCHED:
+            if not foretell(data, place, plan, state, steps, cursors, scratch, room, rows, level):
+                break
+            if not collect(steps, scratch, counts[level], level):
+                return 0
             state[PHASE] = SEARCH
-            if steps[level, COLLECTS] < level:
-                if not collect(steps, scratch, counts[level], level):
-                    return 0
-                level -= 1
-                continue
+            level -= 1
+            continue
         if level == last:
             emit_slice(plan, state, steps, scratch, counts, out, times)
             if steps[last, NEXT] < steps[last, STOP]:
@@ -174,6 +179,23 @@ def run_flat(
     if level < 0:
         state[PHASE] = DONE
     return 1
+
+
+@kernel
+def foretell(data, place, plan, state, steps, cursors, scratch, room, rows, level):
+    """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
+    if steps[level, FORETELLS] == 0:
+        return True
+    while steps[level, NEXT] < steps[level, STOP]:
+        if crowded(plan, state, rows, room):
+            return False
+        bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+        steps[level, NEXT] += 1
+        set_bounds(plan, state, level + 1)
+        if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
+            certify(steps[level, FORETELLS], data, plan, state, cursors, rows, level + 1)
+    steps[level, NEXT] = steps[level, BASE]
+    return True
 
 
 @kernel

@@ -34,6 +34,8 @@ BODIES = {
     "oriented": ("x y z", "r(x, y), r(y, z), r(x, z), x < y, y < z"),
     "unequal": ("x y", "r(x, y), s(x, y), x != y, y != 3"),
     "four": ("x y z w", "r(x, y), r(y, z), r(x, z), r(x, w), r(y, w), r(z, w)"),
+    "path": ("x y z w", "r(x, y), s(y, z), r(z, w), y <= w"),
+    "walk": ("x y z w", "r(x, y), s(y, z), r(z, w)"),
     "five": ("v w x y z", "t(v, w, x), t(w, x, y), t(x, y, z), r(v, z), s(w, z), r(v, y)"),
     "ternary": ("x y z", "t(x, y, z), r(y, z), u(z)"),
     "apart": ("x y", "u(x), u(y), x < y"),
@@ -459,6 +461,10 @@ def test_ends_of_paths_cost_what_their_parts_cost():
     assert found.shape[1] == n * n
     assert np.concatenate(flat.times).tolist() == [n * n] * (n * n)
     assert flat.operations < 20 * n**3 < n**4
+    sensors = sensors_of(plan, plan.trace_sensors)
+    coarse = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, frozenset({0, 3}), n + 1))
+    assert coarse.bindings().tolist() == found.tolist()
+    assert coarse.operations == flat.operations  # that each of n ** 3 bindings leaves a row costs none
 
 
 @pytest.mark.parametrize("asked", [{0, 14}, {0}, {}])
