@@ -191,7 +191,8 @@ class Layout:
                 self._collect(flat, shape, level, asked)
         for before, last in pairwise(self.steps[-2:]):
             if before[kernel.COLLECTS] < shape.levels - 2:
-                before[kernel.FORETELLS], last[kernel.CERTIFIES] = last[kernel.CERTIFIES], 0
+                before[kernel.FORETELLS] = last[kernel.CERTIFIES] and kernel.foretell.address()
+                last[kernel.CERTIFIES] = 0
         self.codings = [_coding(flat, shape, sensors, s) for s in range(len(sensors.sources))]
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:

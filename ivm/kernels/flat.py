@@ -115,7 +115,7 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     RANKS,  # where in `bits` the ranks of the steady slice of two are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
     CERTIFIES,  # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
-    FORETELLS,  # ... of the next level, which this one's candidates are collected for
+    FORETELLS,  # the address of `foretell` where a level that collects leaves the rows of the next
     STEP,
 ) = range(28)
 
@@ -147,7 +147,9 @@ def run_flat(
             gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
         if state[PHASE] == MATCHED:
-            if not foretell(data, place, plan, state, steps, cursors, scratch, room, rows, level):
+            if steps[level, FORETELLS] and not foretell(
+                steps[level, FORETELLS], data, place, plan, state, steps, cursors, scratch, rows, room, level
+            ):
                 break
             if not collect(steps, scratch, counts[level], level):
                 return 0
@@ -179,23 +181,6 @@ def run_flat(
     if level < 0:
         state[PHASE] = DONE
     return 1
-
-
-@kernel
-def foretell(data, place, plan, state, steps, cursors, scratch, room, rows, level):
-    """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
-    if steps[level, FORETELLS] == 0:
-        return True
-    while steps[level, NEXT] < steps[level, STOP]:
-        if crowded(plan, state, rows, room):
-            return False
-        bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
-        steps[level, NEXT] += 1
-        set_bounds(plan, state, level + 1)
-        if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
-            certify(steps[level, FORETELLS], data, plan, state, cursors, rows, level + 1)
-    steps[level, NEXT] = steps[level, BASE]
-    return True
 
 
 @kernel
@@ -399,6 +384,30 @@ def leave(plan, state, rows, s, scratch, at, room, n):
 
 @late("int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, :, ::1], int64)")
 def certify(data, plan, state, cursors, rows, level):
+    """As `certificate`."""
+    return certificate(data, plan, state, cursors, rows, level)
+
+
+@late(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], "
+    "int64[:, :, ::1], int64, int64)"
+)
+def foretell(data, place, plan, state, steps, cursors, scratch, rows, room, level):
+    """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
+    while steps[level, NEXT] < steps[level, STOP]:
+        if crowded(plan, state, rows, room):
+            return False
+        bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+        steps[level, NEXT] += 1
+        set_bounds(plan, state, level + 1)
+        if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
+            certificate(data, plan, state, cursors, rows, level + 1)
+    steps[level, NEXT] = steps[level, BASE]
+    return True
+
+
+@kernel
+def certificate(data, plan, state, cursors, rows, level):
     """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
 
     One part has nothing before its first key S, and one nothing behind its last key L, which are the greatest and the
@@ -415,44 +424,45 @@ def certify(data, plan, state, cursors, rows, level):
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     late = early = shortest = start
     first, last, length = INT_MIN, INT_MAX, INT_MAX
-    for p in range(start, stop):
+    for p in range(start, stop if stop > start + 1 else start):  # one alone is sensitive wherever it begins and ends
         o = place_of(plan, p)
-        i, end = cursors[o, START], cursors[o, END]
-        if i == end:
-            return certified(data, plan, state, rows, p, low, high, i, i)
-        if data[i] > first:
+        i, n = cursors[o, START], cursors[o, END] - cursors[o, START]
+        if n < length:
+            length, shortest = n, p
+        if n > 0 and data[i] > first:
             first, late = data[i], p
-        if data[end - 1] < last:
-            last, early = data[end - 1], p
-        if end - i < length:
-            length, shortest = end - i, p
+        if n > 0 and data[i + n - 1] < last:
+            last, early = data[i + n - 1], p
     begin, end = max(first, low), min(last, high)
-    if begin > end:
-        if first > low:
-            certified(data, plan, state, rows, late, low, min(first, high), 0, 0)
-        if first <= high:
-            certified(data, plan, state, rows, early, begin, high, 0, 0)
-        return 0
-    i = i_end = 0
-    if length >= plan[GRANULARITY]:
-        i, i_end = part_slice(data, plan, cursors, shortest, begin, end)
+    if length == 0:
+        late, early, begin, end = shortest, shortest, 1, 0
+    i, i_end = cuts(data, plan, cursors, shortest, begin, end)
     for p in range(start, stop):
-        a, b = low if p == late else begin, high if p == early else end
-        certified(data, plan, state, rows, p, a, b, i, i_end)
+        a = low if p == late else begin
+        b = high if p == early else min(first, high) if p == late and begin > end else end
+        s = plan[plan[SENSOR] + place_of(plan, p)]
+        if s >= 0 and a <= b:
+            certified(data, plan, state, rows, s, a, b, i, i_end)
     return i_end - i
 
 
 @kernel
-def certified(data, plan, state, rows, p, a, b, i, i_end):
+def cuts(data, plan, cursors, p, low, high):
+    """Where in `data` the keys of a part from low to high are, where they are too many for a row."""
+    o = place_of(plan, p)
+    if cursors[o, END] - cursors[o, START] < plan[GRANULARITY]:
+        return 0, 0
+    return part_slice(data, plan, cursors, p, low, high)
+
+
+@kernel
+def certified(data, plan, state, rows, s, a, b, i, i_end):
     """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row."""
-    s, shared = plan[plan[SENSOR] + place_of(plan, p)], plan[GRANULARITY] - 1
-    if s < 0:
-        return 0
+    shared = plan[GRANULARITY] - 1
     for cut in range(i + shared - 1, i_end - 1, shared):
         put_row(plan, state, rows, s, a, data[cut])
         a = data[cut] + 1
     put_row(plan, state, rows, s, a, b)
-    return 1
 
 
 @kernel

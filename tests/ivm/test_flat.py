@@ -152,12 +152,13 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
         ("five", {0}, 0, {"overlay", "sort_slice"}),
         ("four", {0}, 1, {"leapfrog", "sort_slice"}),
         ("four", {0}, 2, {"certify", "overlay", "sort_slice"}),
+        ("walk", {0}, 2, {"certify", "foretell", "sort_slice"}),
     ],
 )
 def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, granularity, late, monkeypatch):
     """A first triangle waits for no rows of bits, and for no sort."""
     compiled = []
-    for one in "overlay", "sort_slice", "leapfrog", "certify":
+    for one in "overlay", "sort_slice", "leapfrog", "certify", "foretell":
         monkeypatch.setattr(getattr(kernel, one), "address", lambda one=one: compiled.append(one) or 1)
     variables, body = BODIES[name]
     pager, plan = MemoryPager(512), plan_of(body, variables.split())
