@@ -459,9 +459,11 @@ def cuts(data, plan, cursors, p, low, high):
 def certified(data, plan, state, rows, s, a, b, i, i_end):
     """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row."""
     shared = plan[GRANULARITY] - 1
-    for cut in range(i + shared - 1, i_end - 1, shared):
-        put_row(plan, state, rows, s, a, data[cut])
-        a = data[cut] + 1
+    i += shared - 1
+    while i < i_end - 1:  # a range would divide to know how many
+        put_row(plan, state, rows, s, a, data[i])
+        a = data[i] + 1
+        i += shared
     put_row(plan, state, rows, s, a, b)
 
 
