@@ -79,7 +79,7 @@ from ivm.kernels.overlay import (
 )
 from ivm.kernels.ranks import lay_ranks, ranked
 from pagestore.compiled import kernel
-from pagestore.kernels.kernel import late
+from pagestore.kernels.kernel import inlined, late
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, TABLE, LEAST, PLACE = range(6)
@@ -406,7 +406,7 @@ def foretell(data, place, plan, state, steps, cursors, scratch, rows, room, leve
     return True
 
 
-@kernel
+@inlined
 def certificate(data, plan, state, cursors, rows, level):
     """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
 

@@ -31,7 +31,7 @@ def load_records(
             return
         lo = progress[TAKEN]
         hi = min(n, lo + batch - sizes[0])
-        progress[TAKEN] = ascending(records, keys, lo, hi, last, sizes[-1] > 0)
+        progress[TAKEN] = ascending(records, keys, lo, hi, last, sizes[-1] > 0, node[-1][0])
         if progress[TAKEN] < hi:
             progress[UNSORTED] = 1
             return
@@ -46,10 +46,10 @@ def load_records(
 
 
 @kernel
-def ascending(records, keys, lo, hi, last, started):
+def ascending(records, keys, lo, hi, last, started, room):
     """The first of some records that is not above the one before it, which is `last` for the first; hi if all are.
 
-    Makes the newest the new last.
+    Makes the newest the new last; room[hi - lo] is scratch.
     """
     if started:
         c = 0
@@ -57,15 +57,15 @@ def ascending(records, keys, lo, hi, last, started):
             c += 1
         if c == keys or records[c, lo] < last[c]:
             return lo
-    first = records[0, lo:hi]
-    for i in range(1, first.shape[0]):
-        if first[i] > first[i - 1]:
-            continue
-        c = 0
-        while c < keys and records[c, lo + i] == records[c, lo + i - 1]:
-            c += 1
-        if c == keys or records[c, lo + i] < records[c, lo + i - 1]:
-            return lo + i
+    above = room[: hi - lo - 1]
+    above[:] = 0
+    for c in range(keys - 1, -1, -1):  # how many columns records share cannot be foretold: a branch costs more than all
+        before, here = records[c, lo : hi - 1], records[c, lo + 1 : hi]
+        for i in range(above.shape[0]):
+            above[i] = (before[i] < here[i]) | ((before[i] == here[i]) & above[i])
+    for i in range(above.shape[0]):
+        if not above[i]:
+            return lo + 1 + i
     for c in range(keys):
         last[c] = records[c, hi - 1]
     return hi
