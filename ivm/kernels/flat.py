@@ -394,12 +394,15 @@ def certify(data, plan, state, cursors, rows, level):
 )
 def foretell(data, place, plan, state, steps, cursors, scratch, rows, room, level):
     """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
+    bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
+    set_bounds(plan, state, level + 1)
     while steps[level, NEXT] < steps[level, STOP]:
         if crowded(plan, state, rows, room):
             return False
         bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
         steps[level, NEXT] += 1
-        set_bounds(plan, state, level + 1)
+        if bounded:
+            set_bounds(plan, state, level + 1)
         if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
             certificate(data, plan, state, cursors, rows, level + 1)
     steps[level, NEXT] = steps[level, BASE]

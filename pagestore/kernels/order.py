@@ -163,15 +163,19 @@ def decode_tuples(words, tails, low, high, width, tail, above, columns, at):
 def sort_words(words, others, spare, others_spare, first, bits, counts):
     """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
 
-    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits, and writes as many runs
-    side by side.
+    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits at most, and writes as many
+    runs side by side; the passes share the bits.
     """
+    if first >= bits:
+        return False
+    passes = -(-(bits - first) // width_of(1, counts.shape[0]))
+    digit = -(-(bits - first) // passes)
     moved = False
-    for shift in range(first, bits, width_of(1, counts.shape[0])):
+    for shift in range(first, bits, digit):
         if moved:
-            moved = not pass_on(spare, others_spare, words, others, shift, counts)
+            moved = not pass_on(spare, others_spare, words, others, shift, counts[: 1 << digit])
         else:
-            moved = pass_on(words, others, spare, others_spare, shift, counts)
+            moved = pass_on(words, others, spare, others_spare, shift, counts[: 1 << digit])
     return moved
 
 
