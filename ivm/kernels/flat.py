@@ -425,9 +425,13 @@ def certificate(data, plan, state, cursors, rows, level):
     """
     low, high = state[state[LOW] + level], state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    if stop == start + 1:  # one alone is sensitive wherever it begins and ends
+        i, i_end = cuts(data, plan, cursors, start, low, high)
+        certified(data, plan, state, rows, plan[plan[SENSOR] + place_of(plan, start)], low, high, i, i_end)
+        return i_end - i
     late = early = shortest = start
     first, last, length = INT_MIN, INT_MAX, INT_MAX
-    for p in range(start, stop if stop > start + 1 else start):  # one alone is sensitive wherever it begins and ends
+    for p in range(start, stop):
         o = place_of(plan, p)
         i, n = cursors[o, START], cursors[o, END] - cursors[o, START]
         if n < length:
@@ -443,9 +447,7 @@ def certificate(data, plan, state, cursors, rows, level):
     for p in range(start, stop):
         a = low if p == late else begin
         b = high if p == early else min(first, high) if p == late and begin > end else end
-        s = plan[plan[SENSOR] + place_of(plan, p)]
-        if s >= 0 and a <= b:
-            certified(data, plan, state, rows, s, a, b, i, i_end)
+        certified(data, plan, state, rows, plan[plan[SENSOR] + place_of(plan, p)], a, b, i, i_end)
     return i_end - i
 
 
@@ -460,7 +462,12 @@ def cuts(data, plan, cursors, p, low, high):
 
 @kernel
 def certified(data, plan, state, rows, s, a, b, i, i_end):
-    """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row."""
+    """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row.
+
+    Leaves nothing of a part that has no sensor, or where a > b.
+    """
+    if s < 0 or a > b:
+        return
     shared = plan[GRANULARITY] - 1
     i += shared - 1
     while i < i_end - 1:  # a range would divide to know how many
