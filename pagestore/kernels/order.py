@@ -163,8 +163,8 @@ def decode_tuples(words, tails, low, high, width, tail, above, columns, at):
 def sort_words(words, others, spare, others_spare, first, bits, counts):
     """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
 
-    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits at most, and writes as many
-    runs side by side; the passes share the bits.
+    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits at most, and writes as
+    many runs side by side; the passes share the bits.
     """
     if first >= bits:
         return False
