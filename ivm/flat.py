@@ -25,6 +25,7 @@ MARKS_MAX = 1 << 20  # bytes of a table of marks
 DENSE = 4  # times as many numbers as there are keys may a table of first keys have
 GROUND_MAX = 1 << 12  # keys of a ground: rows of 64 words
 BITS_MAX = 1 << 17  # words of all rows of a level
+WIDTH_MAX = 62  # bits of a column of trace rows that are words: its code is shifted, and not negative
 COUNTS_MAX = 1 << 20  # words of a table of counts
 PARTS_MAX = 62  # of a level: sets of them are the bits of a word, without its sign
 
@@ -146,14 +147,14 @@ class FlatJoin(Run):
         self._marks = np.zeros((shape.levels, layout.marks), np.uint8)
         self._counts = np.zeros((shape.levels, layout.counts), np.int64)
         self._collects = layout.counts > 0
-        self._codings = layout.codings
+        self._codings, self._codes = layout.codings, layout.codes
         self._times = np.empty(batch, np.int64)
 
     def _advance(self) -> None:
         fits = kernel.run_flat(
             self._flat.data, self._flat.place, self._plan, self._state, self._steps, self._cursors,
             self._scratch, self._marks, self._counts, self._grounds, self._numbers, self._bits,
-            self._room, self._out, self._times, self._rows,
+            self._codes, self._room, self._out, self._times, self._rows,
         )  # fmt: skip
         if not fits:
             raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
@@ -194,6 +195,7 @@ class Layout:
                 before[kernel.FORETELLS] = last[kernel.CERTIFIES] and kernel.foretell.address()
                 last[kernel.CERTIFIES] = 0
         self.codings = [_coding(flat, shape, sensors, s) for s in range(len(sensors.sources))]
+        self.codes = _codes(self.codings, sensors.sources)
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
         atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
@@ -206,8 +208,8 @@ class Layout:
                 step[kernel.CERTIFIES] = kernel.certify.address()
             else:
                 step[kernel.RECORDS] = kernel.leapfrog.address()
-                step[kernel.ROOM] = longest.max() + 2
-                step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
+            step[kernel.ROOM] = longest.max() + 2
+            step[kernel.NOTES] = self._take(2 * len(atoms) * step[kernel.ROOM])
         moves = np.where(depths > 0, shape.argument_level[atoms, depths - 1], -1)
         steady = np.flatnonzero(moves < level - 1)
         if len(steady) == 0 or len(moves) < 2:
@@ -288,23 +290,56 @@ class Layout:
 
 def _range(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     """The least key of a level's parts, and how many there are from it to the greatest."""
+    low, high = _keys(flat, shape, level)
+    return low, high - low + 1
+
+
+def _keys(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """The least key of a level's parts, and the greatest."""
     atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
     places = atoms * shape.argument_level.shape[1] + depths
-    low = int(flat.low[places].min())
-    return low, int(flat.high[places].max()) - low + 1
+    return int(flat.low[places].min()), int(flat.high[places].max())
 
 
 def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int) -> Coding | None:
-    """How the trace rows of a sensor become words, where no bound of a level is beyond its keys.
+    """How the trace rows of a sensor become words; None where they stay columns, as on level 0, which a range bounds.
 
-    They come context by context, in order. So behind a and b, which the rest of a context follows, they are sorted.
+    The least word and the greatest have codes among a and b only, where they mean that there is no bound. Rows come
+    context by context, in order. So behind a and b, which the rest of a context follows, they are sorted.
     """
     (level,) = shape.argument_level[sensors.sensor == s]
     sources = sensors.sources[s, : sensors.widths[s]].tolist()
-    ranges = [_range(flat, shape, source if source >= 0 else level) for source in sources]
-    lows, highs = zip(*((max(low, INT_MIN + 1), min(low + span, INT_MAX - 1)) for low, span in ranges), strict=True)
+    least, greatest = _reach(flat, shape, level)
+    reach = max(least, INT_MIN + 1), min(greatest, INT_MAX - 1)
+    lows, highs = zip(*(_keys(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
     coding = coding_within(lows, highs)
-    return coding and coding._replace(ordered=sum(source >= 0 for source in sources[sources.index(-2) :]))
+    if level == 0 or min(lows) == INT_MIN or max(highs) == INT_MAX or coding is None or coding.width.max() > WIDTH_MAX:
+        return None
+    return coding._replace(ordered=sum(source >= 0 for source in sources[sources.index(-2) :]))
+
+
+def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """Between what the trace rows of a level begin and end: its keys, their successors but for the last, its bounds."""
+    low, high = _keys(flat, shape, level)
+    for bound in shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1]].tolist():
+        least = greatest = bound[names.CONSTANT]
+        for other, sign in zip(bound[names.OTHER :: 2], bound[names.OTHER + 1 :: 2], strict=True):
+            if other >= 0:
+                ends = sorted(sign * key for key in _keys(flat, shape, other))
+                least, greatest = least + ends[0], greatest + ends[1]
+        low, high = min(low, least), max(high, greatest)
+    return low, high
+
+
+def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
+    """The codings of sensors, codes[S, C, CODE] as kernels/flat.py has them."""
+    codes = np.full((*sources.shape, kernel.CODE), -1, np.int64)
+    for code, coding, source in zip(codes, codings, sources, strict=True):
+        if coding:
+            source, at = source[: len(coding.width)], coding.bits - np.cumsum(coding.width)
+            fields = np.stack([coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1)
+            code[: len(at)] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
+    return codes
 
 
 def _unequal(shape: Shape, level: int) -> bool:

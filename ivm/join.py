@@ -14,7 +14,7 @@ from ivm.kernels import leapfrog as kernel
 from ivm.memory import Kept
 from ivm.shape import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import raise_for
-from pagestore.order import Coded, Coding, coded, columns_of
+from pagestore.order import Coded, Coding, columns_of
 from pagestore.pool import pooled
 from pagestore.tree import Pages, Tree
 
@@ -24,10 +24,11 @@ STOCK_MAX = 16  # batches that memory is had for at once
 
 
 class Run(ABC):
-    """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows by sensor [C, n]).
+    """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows [C, n] by sensor).
 
     `operations` counts the iterator operations so far; `times`, unless it is empty, has for each batch so far how many
-    bindings each that came stands for.  Raises CorruptionError.
+    bindings each that came stands for. Rows of a sensor that has a coding are words and, where it has a tail, tails.
+    Raises CorruptionError.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class Run(ABC):
 
 
 def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
-    some = coded(rows, coding) if coding else None
-    return rows.copy() if some is None else some
+    if coding is None:
+        return rows.copy()
+    return Coded(coding, rows[0].copy(), rows[1].copy() if coding.tail else rows[1, :0].copy())
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:

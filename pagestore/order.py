@@ -65,19 +65,12 @@ class Coded(NamedTuple):
         return self.words.nbytes + self.tails.nbytes
 
 
-def coded(columns: np.ndarray, coding: Coding) -> Coded | None:
-    """Tuples columns[K, n] as words; None where some value is not among those that have codes.  O(n).
+def encoded(columns: np.ndarray, coding: Coding) -> Coded:
+    """Tuples columns[K, n], whose values all have codes, as words.  O(n).
 
-    >>> coding = coding_of([np.array([[0, 7], [0, 7]])])
-    >>> coded(np.array([[1, 2], [3, 4]]), coding).words.tolist(), coded(np.array([[1], [9]]), coding)
-    ([36, 53], None)
+    >>> encoded(np.array([[1, 2], [3, 4]]), coding_of([np.array([[0, 7], [0, 7]])])).words.tolist()
+    [36, 53]
     """
-    low, high = coding.low.copy(), coding.high.copy()
-    value_bounds(columns, low, high)
-    return _encoded(columns, coding) if (low == coding.low).all() and (high == coding.high).all() else None
-
-
-def _encoded(columns: np.ndarray, coding: Coding) -> Coded:
     words, tails = _room(columns.shape[1], coding.tail > 0)
     encode_tuples(columns, *coding[:3], coding.tail, words, tails)
     return Coded(coding, words, tails)
@@ -194,7 +187,7 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
     """The tuples of a part, [K, n].
 
     >>> part = np.array([[1, 2], [3, 4]])
-    >>> columns_of(coded(part, coding_of([part]))).tolist()
+    >>> columns_of(encoded(part, coding_of([part]))).tolist()
     [[1, 2], [3, 4]]
     """
     if not isinstance(part, Coded):
@@ -256,7 +249,7 @@ def _dealt(
     words, tails = _room(ends[-1], wide)
     at = ends - counts
     for part in parts:
-        _, *some = part if isinstance(part, Coded) else _encoded(part, coding)
+        _, *some = part if isinstance(part, Coded) else encoded(part, coding)
         deal(*some, shift, coding.tail, at, words, tails)
     return words, tails, ends
 

@@ -59,7 +59,6 @@ from ivm.kernels.leapfrog import (
     bound_value,
     crowded,
     place_of,
-    put_row,
     set_bounds,
 )
 from ivm.kernels.overlay import (
@@ -80,6 +79,7 @@ from ivm.kernels.overlay import (
 from ivm.kernels.ranks import lay_ranks, ranked
 from pagestore.compiled import kernel
 from pagestore.kernels.kernel import inlined, late
+from pagestore.kernels.order import code_of
 
 # columns of `place` and of `cursors`, a row for each atom and depth
 FIRST_KEY, KEYS, CHILDREN, TABLE, LEAST, PLACE = range(6)
@@ -119,6 +119,10 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
     STEP,
 ) = range(28)
 
+# columns of `codes`, a row for each column of a sensor's trace rows, a and b first: its range, its first bit where rows
+# are words, the level that it comes from, -1 behind the last, and how many bits tails have, -1 where rows are columns
+CODE_LOW, CODE_HIGH, CODE_AT, SOURCE, TAIL, CODE = range(6)
+
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
 SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked for among the counts
@@ -126,14 +130,15 @@ SPARSE = 16  # so many times fewer keys than counts are sorted, and not looked f
 
 @kernel
 def run_flat(
-    data, place, plan, state, steps, cursors, scratch, marks, counts, grounds, numbers, bits, room, out, times, rows
-):
+    data, place, plan, state, steps, cursors, scratch, marks, counts, grounds, numbers, bits, codes, room, out, times,
+    rows,
+):  # fmt: skip
     """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
 
     Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
-    rows[s, :, n], where one level leaves at most `room`. marks[L, m] are a byte and counts[L, m] a word for each
-    key; for grounds[L, GROUND], numbers and bits see kernels/overlay.py. Returns 1, or 0 for a count that does not fit
-    a word.
+    rows[s, :, n] as codes[S, C, CODE] say, where one level leaves at most `room`. marks[L, m] are a byte and
+    counts[L, m] a word for each key; for grounds[L, GROUND], numbers and bits see kernels/overlay.py. Returns 1, or 0
+    for a count that does not fit a word.
     """
     last = plan[LEVELS] - 1
     state[EMITTED] = state[CROWD] = 0
@@ -144,11 +149,11 @@ def run_flat(
         if state[PHASE] == ENTER:
             if crowded(plan, state, rows, room):
                 break
-            gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level)
+            gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
         if state[PHASE] == MATCHED:
             if steps[level, FORETELLS] and not foretell(
-                steps[level, FORETELLS], data, place, plan, state, steps, cursors, scratch, rows, room, level
+                steps[level, FORETELLS], data, place, plan, state, steps, cursors, scratch, codes, rows, room, level
             ):
                 break
             if not collect(steps, scratch, counts[level], level):
@@ -290,7 +295,7 @@ def onward(data, place, o, i, end, x):
 
 
 @kernel
-def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, rows, level):
+def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level):
     """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
     set_bounds(plan, state, level)
     base = steps[level, BASE]
@@ -299,7 +304,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, rows, level)
+        n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level)
     else:
         n = -1
         if grounds[level, OVERLAYS]:
@@ -312,7 +317,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
         state[NEXTS] += n
         if steps[level, CERTIFIES]:
-            certify(steps[level, CERTIFIES], data, plan, state, cursors, rows, level)
+            certify(steps[level, CERTIFIES], data, plan, state, steps[level], cursors, scratch, codes, rows, level)
     steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
     rewind(plan, cursors, level)
 
@@ -327,9 +332,9 @@ def rewind(plan, cursors, level):
 
 @late(
     "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
-    "int64[:, :, ::1], int64)"
+    "int64[:, :, ::1], int64[:, :, ::1], int64)"
 )
-def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, level):
+def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
     """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
     step = steps[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
@@ -343,7 +348,8 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, rows, leve
     for p in range(start, stop):
         o = place_of(plan, p)
         state[SEEKS] += cursors[o, NOTED]
-        leave(plan, state, rows, plan[plan[SENSOR] + o], scratch, notes(step, p - start), step[ROOM], cursors[o, NOTED])
+        s, at = plan[plan[SENSOR] + o], notes(step, p - start)
+        leave(plan, state, codes, rows, s, scratch, at, step, cursors[o, NOTED])
     return n
 
 
@@ -363,36 +369,79 @@ def note(scratch, step, cursors, k, o, a, b):
 
 
 @kernel
-def leave(plan, state, rows, s, scratch, at, room, n):
-    """Leave n operations noted from scratch[at] on as trace rows of sensor s."""
+def leave(plan, state, codes, rows, s, scratch, at, step, n):
+    """Leave n operations noted from scratch[at] on as trace rows of sensor s, if there is one."""
     if s < 0 or n == 0:
         return
     row = state[state[ROW_COUNT] + s]
-    for c in range(plan[WIDTH]):
-        source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
-        if source >= 0:
-            x = state[state[BINDING] + source]
-            for r in range(n):
-                rows[s, c, row + r] = x
-        elif source > -3:
-            begins = at if source == -1 else at + room
-            for r in range(n):
-                rows[s, c, row + r] = scratch[begins + r]
+    if codes[s, 0, TAIL] < 0:
+        leave_columns(plan, state, rows[s], row, s, scratch, at, at + step[ROOM], n)
+    else:
+        leave_words(state, codes[s], rows[s], row, scratch, at, at + step[ROOM], n)
     state[state[ROW_COUNT] + s] = row + n
     state[CROWD] = max(state[CROWD], row + n)
 
 
-@late("int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, :, ::1], int64)")
-def certify(data, plan, state, cursors, rows, level):
+@kernel
+def leave_words(state, codes, rows, row, scratch, at, ends, n):
+    """As `leave`, each row a word, or a word and a tail."""
+    tail, word, rest = codes[0, TAIL], 0, 0
+    for c in range(2, codes.shape[0]):
+        if codes[c, SOURCE] < 0:
+            break
+        above, below = coded(codes[c], tail, state[state[BINDING] + codes[c, SOURCE]] - codes[c, CODE_LOW] + 1)
+        word |= above
+        rest |= below
+    a, b = codes[0], codes[1]
+    for r in range(n):
+        x = code_of(scratch[at + r], a[CODE_LOW], a[CODE_HIGH])
+        y = code_of(scratch[ends + r], b[CODE_LOW], b[CODE_HIGH])
+        if tail:
+            x, below_x = coded(a, tail, x)
+            y, below_y = coded(b, tail, y)
+            rows[0, row + r] = word | x | y
+            rows[1, row + r] = rest | below_x | below_y
+        else:
+            rows[0, row + r] = word | x << a[CODE_AT] | y << b[CODE_AT]
+
+
+@inlined
+def coded(code, tail, x):
+    """What the code x of a column adds to the word and to the tail of a row, see pagestore/kernels/order.py."""
+    at = code[CODE_AT]
+    if at >= tail:
+        return x << at - tail, 0
+    return x >> tail - at, x << at & (1 << tail) - 1
+
+
+@kernel
+def leave_columns(plan, state, rows, row, s, scratch, at, ends, n):
+    """As `leave`, each row a column."""
+    for c in range(plan[WIDTH]):
+        source = plan[plan[SOURCES] + s * plan[WIDTH] + c]
+        if source >= 0:
+            for r in range(row, row + n):
+                rows[c, r] = state[state[BINDING] + source]
+        elif source > -3:
+            begins = at if source == -1 else ends
+            for r in range(n):
+                rows[c, row + r] = scratch[begins + r]
+
+
+@late(
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, :, ::1],"
+    "int64[:, :, ::1], int64)"
+)
+def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
     """As `certificate`."""
-    return certificate(data, plan, state, cursors, rows, level)
+    return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
 
 
 @late(
     "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], "
-    "int64[:, :, ::1], int64, int64)"
+    "int64[:, :, ::1], int64[:, :, ::1], int64, int64)"
 )
-def foretell(data, place, plan, state, steps, cursors, scratch, rows, room, level):
+def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
     """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
     set_bounds(plan, state, level + 1)
@@ -404,13 +453,13 @@ def foretell(data, place, plan, state, steps, cursors, scratch, rows, room, leve
         if bounded:
             set_bounds(plan, state, level + 1)
         if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
-            certificate(data, plan, state, cursors, rows, level + 1)
+            certificate(data, plan, state, steps[level + 1], cursors, scratch, codes, rows, level + 1)
     steps[level, NEXT] = steps[level, BASE]
     return True
 
 
 @inlined
-def certificate(data, plan, state, cursors, rows, level):
+def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
     """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
 
     One part has nothing before its first key S, and one nothing behind its last key L, which are the greatest and the
@@ -427,7 +476,8 @@ def certificate(data, plan, state, cursors, rows, level):
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     if stop == start + 1:  # one alone is sensitive wherever it begins and ends
         i, i_end = cuts(data, plan, cursors, start, low, high)
-        certified(data, plan, state, rows, plan[plan[SENSOR] + place_of(plan, start)], low, high, i, i_end)
+        s = plan[plan[SENSOR] + place_of(plan, start)]
+        certified(data, plan, state, step, scratch, codes, rows, s, low, high, i, i_end)
         return i_end - i
     late = early = shortest = start
     first, last, length = INT_MIN, INT_MAX, INT_MAX
@@ -447,7 +497,7 @@ def certificate(data, plan, state, cursors, rows, level):
     for p in range(start, stop):
         a = low if p == late else begin
         b = high if p == early else min(first, high) if p == late and begin > end else end
-        certified(data, plan, state, rows, plan[plan[SENSOR] + place_of(plan, p)], a, b, i, i_end)
+        certified(data, plan, state, step, scratch, codes, rows, plan[plan[SENSOR] + place_of(plan, p)], a, b, i, i_end)
     return i_end - i
 
 
@@ -461,20 +511,23 @@ def cuts(data, plan, cursors, p, low, high):
 
 
 @kernel
-def certified(data, plan, state, rows, s, a, b, i, i_end):
+def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
     """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row.
 
     Leaves nothing of a part that has no sensor, or where a > b.
     """
     if s < 0 or a > b:
         return
-    shared = plan[GRANULARITY] - 1
+    shared, n = plan[GRANULARITY] - 1, step[NOTES]
+    scratch[n] = a
     i += shared - 1
     while i < i_end - 1:  # a range would divide to know how many
-        put_row(plan, state, rows, s, a, data[i])
-        a = data[i] + 1
+        scratch[n + step[ROOM]] = data[i]
+        n += 1
+        scratch[n] = data[i] + 1
         i += shared
-    put_row(plan, state, rows, s, a, b)
+    scratch[n + step[ROOM]] = b
+    leave(plan, state, codes, rows, s, scratch, step[NOTES], step, n + 1 - step[NOTES])
 
 
 @kernel

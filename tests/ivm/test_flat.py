@@ -24,7 +24,7 @@ from ivm.kernels.overlay import OVERLAYS
 from ivm.plan import sensors_of
 from ivm.planner import Chosen, make_plans
 from ivm.shape import INT_MAX, INT_MIN
-from pagestore.order import columns_of
+from pagestore.order import Coded, columns_of
 from pagestore.tree import Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
 
@@ -43,8 +43,15 @@ BODIES = {
     "ranged": ("x y", "r(x, y), u(y), y >= 2, y <= 5"),
     "held": ("x y", "r(x, y), s(y, 3), r(y, y)"),
     "cut": ("x", "r(x, _), t(x, _, _), u(x)"),
+    "near": ("x y z", "r(x, y), s(y, z), r(x, z), z >= x - 2, z <= y + 3"),
+    "sum": ("x y z", "r(x, y), s(y, z), z <= x + y, z >= x - y + 4"),
+    "far": ("x y z", "r(x, y), s(y, z), z >= x - 40000, y <= x + 300"),
 }
-keys = st.integers(0, 9) | st.sampled_from([-(2**63), 2**63 - 1, -1, 1 << 40])
+KEYS = [  # whose trace rows are words, words with tails, and columns
+    st.integers(0, 9),
+    st.integers(0, 9) | st.sampled_from([-1, 1 << 20]),
+    st.integers(0, 9) | st.sampled_from([-(2**63), 2**63 - 1, -1, 1 << 40]),
+]
 
 
 def plan_of(body, order):
@@ -91,6 +98,8 @@ def in_order(rows):
 
 @st.composite
 def relations(draw):
+    keys = draw(st.sampled_from(KEYS))
+
     def relation(width):
         return np.array(draw(st.lists(st.tuples(*[keys] * width), max_size=40)), np.int64).reshape(-1, width).T
 
@@ -181,6 +190,25 @@ def test_batches_are_kept_in_few_pieces_of_memory():
     assert joined(batches).tolist() == [list(side) for side in np.triu_indices(90, 1)]
     assert len(batches) == 81
     assert len({id(out.base) for out in batches}) <= 10
+
+
+@pytest.mark.parametrize("granularity", [1, 4])
+@pytest.mark.parametrize("top, tail", [(1 << 10, 0), (1 << 20, 5 * 20 - 63), (1 << 24, 5 * 24 - 63), (1 << 26, None)])
+def test_trace_rows_are_as_narrow_as_keys_and_bounds(top, tail, granularity):
+    """Five columns are a word, or a word and a tail, up to 126 bits; else they stay columns."""
+    rng = np.random.default_rng(top)
+    edges = np.unique(rng.choice([*range(40), top - 100], (2, 500)), axis=1)
+    pager = MemoryPager(4096, pages_max=1 << 13)
+    plan = plan_of("r(x, y), s(y, z), r(y, w), s(z, w), z <= x + 90", ["x", "y", "z", "w"])
+    trees = tries_of(pager, plan, {"r": edges, "s": edges})
+    sensors = sensors_of(plan, [sensor for sensor in plan.trace_sensors if sensor.level == 3])
+    paged, flat = both_joins(pager, plan, trees, sensors, granularity=granularity)
+    parts = [part for _, trace in flat.batches() for part in trace]
+    assert all(isinstance(part, Coded) == (tail is not None) for part in parts)
+    assert all(part.coding.tail == tail and (len(part.tails) > 0) == (tail > 0) for part in parts if tail is not None)
+    if granularity == 1:
+        _, trace = both_joins(pager, plan, trees, sensors)[1].all()
+        assert [in_order(rows) for rows in trace] == [in_order(rows) for rows in paged.all()[1]]
 
 
 @pytest.mark.parametrize("threads", [2, 5])
