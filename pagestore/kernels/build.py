@@ -83,13 +83,14 @@ def fill(node, columns, lo, hi, page_words, scans, level, spare):
         bits = 0
         for c in range(columns):
             least, greatest = bounds(node[c], at, end)
-            bits += width_of(min(low[c], least), max(high[c], greatest))
+            least, greatest = min(low[c], least), max(high[c], greatest)
+            low[columns + c], high[columns + c] = least, greatest
+            bits += width_of(least, greatest)
         if (end - lo) * bits > (room - columns) * 64:
             step >>= 1
             continue
         for c in range(columns):
-            least, greatest = bounds(node[c], at, end)
-            low[c], high[c] = min(low[c], least), max(high[c], greatest)
+            low[c], high[c] = low[columns + c], high[columns + c]
         at = end
     return at
 
