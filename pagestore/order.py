@@ -29,7 +29,7 @@ MERGED = 256  # so many tuples are sorted by merging faster than numpy is called
 DIGIT = 12  # bits that a pass of a radix sort looks at, at most: what numpy takes differs by 10 x between processors
 BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
-BATCH = 1 << 16
+BATCH = 1 << 15
 
 
 class Coding(NamedTuple):
