@@ -194,7 +194,7 @@ class Layout:
             if before[kernel.COLLECTS] < shape.levels - 2:
                 before[kernel.FORETELLS] = last[kernel.CERTIFIES] and kernel.foretell.address()
                 last[kernel.CERTIFIES] = 0
-        self.codings = [_coding(flat, shape, sensors, s) for s in range(len(sensors.sources))]
+        self.codings = [_coding(flat, shape, sensors, s, granularity == 1) for s in range(len(sensors.sources))]
         self.codes = _codes(self.codings, sensors.sources)
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
@@ -301,21 +301,26 @@ def _keys(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     return int(flat.low[places].min()), int(flat.high[places].max())
 
 
-def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int) -> Coding | None:
+def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
     """How the trace rows of a sensor become words; None where they stay columns, as on level 0, which a range bounds.
 
     The least word and the greatest have codes among a and b only, where they mean that there is no bound. Rows come
-    context by context, in order. So behind a and b, which the rest of a context follows, they are sorted.
+    context by context, in order, so behind a and b they are sorted. In an `exact` trace b is a, if that was sought and
+    found, or else the key behind a, in a slice that the columns before say: so a is marked with whether b is another,
+    and b need not be sorted by.
     """
-    (level,) = shape.argument_level[sensors.sensor == s]
+    ((atom, depth),) = np.argwhere(sensors.sensor == s)
+    level, prefix = shape.argument_level[atom, depth], shape.argument_level[atom, :depth]
     sources = sensors.sources[s, : sensors.widths[s]].tolist()
     least, greatest = _reach(flat, shape, level)
     reach = max(least, INT_MIN + 1), min(greatest, INT_MAX - 1)
     lows, highs = zip(*(_keys(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
-    coding = coding_within(lows, highs)
+    a, b = sources.index(-1), sources.index(-2)
+    marked = a if exact and {*sources[:a]} == {*prefix.tolist()} else -1
+    coding = coding_within(lows, highs, len(sources) - (b if marked == a else b + 1), marked)
     if level == 0 or min(lows) == INT_MIN or max(highs) == INT_MAX or coding is None or coding.width.max() > WIDTH_MAX:
         return None
-    return coding._replace(ordered=sum(source >= 0 for source in sources[sources.index(-2) :]))
+    return coding
 
 
 def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
@@ -338,7 +343,8 @@ def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
         if coding:
             source, at = source[: len(coding.width)], coding.bits - np.cumsum(coding.width)
             fields = np.stack([coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1)
-            code[: len(at)] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
+            code[: len(at), : kernel.MARK] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
+            code[0, kernel.MARK] = coding.marked >= 0
     return codes
 
 

@@ -35,13 +35,15 @@ BATCH = 1 << 15
 class Coding(NamedTuple):
     """How tuples of K columns become words that sort alike: int64[K] each.
 
-    Of those that are alike otherwise, the last `ordered` columns ascend as they come: they need not be sorted by.
+    Of those that are alike otherwise, the last `ordered` columns ascend as they come: they need not be sorted by. A
+    `marked` column has a bit more behind its codes, for whoever makes words to say in what order they are otherwise.
     """
 
     low: np.ndarray
     high: np.ndarray
     width: np.ndarray
     ordered: int = 0
+    marked: int = -1
 
     @property
     def bits(self) -> int:
@@ -89,10 +91,16 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     return coding_within(low, high)
 
 
-def coding_within(low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray) -> Coding | None:
+def coding_within(
+    low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
+) -> Coding | None:
     """As `coding_of`, of tuples whose columns are in low[K]..high[K], or LEAST or GREATEST."""
     coding = np.array([low, high, low], np.int64)
-    return Coding(coding[0], coding[1], coding[2]) if code_widths(coding) <= 2 * WORD_BITS else None
+    code_widths(coding)
+    if marked >= 0:
+        coding[2, marked] += 1
+    made = Coding(coding[0], coding[1], coding[2], ordered, marked)
+    return made if made.bits <= 2 * WORD_BITS else None
 
 
 def sort_order(columns: np.ndarray) -> np.ndarray:
@@ -167,7 +175,7 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
         while len(words):
             room = rows.shape[1] - filled
             tail = coding.tail if len(tails) else 0
-            decode_tuples(words[:room], tails[:room], *coding[:3], tail, above, rows, filled)
+            decode_tuples(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows, filled)
             filled += min(len(words), room)
             words, tails = words[room:], tails[room:]
             if filled == rows.shape[1]:
@@ -194,7 +202,7 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
         return part
     coding, words, tails = part
     columns = np.empty((len(coding.low), len(words)), np.int64)
-    decode_tuples(words, tails, *coding[:3], coding.tail, 0, columns, 0)
+    decode_tuples(words, tails, *coding[:3], coding.tail, coding.marked, 0, columns, 0)
     return columns
 
 

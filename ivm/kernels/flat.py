@@ -120,8 +120,9 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
 ) = range(28)
 
 # columns of `codes`, a row for each column of a sensor's trace rows, a and b first: its range, its first bit where rows
-# are words, the level that it comes from, -1 behind the last, and how many bits tails have, -1 where rows are columns
-CODE_LOW, CODE_HIGH, CODE_AT, SOURCE, TAIL, CODE = range(6)
+# are words, the level that it comes from, -1 behind the last, how many bits tails have, -1 where rows are columns; and
+# of a, has it a bit more that says whether b is another?
+CODE_LOW, CODE_HIGH, CODE_AT, SOURCE, TAIL, MARK, CODE = range(7)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
@@ -396,6 +397,8 @@ def leave_words(state, codes, rows, row, scratch, at, ends, n):
     for r in range(n):
         x = code_of(scratch[at + r], a[CODE_LOW], a[CODE_HIGH])
         y = code_of(scratch[ends + r], b[CODE_LOW], b[CODE_HIGH])
+        if a[MARK]:
+            x = x << 1 | (x != y)
         if tail:
             x, below_x = coded(a, tail, x)
             y, below_y = coded(b, tail, y)

@@ -135,8 +135,11 @@ def deal(words, tails, shift, tail, at, out, tails_out):
 
 
 @kernel
-def decode_tuples(words, tails, low, high, width, tail, above, columns, at):
-    """What `encode_tuples` was given, to columns[:, at:]; `above` are bits of column 0 that words may have lost."""
+def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, at):
+    """What `encode_tuples` was given, to columns[:, at:].
+
+    The code of column `marked` has a bit behind it; `above` are bits of column 0 that words may have lost.
+    """
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
         mask = (1 << width[c]) - 1 if width[c] < 64 else -1
@@ -150,6 +153,8 @@ def decode_tuples(words, tails, low, high, width, tail, above, columns, at):
                 code = (tails[i] >> shift | words[i] << (tail - shift)) & mask
             if c == 0:
                 code |= above
+            if c == marked:
+                code >>= 1
             x = low[c] + code - 1
             if code == 0:
                 x = LEAST

@@ -24,7 +24,7 @@ from ivm.kernels.overlay import OVERLAYS
 from ivm.plan import sensors_of
 from ivm.planner import Chosen, make_plans
 from ivm.shape import INT_MAX, INT_MIN
-from pagestore.order import Coded, columns_of
+from pagestore.order import Coded, ascending, columns_of
 from pagestore.tree import Spec, Tree, bulk
 from tests.pagestore.memory import MemoryPager
 
@@ -96,6 +96,17 @@ def in_order(rows):
     return rows[:, np.lexsort(rows[::-1])].tolist()
 
 
+def sorted_trace(join):
+    """The trace rows of each sensor, each once, in the order in which they are stored."""
+    parts = zip(*(trace for _, trace in join.batches()), strict=True)
+    return [[row for batch in ascending(some) for row in batch.T.tolist()] for some in parts]
+
+
+def distinct(trace):
+    """The same, of trace rows [C, n] of each sensor."""
+    return [np.unique(rows, axis=1).T.tolist() for rows in trace]
+
+
 @st.composite
 def relations(draw):
     keys = draw(st.sampled_from(KEYS))
@@ -122,6 +133,7 @@ def test_the_same_bindings_and_trace(name, data):
         (_, rows, trace), (_, flat_rows, flat_trace) = both(pager, plan, trees, sensors)
         assert flat_rows.tolist() == rows.tolist()
         assert [in_order(t) for t in flat_trace] == [in_order(t) for t in trace]
+        assert sorted_trace(both_joins(pager, plan, trees, sensors, 30)[1]) == distinct(trace)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -207,8 +219,7 @@ def test_trace_rows_are_as_narrow_as_keys_and_bounds(top, tail, granularity):
     assert all(isinstance(part, Coded) == (tail is not None) for part in parts)
     assert all(part.coding.tail == tail and (len(part.tails) > 0) == (tail > 0) for part in parts if tail is not None)
     if granularity == 1:
-        _, trace = both_joins(pager, plan, trees, sensors)[1].all()
-        assert [in_order(rows) for rows in trace] == [in_order(rows) for rows in paged.all()[1]]
+        assert sorted_trace(both_joins(pager, plan, trees, sensors)[1]) == distinct(paged.all()[1])
 
 
 @pytest.mark.parametrize("threads", [2, 5])
@@ -234,6 +245,7 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
     assert found.bindings.tolist() == alone.bindings.tolist()
     for trace, expected in zip(found.recorded, alone.recorded, strict=True):
         assert in_order(whole(trace)) == in_order(whole(expected))
+        assert np.array_equal(np.concatenate([*ascending(trace)], axis=1), np.unique(whole(expected), axis=1))
 
 
 @pytest.mark.parametrize("is_flat", [True, False])
@@ -316,6 +328,7 @@ def test_the_trace_of_dense_slices(marks, order, monkeypatch):
         assert np.array_equal(flat_rows, rows)
         assert all(in_order(a) == in_order(b) for a, b in zip(flat_trace, trace, strict=True))
         assert flat.operations == paged.operations
+        assert sorted_trace(both_joins(pager, plan, trees, sensors, 1000)[1]) == distinct(trace)
 
 
 @pytest.mark.parametrize("name", BODIES)
