@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.flat import Flat, FlatJoin, Layout, flatten, pays
-from ivm.join import Join, Run, joined
+from ivm.join import STOCK_MAX, Join, Run, joined
 from ivm.kernels.leapfrog import EQ
 from ivm.shape import ALL, INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.order import Coded
@@ -71,7 +71,7 @@ def evaluate(
     joins = [new() for _ in range(threads)]
     for join in joins:
         join.kept = joins[0].kept
-        join.stock(RANGES_PER_THREAD)  # here, since memory at hand is this thread's
+        join.stock(STOCK_MAX)  # here, since memory at hand is this thread's
     jobs = iter(ranges)
 
     def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:

@@ -47,6 +47,7 @@ from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
+from pagestore.words import Type
 
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 
@@ -253,7 +254,7 @@ class Workspace:
         seconds = time.perf_counter() - started
         columns = [
             pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
-            for c, t in enumerate(predicate.types)
+            for c, t in enumerate(map(Type.parse, predicate.types))
         ]
         return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
