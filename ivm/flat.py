@@ -345,6 +345,8 @@ def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
             fields = np.stack([coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1)
             code[: len(at), : kernel.MARK] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
             code[0, kernel.MARK] = coding.marked >= 0
+            lows, _, at = code[2 : len(at), : kernel.SOURCE].T
+            code[0, kernel.NOUGHT] = 0 if coding.tail else ((1 - lows) << at).sum()
     return codes
 
 

@@ -121,8 +121,8 @@ START, END, AT, NOTED, OWNERS, CURSOR = range(6)
 
 # columns of `codes`, a row for each column of a sensor's trace rows, a and b first: its range, its first bit where rows
 # are words, the level that it comes from, -1 behind the last, how many bits tails have, -1 where rows are columns; and
-# of a, has it a bit more that says whether b is another?
-CODE_LOW, CODE_HIGH, CODE_AT, SOURCE, TAIL, MARK, CODE = range(7)
+# in that of a, has it a bit more that says whether b is another, and what a word without a and b adds to its values
+CODE_LOW, CODE_HIGH, CODE_AT, SOURCE, TAIL, MARK, NOUGHT, CODE = range(8)
 
 SKEWED = 8  # a slice so many times longer than another is galloped through
 RANKED = 8  # 64 ranks are laid in a quarter of the time that merging takes to pass a key
@@ -386,13 +386,17 @@ def leave(plan, state, codes, rows, s, scratch, at, step, n):
 @kernel
 def leave_words(state, codes, rows, row, scratch, at, ends, n):
     """As `leave`, each row a word, or a word and a tail."""
-    tail, word, rest = codes[0, TAIL], 0, 0
+    tail, word, rest = codes[0, TAIL], codes[0, NOUGHT], 0
     for c in range(2, codes.shape[0]):
         if codes[c, SOURCE] < 0:
             break
-        above, below = coded(codes[c], tail, state[state[BINDING] + codes[c, SOURCE]] - codes[c, CODE_LOW] + 1)
-        word |= above
-        rest |= below
+        x = state[state[BINDING] + codes[c, SOURCE]]
+        if tail:
+            above, below = coded(codes[c], tail, x - codes[c, CODE_LOW] + 1)
+            word |= above
+            rest |= below
+        else:
+            word += x << codes[c, CODE_AT]
     a, b = codes[0], codes[1]
     for r in range(n):
         x = code_of(scratch[at + r], a[CODE_LOW], a[CODE_HIGH])
