@@ -336,7 +336,10 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages)."""
+        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages).
+
+        If the transaction ends inside, so does the savepoint.
+        """
         for name in list(self._buffers):
             self._flush(name)
         trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
@@ -345,22 +348,24 @@ class Transaction:
         mark = self.pager.mark()
         try:
             yield
-            for name in list(self._buffers):
+            for name in list(self._buffers) if self._open else ():
                 self._flush(name)
         except BaseException:
-            self.pager.rewind(mark)
-            self._buffers.clear()
-            self._trees.clear()
-            self._trees.update(trees)
-            self._catalog, self._next_tree = catalog, next_tree
-            if catalog is not self.base.catalog:
-                self._catalog = before
-                before.properties = _restored(catalog.properties, before.properties)
-            self._follow()
-            self.dictionary.next_id, self.dictionary.added = next_id, added
+            if self._open:
+                self.pager.rewind(mark)
+                self._buffers.clear()
+                self._trees.clear()
+                self._trees.update(trees)
+                self._catalog, self._next_tree = catalog, next_tree
+                if catalog is not self.base.catalog:
+                    self._catalog = before
+                    before.properties = _restored(catalog.properties, before.properties)
+                self._follow()
+                self.dictionary.next_id, self.dictionary.added = next_id, added
             raise
         finally:
-            self.pager.unmark()
+            if self._open:
+                self.pager.unmark()
 
     def __enter__(self) -> "Transaction":
         return self

@@ -203,6 +203,20 @@ def test_a_difference_both_ways_with_texts(tmp_path):
         assert texts("other", "main") == [("c", "delete"), ("b", "insert")]
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_transaction_that_ends_inside_a_savepoint(store, end):
+    rows = len(store.snapshot()["number"])
+    with store.transaction() as txn, txn.savepoint(), txn.savepoint():
+        txn["number"].insert([(-1, 1)])
+        getattr(txn, end)()
+    with pytest.raises(ZeroDivisionError) as raised, store.transaction() as txn, txn.savepoint():
+        txn["number"].insert([(-2, 1)])
+        getattr(txn, end)()
+        raise ZeroDivisionError
+    assert raised.value.__context__ is None
+    assert len(store.snapshot()["number"]) == rows + 2 * (end == "commit")
+
+
 def test_properties_that_were_taken_before_a_savepoint(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
