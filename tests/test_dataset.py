@@ -55,6 +55,24 @@ def test_partition_folders_become_columns(job) -> None:
         rows(path)
 
 
+def test_links_are_followed(job, tmp_path_factory) -> None:
+    job(pa.table({"x": [1]}), folder="day=1")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / PART.format(0)
+    pq.write_table(pa.table({"x": [2]}), elsewhere)
+    path = job()
+    (path / "day=2").symlink_to(elsewhere.parent)
+    (path / "day=3").mkdir()
+    (path / "day=3" / "part-3.parquet").symlink_to(elsewhere)
+    assert rows(path) == [{"x": 1, "day": 1}, {"x": 2, "day": 2}, {"x": 2, "day": 3}]
+    elsewhere.unlink()
+    with pytest.raises(DatasetError, match="day=3/part-3.parquet is no file, or a link to one that is gone"):
+        rows(path)
+    (path / "day=3" / "part-3.parquet").unlink()
+    (path / "day=3" / "again").symlink_to(path)
+    with pytest.raises(DatasetError, match="day=3/again is a link back to a folder that it is in: remove it"):
+        rows(path)
+
+
 @pytest.mark.parametrize("digits", ["99999999999999999999", "٣"])
 def test_folders_named_by_what_is_no_int64_hold_text(job, digits: str) -> None:
     assert rows(job(pa.table({"x": [1]}), folder=f"code={digits}")) == [{"x": 1, "code": digits}]

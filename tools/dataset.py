@@ -121,17 +121,29 @@ def _parts(root: Path) -> list[Part]:
     if not root.is_dir():
         raise DatasetError(f"{root}: no such file or folder")
     parts = []
-    for file in sorted(root.rglob("*")):
-        inside = file.relative_to(root).parts
-        if file.is_file() and not any(name.startswith(("_", ".")) for name in inside):
-            folders = (name.split("=", 1) for name in inside[:-1] if "=" in name)
-            values = {
-                unquote(name): None if value == NULL_FOLDER else unquote(value) for name, value in folders
-            }
-            parts.append(Part(file, values))
+    for file in _files(root):
+        folders = (name.split("=", 1) for name in file.relative_to(root).parts[:-1] if "=" in name)
+        values = {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, value in folders}
+        parts.append(Part(file, values))
     if not parts:
         raise DatasetError(f"{root} holds no Parquet file: is it the folder that the job wrote?")
     return parts
+
+
+def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files in a folder, in order, links followed; what Spark hides is not there."""
+    real = folder.resolve()
+    if real in above:
+        raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_dir():
+            yield from _files(entry, above | {real})
+        elif entry.is_file():
+            yield entry
+        else:
+            raise DatasetError(f"{entry} is no file, or a link to one that is gone: put it back, or remove it")
 
 
 def _open(file: Path) -> pq.ParquetFile:
