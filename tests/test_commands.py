@@ -269,6 +269,7 @@ def test_history_diff_tag_vacuum(file, capsys):
     assert command(["diff", str(file), "three", "4", "edge"]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "+ 4, 0"
     assert command(["diff", str(file), "3", "3", "edge"]) == 0
+    assert command(["diff", str(file), "3", "4", "no such"]) == 2
     assert answer(capsys, "tag", file, "four", 4)[1]["tags"] == {"three": 3, "four": 4}
     assert answer(capsys, "tag", file, "newest", "main")[1]["tags"] == {"three": 3, "four": 4, "newest": 5}
     assert command(["tag", str(file), "newest", "--delete"]) == 0

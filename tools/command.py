@@ -1,7 +1,8 @@
 """The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
 
 A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means
-problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr.
+problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr and
+an exit with 1, or with the module's `FAILED` where 1 says something else.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
             print(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads", file=sys.stderr)
-        return 1
+        return getattr(module, "FAILED", 1)
 
 
 def _open_streams() -> None:

@@ -4,9 +4,12 @@ import argparse
 
 from .report import as_json, common, opened, version_or_name
 
+FAILED = 2  # as cmp and diff do: 1 says that there are changes
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
+    parser.epilog = "Exits with 0 if nothing changed, 1 if something did, and 2 on an error."
     parser.add_argument("old", type=version_or_name, help="a version: number, tag or branch")
     parser.add_argument("new", type=version_or_name, help="another one")
     parser.add_argument("relation")
