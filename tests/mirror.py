@@ -24,6 +24,19 @@ class Mirror:
         self.workspace.install(text, **options)
         self.compare()
 
+    def install(self, name: str, text: str, **options: object) -> None:
+        """More rules, over what is there; where the truth refuses what they derive, so must the workspace."""
+        program = self.program.including(compile(text, self.program))
+        try:
+            expected = naive.evaluate(program, self.state)
+        except (FunctionConflictError, RangeError) as error:
+            with pytest.raises(type(error)):
+                self.workspace.install(text, name, **options)
+        else:
+            self.workspace.install(text, name, **options)
+            self.program, self.state = program, expected
+        self.compare()
+
     def change(self, edits: Iterable[Edit]) -> None:
         """One transaction; where the truth refuses its result, so must the workspace, and nothing changes."""
         edits = list(edits)

@@ -71,6 +71,15 @@ def cases(
     return text, [load, *draw(st.lists(small, max_size=count_max))]
 
 
+def renumbered(case: tuple[str, list[list[Edit]]], numbers: Row) -> tuple[str, list[list[Edit]]]:
+    """The case with numbers[k] in place of each number k of the domain, in rules and in rows."""
+    text, transactions = case
+    rules = re.sub(r"(?<!\w)\d", lambda digit: str(numbers[int(digit[0])]), text.removeprefix(DECLARATIONS))
+    return DECLARATIONS + rules, [
+        [(name, tuple(numbers[k] for k in row), inserted) for name, row, inserted in edits] for edits in transactions
+    ]
+
+
 def rows(name: str) -> SearchStrategy[Row]:
     """Rows of a stored predicate, a function's value last."""
     arguments, is_function = STORED[name]

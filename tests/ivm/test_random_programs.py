@@ -12,9 +12,22 @@ from ivm.errors import ConstructError, FunctionConflictError
 from ivm.lang import query
 from tests import naive
 from tests.mirror import Mirror
-from tests.strategies import BASIC, DECLARATIONS, FULL, Features, cases
+from tests.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
+FAR = Features(arithmetic=False, aggregates=False, negation=True, disjunction=True, heads_max=2)
+END = 2**63
+NUMBERS = [
+    (-END, -END + 1, -1, 0),
+    (-END + 1, -END + 2, END - 3, END - 2),
+    (-END + 2, -5, 7, END - 2),
+    (-END, 0, 1, END - 1),
+    (END - 4, END - 3, END - 2, END - 1),
+    (-(2**62), -(2**61), 2**61, 2**62),
+    (-(2**40), -1, 2**20, 2**40),
+    (0, 1, 2**31, 2**32),
+    (10**18, 10**18 + 1, 10**18 + 2, 10**18 + 5),
+]
 EXAMPLES = 60
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
@@ -32,6 +45,22 @@ def follow(case: tuple[str, list], **options: object) -> None:
             if number == len(transactions) // 2:
                 mirror.reopen()
         mirror.reopen()
+        mirror.close()
+
+
+def follow_loaded(case: tuple[str, list], **options: object) -> None:
+    """Load, then install, then edit, comparing each time; at the end the whole store passes its check."""
+    text, (load, *transactions) = case
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
+        mirror.change(load)
+        try:
+            mirror.install("views", text.removeprefix(DECLARATIONS), **options)
+        except ConstructError:
+            reject()
+        for edits in transactions:
+            mirror.change(edits)
+        assert mirror.workspace.store.check() == []
         mirror.close()
 
 
@@ -57,6 +86,14 @@ def test_negation_disjunction_and_several_heads(case):
 @given(cases(BASIC), st.sampled_from([2, 8, 100]))
 def test_coarse_intervals(case, granularity):
     follow(case, granularity=granularity, maintenance="match")
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+@relaxed
+@given(case=cases(FAR), numbers=st.sampled_from(NUMBERS), granularity=st.sampled_from([1, 1, 2, 16]))
+def test_numbers_far_apart_and_at_the_ends(maintenance, case, numbers, granularity):
+    """Loaded before the views, so that what they record is built at once, in words as wide as the numbers ask for."""
+    follow_loaded(renumbered(case, numbers), granularity=granularity, maintenance=maintenance)
 
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
@@ -116,3 +153,14 @@ def test_questions(case):
 @given(case=cases(FULL, count_max=12, size_max=12), granularity=st.sampled_from([1, 1, 3]))
 def test_campaign(maintenance, case, granularity):
     follow(case, granularity=granularity, maintenance=maintenance)
+
+
+@pytest.mark.campaign
+@settings(max_examples=3000, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    case=cases(FAR, count_max=12, size_max=12),
+    numbers=st.sampled_from(NUMBERS),
+    granularity=st.sampled_from([1, 1, 2, 16]),
+)
+def test_campaign_of_numbers(case, numbers, granularity):
+    follow_loaded(renumbered(case, numbers), granularity=granularity, maintenance="match")
