@@ -23,6 +23,7 @@ from .flat import flat_words
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
 from .record import TEXT, Reader, Writer
+from .step import step
 from .tree import INSERT, SET, Pages, Spec, Tree, get, scan
 
 TEXTS = Spec(1, 2, 1)
@@ -153,7 +154,7 @@ class DictionaryWriter(Dictionary):
 
     def __init__(self, pager: Pager, trees: dict[int, Tree], next_id: int, cache: dict[bytes, int]):
         super().__init__(lambda: pager.pages, trees, pager.mapping.read_run)
-        self._pager = pager
+        self.pager = pager
         self.next_id = next_id
         self.added: dict[bytes, int] = {}
         self._cache = cache
@@ -175,6 +176,7 @@ class DictionaryWriter(Dictionary):
             self._cache.clear()
         self._cache.update(self.added)
 
+    @step
     def move_long(self) -> None:
         """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
         moved: dict[int, int] = {}
@@ -182,13 +184,14 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self._pager.write_run(flat_words(self._read_run(run)), TEXT).page
-                with self._pager.of(STORE_LINEAGE):
-                    self._pager.retire_run(run)
+                moved[page] = self.pager.write_run(flat_words(self._read_run(run)), TEXT).page
+                with self.pager.of(STORE_LINEAGE):
+                    self.pager.retire_run(run)
             edits.append((id_, 1, moved[page]))
         if edits:
             self._apply(TEXTS, np.array(edits, np.int64).T, SET)
 
+    @step
     def _resolve(self, texts: list[bytes]) -> list[int]:
         """Ids of distinct texts that no cache knows."""
         ids, places = self._probe(texts)
@@ -209,7 +212,7 @@ class DictionaryWriter(Dictionary):
             order = np.argsort(wanted, kind="stable")
             clash = np.zeros(len(new), bool)
             clash[order[1:]] = wanted[order[1:]] == wanted[order[:-1]]
-            taken = get(self._pager.pages, self._tree(PLACES), wanted[None])[0]
+            taken = get(self.pager.pages, self._tree(PLACES), wanted[None])[0]
             if not (clash | taken).any():
                 break
             wanted[clash | taken] += 1
@@ -245,7 +248,7 @@ class DictionaryWriter(Dictionary):
         out = Writer(TEXT)
         out.put_bytes(zstandard.compress(raw))
         out.put(len(raw))
-        run = self._pager.write_run(out.words, TEXT)
+        run = self.pager.write_run(out.words, TEXT)
         offset, rows = 0, []
         for text, id_ in group:
             for part, word in enumerate((LONG_MARK, *run, offset, len(text))):
@@ -255,8 +258,8 @@ class DictionaryWriter(Dictionary):
 
     def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
         actions, edits = net(np.full(rows.shape[1], action), rows, spec)
-        with self._pager.of(STORE_LINEAGE):
-            self._trees[spec.tree_id] = apply(self._pager, self._tree(spec), actions, edits)[0]
+        with self.pager.of(STORE_LINEAGE):
+            self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 
 
 class Finder:

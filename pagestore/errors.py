@@ -41,11 +41,19 @@ class CorruptionError(PagestoreError):
         self.page, self.tree, self.path = page, tree, path
 
 
+class RecoveryWarning(UserWarning):
+    """Opening a store found a commit that is not whole or a meta slot that is damaged, and went on without it."""
+
+
 # --- begin, commit ------------------------------------------------------------------------------
 
 
 class PoisonedError(PagestoreError):
     """A write or sync failed: what is on disk is unknown. `store.reopen()` goes back to the last commit."""
+
+
+class MovedError(PagestoreError, OSError):
+    """The store's file was deleted, moved or replaced by another one while it was open for writing."""
 
 
 class ClosedError(PagestoreError, ValueError):

@@ -14,6 +14,7 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 import struct
 import weakref
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ import numpy as np
 from crc32c import crc32c
 from numba import config
 
-from .errors import ClosedError, ForkError, LockedError
+from .errors import ClosedError, ForkError, FormatError, LockedError, MovedError
 from .kernels.write import PIECE, write_pages
 from .layout import CRC, WORD
 from .outlet import CLOSED, Outlet
@@ -43,6 +44,10 @@ os.register_at_fork(after_in_child=lambda: [*map(File.disown, open_files)])
 
 Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
 _FLOCK = struct.Struct("hhqqi4x")
+IRREGULAR = (
+    (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"),
+    (stat.S_ISBLK, "block device"), (lambda mode: True, "special file"),
+)  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the file does
 _libc.mmap.restype = ctypes.c_void_p
@@ -59,13 +64,17 @@ class File:
     """An open store file. Errors of the operating system come out as OSError, unchanged."""
 
     _forked = False
+    _lock_fd = -1
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
-        self.path = Path(path)
+        self.path, self._place = Path(path), os.path.abspath(path)
         self.writable = writable
-        if os.path.isdir(path):  # which could be opened for reading
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        self._fd = not_standard(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        refuse_irregular(path)
+        self._fd = -1
+        self._fd = not_standard(os.open(path, flags))
+        # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
+        self._lock_fd = not_standard(os.open(f"/proc/self/fd/{self._fd}", flags))
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
         open_files.add(self)
@@ -92,8 +101,27 @@ class File:
         self._check()
         return os.fstat(self._fd).st_size
 
+    def room(self) -> int:
+        """How many bytes this user may still write to the disk that the file is on."""
+        about = os.fstatvfs(self._fd)
+        return about.f_bavail * about.f_frsize
+
+    def check_place(self) -> None:
+        """Raises MovedError where the file's path does not lead to this file any more."""
+        self._check()
+        try:
+            same = os.path.samestat(os.stat(self._place), os.fstat(self._fd))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise MovedError(
+                f"the file {self.path} was deleted, moved or replaced while the store was open; what is written now "
+                f"would be lost; store.backup saves what was committed, then close the store and open what is there"
+            )
+
     def pread(self, count: int, offset: int) -> bytes:
         """Up to `count` bytes; fewer only at the file's end."""
+        self._check()
         return os.pread(self._fd, count, offset)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
@@ -136,6 +164,7 @@ class File:
         """A kernel has written these pages: for those who watch a file."""
 
     def fdatasync(self) -> None:
+        self._check()
         os.fdatasync(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
@@ -149,6 +178,7 @@ class File:
             os.truncate(self._fd, max(self.size(), offset + count))
 
     def truncate(self, size: int) -> None:
+        self._check()
         self._outlet.cut(size)
         os.truncate(self._fd, size)
 
@@ -162,10 +192,11 @@ class File:
         """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the
         way.
         """
+        self._check()
         if kind == EXCLUSIVE and not self.writable:
             raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
         try:
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+            fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
@@ -174,14 +205,18 @@ class File:
 
     def locked(self, at: int, count: int) -> int | None:
         """First byte of [at, at + count) that another open file has locked, or None."""
+        self._check()
         probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
-        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, probe))
+        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_fd, fcntl.F_OFD_GETLK, probe))
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
-        """In a forked child: the file is its parent's, which may be writing to it."""
+        """In a forked child: the file is its parent's, which may be writing to it, and whose locks end with it."""
         self._forked = True
         self._outlet.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
 
     def _check(self) -> None:
         if self._forked:
@@ -190,16 +225,27 @@ class File:
             raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
 
     def close(self, unlock: bool = True) -> None:
-        """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable.
-
-        The locks are dropped by name, since a map keeps the open file alive.
-        """
+        """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable. Idempotent."""
+        self._outlet.close()
+        if unlock and self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
         if self._fd >= 0:
-            if unlock:
-                self.lock(UNLOCKED, WRITER_LOCK, 0)
             os.close(self._fd)
             self._fd = -1
-            self._outlet.close()
+
+
+def refuse_irregular(path: str | os.PathLike[str]) -> None:
+    """Raises FormatError, or IsADirectoryError, for what is no regular file: to open a fifo would wait for ever."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # opening it says what is wrong
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        kind = next(name for test, name in IRREGULAR if test(mode))
+        raise FormatError(f"{path} is no file, but a {kind}: a store needs a file that can be mapped")
 
 
 @contextmanager

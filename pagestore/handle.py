@@ -5,6 +5,8 @@
 
 import os
 import threading
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,18 +21,21 @@ from .errors import (
     LockedError,
     MissingError,
     ReadOnlyError,
+    RecoveryWarning,
     TransactionError,
     VersionError,
 )
 from .file import EXCLUSIVE, WRITER_LOCK, File
 from .history import Entry
+from .holders import described
 from .ledger import Ledger
-from .locks import VersionLocks
+from .locks import Pin, VersionLocks
 from .mapping import Run
 from .meta import Meta
-from .recovery import Recovery, newest_meta, recover, search, verify
+from .recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from .settings import MAIN_ID
 from .state import State, Version, load_state, load_version
+from .turns import AGAIN, Turn, Turns
 
 VERSIONS_CACHED = 64
 
@@ -40,7 +45,7 @@ class Handle:
 
     def __init__(
         self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
-        threads: int = 1,
+        threads: int = 1, timeout: float = 0.0,
     ) -> None:  # fmt: skip
         """As `pagestore.open`; `searched` looks for the newest commit in every page."""
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
@@ -48,33 +53,63 @@ class Handle:
         self.open = False
         self._pid = os.getpid()
         self._guard = threading.RLock()  # of what is remembered
-        self._writing = threading.Lock()  # one transaction at a time
-        self._writer: int | None = None
+        self._turns = Turns()
         try:
-            if mode == "rw" and not file.lock(EXCLUSIVE, WRITER_LOCK):
-                raise LockedError(
-                    f"{file.path} is being written by another handle or process; close that, or open with mode='r'"
-                )
+            if mode == "rw":
+                self._lock(timeout)
             self._load(page_size, searched)
         except BaseException:
             file.close()
             raise
         self.open = True
 
+    def _lock(self, timeout: float) -> None:
+        """Be the one handle that writes, as soon as no other one does. Raises LockedError after so many seconds."""
+        end = time.monotonic() + timeout
+        while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
+            if time.monotonic() >= end:
+                who = described(self.file.path, WRITER_LOCK)
+                raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
+            time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
+
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
-        """Read the newest commit from the file."""
+        """Read the newest commit from the file; whoever writes sees to it that it is on the disk."""
         self.recovery: Recovery | None
-        found = search(self.file) if searched else recover(self.file, page_size)
-        self.meta, self.state, self.mapping, self.recovery = found
-        self._searched = searched
-        self._doubtful = newest_meta(self.file)  # of a crash, maybe: then `recover` did not take it
-        self._catalogs: dict[tuple[Run, int], Catalog] = {}
-        self._versions: dict[int, Version] = {}
-        self.texts: dict[bytes, int] = {}
+        while True:
+            found = search(self.file) if searched else recover(self.file, page_size)
+            self.meta, self.state, self.mapping, self.recovery = found
+            self._catalogs: dict[tuple[Run, int], Catalog] = {}
+            self._versions: dict[int, Version] = {}
+            self.texts: dict[bytes, int] = {}
+            self._searched = searched
+            self._doubtful = newest_meta(self.file)  # of a crash, maybe: then `recover` did not take it
+            if self.mode == "rw" or searched or self._is_still_there():
+                break
+        if self.recovery and self.recovery.problems:
+            warnings.warn(f"{self.file.path}: {self.recovery}", RecoveryWarning, stacklevel=4)
         if self.mode == "rw":
             if self.sync == "off":
                 self.file.write_mapped(self.meta.page_size)
+            if self.recovery:
+                make_durable(self.mapping, self.state, self.meta, bool(self.recovery.problems))
             self.ledger = Ledger(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
+        elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
+            self.recovery = None  # it is being written
+
+    def _is_still_there(self) -> bool:
+        """Read what may have to be read of the state, unless a writer went on meanwhile."""
+        pin = self.locks.pin(self.meta.version)
+        try:
+            if pin is None or newest_meta(self.file) != self._doubtful:
+                return False
+            if self.state.history.tree.count:
+                self.state.history.old(self.mapping.pages)
+            return True
+        except CorruptionError:
+            return newest_meta(self.file) == self._doubtful  # damaged: whoever asks for these versions is told
+        finally:
+            if pin:
+                self.locks.unpin(pin)
 
     def refresh(self) -> State:
         """The newest commit's state; a reader looks at the file, the writer knows."""
@@ -85,7 +120,9 @@ class Handle:
             return self.state
         with self._guard:
             meta = newest_meta(self.file)
-            while meta is not None and meta.sequence != self.state.sequence:
+            while meta is not None and meta.place != self.meta.place:
+                if meta == self._doubtful and meta.sequence < self.state.sequence:
+                    break  # the other slot is damaged, and its commit was found without it
                 before = meta
                 try:
                     if self._adopt(meta):
@@ -102,7 +139,8 @@ class Handle:
 
     def _adopt(self, meta: Meta) -> bool:
         """Take a newer commit's state, holding its newest version meanwhile; False if that was too late."""
-        if not self.locks.pin(meta.version):
+        pin = self.locks.pin(meta.version)
+        if pin is None:
             return False
         try:
             if newest_meta(self.file) != meta:
@@ -116,7 +154,7 @@ class Handle:
             self.state, self.meta = state, meta
             return True
         finally:
-            self.locks.unpin(meta.version)
+            self.locks.unpin(pin)
 
     @property
     def version(self) -> int:
@@ -128,11 +166,18 @@ class Handle:
         return self.meta.page_size
 
     def close(self) -> None:
-        """Idempotent; an open transaction is lost."""
+        """Idempotent; an open transaction is lost. A commit, or a change, that another thread makes is waited for."""
         if not self.open:
             return
         mine = os.getpid() == self._pid
         self.open = False
+        if mine and self.mode == "rw":
+            with self.ledger.lock:
+                self._close(mine)
+        else:
+            self._close(mine)
+
+    def _close(self, mine: bool) -> None:
         try:
             if mine and self.mode == "rw":
                 self.ledger.close()
@@ -147,9 +192,9 @@ class Handle:
 
     def reopen(self) -> None:
         """See Store.reopen."""
-        if self._writer is not None:
-            raise TransactionError("a transaction is open; roll it back first")
-        with self._writing:
+        if self._turns.holder:
+            raise TransactionError(f"a transaction is open ({self._turns.holder}); roll it back first")
+        with self._turn():
             self._load()
 
     # --- versions -------------------------------------------------------------------------------
@@ -217,80 +262,90 @@ class Handle:
             raise MissingError(f"there is no branch {name!r}; there is {', '.join(branches)}")
         return branches[name]
 
-    def pin(self, version: int) -> bool:
-        """Keep a version from being dropped; False if that is happening already."""
+    def pin(self, version: int) -> Pin | None:
+        """Keep a version from being dropped, as long as the pin is held; None if that is happening already."""
         self.check()
-        if not self.locks.pin(version):
-            return False
-        self.refresh()  # what was dropped before shows now
-        return True
+        pin = self.locks.pin(version)
+        if pin:
+            self.refresh()  # what was dropped before shows now
+        return pin
 
-    def unpin(self, version: int) -> None:
+    def unpin(self, pin: Pin) -> None:
         """A snapshot lets a version go."""
         if self.open and os.getpid() == self._pid:
-            self.locks.unpin(version)
+            self.locks.unpin(pin)
 
     @contextmanager
     def holding_all(self) -> Iterator[None]:
         """Keep every retained version that is known from being dropped meanwhile."""
-        held: list[int] = []
+        held: dict[int, Pin] = {}
         try:
             while True:
                 state = self.refresh()
-                wanted = [entry.version for entry in state.history.readable(self.mapping.pages)]
-                held += [version for version in wanted if version not in held and self.pin(version)]
-                if self.refresh().sequence == state.sequence or set(wanted) <= set(held):
+                wanted = {entry.version for entry in state.history.readable(self.mapping.pages)}
+                for version in sorted(wanted - held.keys()):
+                    if pin := self.pin(version):
+                        held[version] = pin
+                if self.refresh().sequence == state.sequence or wanted <= held.keys():
                     break
             yield
         finally:
-            for version in held:
-                self.unpin(version)
+            for pin in held.values():
+                self.unpin(pin)
 
     # --- writing --------------------------------------------------------------------------------
 
-    def acquire(self) -> None:
-        """Become the one that writes, until `ended`; another thread is waited for.
+    def take_turn(self, turn: Turn, timeout: float | None = None) -> None:
+        """Become the one that writes, until the turn is over; another thread is waited for, so many seconds at most.
 
-        Raises ReadOnlyError, PoisonedError, TransactionError if this thread writes already.
+        Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
         self.check_writable()
-        if self._writer == threading.get_ident():
-            raise TransactionError("this thread has a transaction open; commit it or roll it back first")
-        if not self._writing.acquire(blocking=False):
-            self._writing.acquire()
-            try:
-                self.check_writable()  # the other one may have failed
-            except BaseException:
-                self._writing.release()
-                raise
-        self._writer = threading.get_ident()
+        self._turns.take(turn, timeout)
+        try:
+            self._check_turn()
+        except BaseException:
+            self._turns.give_back(turn)
+            raise
 
-    def ended(self, version: Version | None = None) -> None:
-        """What `acquire` began is over; it made a version or none."""
-        if version:
-            self.state = self.ledger.state
-            self._remember(version)
-        self._writer = None
-        self._writing.release()
+    def _check_turn(self) -> None:
+        """Go on from the newest commit; whoever had the turn before may have failed, or closed the store."""
+        self.check()
+        self.ledger.check()
+        self.state = self.ledger.state
+
+    def give_turn_back(self, turn: Turn) -> None:
+        """A turn is over. Idempotent."""
+        self._turns.give_back(turn)
+
+    def committed(self, version: Version) -> None:
+        """A version was made."""
+        self.state = self.ledger.state
+        self._remember(version)
 
     @contextmanager
     def administering(self) -> Iterator[None]:
         """Alone among writers for a change of the store's own affairs."""
-        self.acquire()
+        self.check_writable()
+        with self._turn():
+            self._check_turn()
+            yield
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        turn = Turn()
         try:
+            self._turns.take(turn)
             yield
         finally:
-            self.ended()
+            self._turns.give_back(turn)
 
     def administer(self, **changes: Any) -> None:
         """Commit such a change; see Ledger.administer."""
-        try:
+        with self.ledger.lock:
+            self.check()
             self.ledger.administer(**changes)
-        except BaseException:
-            if not self.ledger.poison:
-                self.ledger.pager.rollback()
-            raise
-        self.state = self.ledger.state
+            self.state = self.ledger.state
 
     def check(self) -> None:
         """Raises ClosedError, ForkError."""
@@ -300,11 +355,10 @@ class Handle:
             raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
 
     def check_writable(self) -> None:
-        """Raises ReadOnlyError, PoisonedError too."""
+        """Raises ReadOnlyError too."""
         self.check()
         if self.mode != "rw":
             raise ReadOnlyError(f'{self.file.path} was opened with mode="r"; open it with mode="rw"')
-        self.ledger.check()
 
 
 def _retained(version: int, newest: int) -> int:

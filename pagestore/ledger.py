@@ -10,12 +10,16 @@
 Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit
 n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
 order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
-verifies them and falls back to the commit before. An error in these steps poisons the handle: what is on disk
-is unknown.
+verifies them and falls back to the commit before.
+
+Whatever is raised in these steps, by the disk or by a signal, poisons the handle: what is on disk is unknown then.
+Whatever is raised before them costs no more than the transaction: its books are thrown away, and opened anew from
+the last commit when the next one begins.
 """
 
 import time
 from collections.abc import Sequence
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +42,15 @@ from .retention import excess
 from .settings import Settings
 from .space import Space
 from .state import Head, State, Version, roots_of
+from .step import Work
 from .tree import Tree
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
+
+
+class Interrupted(Exception):
+    """Why a handle is poisoned in whose commit something was raised that nobody has seen yet."""
 
 
 class Draft(NamedTuple):
@@ -63,27 +72,44 @@ class Ledger:
     def __init__(
         self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
-        self.mapping, self.state, self.sync, self.locks = mapping, state, sync, locks
+        self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid = meta.page_size, meta.uuid
-        commit = state.commit
-        extents = rows(_free_extents(mapping, commit.checkpoint), 2)
-        free = np.concatenate([np.zeros(0, np.int64), *(np.arange(first, first + n) for first, n in extents)])
-        self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
-        if commit.administrative:  # its dead list is for the version to come
-            self.pager.retired = commit.dead[:]
+        self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
+        self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
+        self._open_books()
+
+    def _open_books(self) -> None:
+        """Know of the free space what the last commit says."""
+        commit = self.state.commit
+        extents = rows(_free_extents(self.mapping, commit.checkpoint), 2)
+        free = np.concatenate([np.zeros(0, np.int64), *(np.arange(first, first + n) for first, n in extents)])
+        space = Space(commit.top, free, commit.added, commit.removed)
+        self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
+        if commit.administrative:  # its dead list is for the version to come
+            self.pager.retired = commit.dead[:]
+        self._settled = True  # whether the books are those of the last commit
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
+        self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
+
+    def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
         self.check()
-        head = self.state.heads[branch]
-        self.pager.begin(self.state.last_version + 1, branch, head.origin)
+        with self.lock:
+            if not self._settled:
+                self.pager.work.broken = True  # whoever still has these books may not go on
+                self._open_books()
+            self._settled, self.pager.spare = False, 0
+            self.pager.begin(version, lineage, origin, owns)
 
     def check(self) -> None:
+        """Raises PoisonedError, and MovedError where the file is not in its place any more."""
         cause = self.poison or self.pager.poison
         if cause:
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+        self.mapping.file.check_place()
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
@@ -98,8 +124,8 @@ class Ledger:
             state.sequence + 1, version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
             draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
         )  # fmt: skip
-        locked = doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
         try:
+            doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
             try:
                 reclaim = self.plan(doomed)
             except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
@@ -107,7 +133,7 @@ class Ledger:
                 reclaim = self.plan(doomed)
             run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
         finally:
-            self.locks.unlock(locked)
+            self.locks.unlock()
         return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
 
     def administer(
@@ -123,9 +149,8 @@ class Ledger:
 
         `freed` are the pages of a deleted branch's newest version.
         """
-        self.check()
         state = self.state
-        self.pager.begin(state.last_version, STORE_LINEAGE, NO_ORIGIN, owns=False)
+        self._begin(state.last_version, STORE_LINEAGE, NO_ORIGIN, owns=False)
         if shrink:  # written anew, further to the front
             settings = (settings or state.settings)._replace()
             self.pager.give_back()
@@ -171,7 +196,8 @@ class Ledger:
         """Steps 1 to 6."""
         pager, space, state, freed = self.pager, self.pager.space, self.state, reclaim.freed
         pager.retract()
-        self.mapping.grow(space.top + self._room(record, doomed, reclaim))  # a full disk is noticed here, not half-way
+        self._make_room(self._room(record, doomed, reclaim))
+        self.poison = Interrupted("a commit was interrupted")  # until all of it is known to be done
         try:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
@@ -201,7 +227,21 @@ class Ledger:
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
             heads, history, system, settings, record, run,
         )  # fmt: skip
+        self._settled = True
+        self.poison = None
         return run
+
+    def _make_room(self, pages: int) -> None:
+        """Let the file hold so many pages more: a full disk is noticed here, not half-way.
+
+        What frees space tries all the same: the reserve, and pages that are free inside the file, mostly do.
+        """
+        space, spare = self.pager.space, self.pager.spare
+        try:
+            self.mapping.grow(space.top + pages, spare)
+        except OSError:
+            if spare:
+                raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
         """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
@@ -211,7 +251,8 @@ class Ledger:
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
         spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
-        dropped = len(doomed) if history.tree.count else 0
+        held = history.tree.count  # in at most so many pages
+        dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
         for n in filter(None, (spilt, dropped, reclaim.edits)):
             room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
         return room
@@ -335,12 +376,16 @@ class Ledger:
         return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean)
 
     def close(self) -> None:
-        """Cut the file behind the last page, and mark both slots clean."""
+        """Cut the file behind the last page, and mark both slots clean. Nobody is writing.
+
+        On a disk that is nearly full what frees space keeps its pages.
+        """
         if self.poison or self.pager.poison:
             return
         file, state = self.mapping.file, self.state
-        if file.size() > state.commit.top * self.page_size:
-            file.truncate(state.commit.top * self.page_size)
+        spare = self.reserve if file.room() < 64 * self.reserve * self.page_size else 0
+        if file.size() > (state.commit.top + spare) * self.page_size:
+            file.truncate((state.commit.top + spare) * self.page_size)
         file.fdatasync()
         slot = self.meta(state.commit, state.run, clean=True).pack()
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):

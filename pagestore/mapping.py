@@ -1,5 +1,6 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
+import errno
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type_fi
 from .tree import Pages
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
 class Run(NamedTuple):
@@ -33,9 +35,7 @@ def run_pages(words: int, page_words: int) -> int:
     return max(1, -(-words // (page_words - HEADER)))
 
 
-def pages_of_run(
-    run: Run, record: Flat, birth: int, purpose: int, page_words: int
-) -> tuple[np.ndarray, np.ndarray]:
+def pages_of_run(run: Run, record: Flat, birth: int, purpose: int, page_words: int) -> tuple[np.ndarray, np.ndarray]:
     """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
     page, words = run
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
@@ -69,24 +69,31 @@ class Mapping:
         words = self.file.map(count * self.page_size)
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
-    def grow(self, top: int) -> None:
-        """Make the file and the map hold all pages below `top`, and some more to spare.
+    def grow(self, top: int, spare: int = 0) -> None:
+        """Make the file and the map hold all pages below `top`, `spare` more, and some to grow into.
 
-        Of a disk that has not so much left they take little: dropping versions needs pages, too.
+        The last `spare` pages of a full disk are left for what frees space. Raises OSError(ENOSPC).
         """
-        if top <= len(self.pages.seen):
+        if top + spare <= len(self.pages.seen):
             return
         size = self.file.size()
         ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
-        try:
-            self._lengthen(size, ample, top)
-        except OSError:
-            self._lengthen(size, GROWTH_MIN, top)
-        self.cover(top)
-
-    def _lengthen(self, size: int, more: int, top: int) -> None:
-        wanted = -(-max(top * self.page_size, size + more) // self.page_size) * self.page_size
-        self.file.fallocate(size, wanted - size)
+        for more in (ample, GROWTH_MIN, 0):  # of a disk that has not so much left they take little
+            wanted = -(-max((top + spare) * self.page_size, size + more) // self.page_size) * self.page_size
+            try:
+                self.file.fallocate(size, wanted - size)
+                break
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                short = wanted - size
+        else:
+            raise OSError(
+                errno.ENOSPC,
+                f"no room on the disk: {short} bytes more are needed; make room there, or vacuum or compact the store",
+                str(self.file.path),
+            )
+        self.cover(top + spare)
 
     def shrink(self) -> None:
         """The file was cut: map what is left. Old arrays must not be read behind its end."""

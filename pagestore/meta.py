@@ -41,6 +41,11 @@ class Meta(NamedTuple):
     top: int
     clean: bool
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Which commit it says is the newest: after a failed write two may have had the same number."""
+        return self.sequence, self.state, self.words
+
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
         body = _SLOT.pack(MAGIC, FORMAT, *self)

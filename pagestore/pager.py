@@ -22,6 +22,7 @@ from .layout import BIRTH
 from .mapping import Mapping, Run, pages_of_run, run_pages
 from .outlet import CLOSED
 from .space import Space
+from .step import Work
 from .tree import Pages
 
 STORE_LINEAGE = 0
@@ -49,16 +50,17 @@ class Pager:
     edits are applied by so many `threads`.
     """
 
-    def __init__(self, mapping: Mapping, space: Space, threads: int = 1):
+    def __init__(self, mapping: Mapping, space: Space, threads: int = 1, work: Work | None = None):
         self.mapping = mapping
         self.space = space
         self.threads = threads
+        self.work = work or Work()
+        self.spare = 0  # pages that the file must have left behind those that are written
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
         self.retired: Flat = flat()  # rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
-        self._begun_retired = 0
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
         self._start = self._position = 0
         self._consumed: list[np.ndarray] = []  # handed out before those
@@ -93,7 +95,7 @@ class Pager:
 
     def _put(self, pages: np.ndarray | slice, top: int, write: Callable[..., None], *what: Any) -> None:
         """Have `what` written to pages below `top`; they need not be verified. Errors as `write` says."""
-        self.mapping.grow(top)
+        self.mapping.grow(top, self.spare)
         try:
             write(*what)
         except OSError as error:
@@ -103,7 +105,7 @@ class Pager:
 
     def make_room(self, top: int) -> np.ndarray:
         """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
-        self.mapping.grow(top)
+        self.mapping.grow(top, self.spare)
         return self.mapping.file.outlet
 
     def outlet(self, top: int) -> np.ndarray:
@@ -215,14 +217,6 @@ class Pager:
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
         """Start making `version`, or, where it `owns` no page of it, adding to one that is there."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
-        self._begun_retired = len(self.retired)
-
-    def rollback(self) -> None:
-        """All pages of the transaction are free again, and nothing was retired."""
-        self._close_segment()
-        self.space.take_back(np.concatenate([self._pool[:0], *self._consumed]))
-        self._forget()
-        del self.retired[self._begun_retired :]
 
     def taken(self) -> int:
         """How many pages were handed out, at least as many as the transaction keeps."""

@@ -15,6 +15,7 @@ from .snapshot import Snapshot, at, newest
 from .space import Space
 from .state import State
 from .transaction import Transaction
+from .turns import Turn
 
 
 class Sketch(Transaction):
@@ -44,7 +45,8 @@ class Sketch(Transaction):
         mapping.pages.seen[:known] = pages.seen[:known]
         pager = Pager(mapping, Space(end), snapshot.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
-        self._begin(pager, base, dict(base.trees), state, {})
+        self._turn = Turn()
+        self._begin(pager, base, dict(base.trees), state, {}, 0)
 
     def commit(self) -> int:
         """Raises TransactionError."""
@@ -53,7 +55,7 @@ class Sketch(Transaction):
     def rollback(self) -> None:
         """Leave nothing behind, and let the version go. Idempotent."""
         if self._open:
-            self._end()
+            self._let_go()
             self._overlay.close()
             self._snapshot.close()
 

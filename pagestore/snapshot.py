@@ -16,6 +16,7 @@ from .dictionary import Dictionary
 from .errors import ClosedError, MissingError, VersionError
 from .file import File
 from .handle import Handle
+from .locks import Pin
 from .relation import Relation
 from .settings import MAIN
 from .state import Version
@@ -26,8 +27,8 @@ from .words import Column, Type, decode, encode
 class Snapshot(Mapping[str, Relation]):
     """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
 
-    def __init__(self, handle: Handle, version: Version, pages: Pages):
-        self._handle, self._version = handle, version
+    def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
+        self._handle, self._version, self._pin = handle, version, pin
         self._pages = pages
         self._trees: dict[str, Tree] = {}  # those asked for so far
         self._finders: dict[str, Finder] = {}  # likewise
@@ -105,7 +106,7 @@ class Snapshot(Mapping[str, Relation]):
         if self._open:
             self._open = False
             self._finders.clear()
-            self._handle.unpin(self.version)
+            self._handle.unpin(self._pin)
 
     def __enter__(self) -> "Snapshot":
         return self
@@ -154,17 +155,16 @@ def at(handle: Handle, version: int | str | datetime) -> Snapshot:
 
 def take(handle: Handle, number: int) -> Snapshot | None:
     """A snapshot of a version, or None if it is gone."""
-    if not handle.pin(number):
+    pin = handle.pin(number)
+    if pin is None:
         return None
+    version = None
     try:
         version = handle.version_of(number)
-    except BaseException:
-        handle.unpin(number)
-        raise
-    if version is None:
-        handle.unpin(number)
-        return None
-    return Snapshot(handle, version, handle.mapping.pages)
+        return Snapshot(handle, version, handle.mapping.pages, pin) if version else None
+    finally:
+        if version is None:
+            handle.unpin(pin)
 
 
 def moment(timestamp: int) -> datetime:

@@ -1,9 +1,6 @@
 """What holds space in a store: relations, versions, readers."""
 
 import os
-import re
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +9,7 @@ from .check import free_pages
 from .errors import CorruptionError
 from .file import VERSION_LOCK
 from .handle import Handle
+from .holders import holders, started
 from .snapshot import newest, take
 from .state import Version
 from .tree import Tree, pages_of
@@ -86,29 +84,10 @@ def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
 def readers(handle: Handle) -> list[Reader]:
     """See Store.readers."""
     versions = {entry.version for entry in handle.state.history.entries(handle.mapping.pages)}
-    here = [Reader(version, os.getpid(), _start(os.getpid())) for version in sorted(handle.locks.pins)]
+    here = [Reader(version, os.getpid(), started(os.getpid())) for version in sorted(handle.locks.pins)]
     others = []
     for version in sorted(versions):
         if handle.file.locked(VERSION_LOCK + version, 1) is not None:
             pids = holders(handle.file.path, VERSION_LOCK + version)
-            others += [Reader(version, pid, _start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
+            others += [Reader(version, pid, started(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
     return sorted(set(here + others))
-
-
-def holders(path: Path, at: int) -> list[int]:
-    """Processes that hold a byte lock on a file, as far as /proc shows them to this user."""
-    pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
-    found = set()
-    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        with suppress(OSError):
-            for first, last in pattern.findall(info.read_text()):  # neighbours that one handle locks are one range
-                if int(first) <= at <= int(last):
-                    found.add(int(info.parts[2]))
-    return sorted(found)
-
-
-def _start(pid: int) -> float:
-    with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return 0.0

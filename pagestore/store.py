@@ -27,6 +27,7 @@ from .flat import flat
 from .handle import Handle
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from .ledger import SYNCS
+from .locks import Pin
 from .log import VersionInfo
 from .mapping import Run, pages_of_run
 from .meta import Meta
@@ -50,6 +51,7 @@ def open(
     retain: int | str | None = None,
     create: bool = True,
     threads: int | None = None,
+    timeout: float = 0.0,
 ) -> "Store":
     """Open a store, or make one where there is no file.
 
@@ -58,7 +60,11 @@ def open(
     (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
     once they have their places); `retain` is how many versions of a branch are kept at least, or "all"; older ones
     go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. Large batches of edits are
-    applied, and of keys looked up, by so many `threads`, as many as there are cores unless told otherwise.
+    applied, and of keys looked up, by so many `threads`, as many as there are cores unless told otherwise. Where
+    another handle writes, "rw" waits `timeout` seconds for it.
+
+    After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
+    be on the disk yet. A damaged commit or meta slot is said by a RecoveryWarning and by `store.recovery`.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
@@ -74,7 +80,7 @@ def open(
         with suppress(FileExistsError):
             File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
     file = File(path, mode == "rw")
-    store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1))
+    store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
     return store
@@ -109,6 +115,7 @@ class Store:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self._pin: Pin | None = None  # of the version that a pickled store was at
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -289,13 +296,14 @@ class Store:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
-        """Begin a transaction; another thread's is waited for.
+    def transaction(self, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
+        """Begin a transaction; another thread's is waited for, `timeout` seconds at most if that is given.
 
-        Raises ReadOnlyError, PoisonedError, SchemaError for a message that is no text, and TransactionError inside
-        another one of this thread.
+        A transaction that was dropped, or whose thread has died, holds up nobody: it is rolled back.
+        Raises ReadOnlyError, PoisonedError, LockedError after the time, MovedError where the file was deleted or
+        replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
         """
-        return transaction.begin(self._handle, message, branch)
+        return transaction.begin(self._handle, message, branch, timeout)
 
     def sketch(self, version: int | str | datetime | None = None) -> Sketch:
         """Begin a transaction over a version (the newest by default) that is never committed; see sketch.py.
@@ -328,5 +336,5 @@ class Store:
 
 def _reopened(path: str, version: int) -> Store:
     store = open(path, mode="r")
-    store._handle.pin(version)
+    store._pin = store._handle.pin(version)
     return store

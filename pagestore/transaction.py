@@ -24,12 +24,14 @@ from .groups import Group, Groups
 from .handle import Handle
 from .ledger import Draft
 from .operators import address_of
-from .pager import Pager
+from .pager import Mark, Pager
 from .record import utf8
 from .scans import parse_scan, scan_names
 from .settings import MAIN
 from .state import State, Version
-from .tree import ADD, Finder, Pages, Spec, Tree, bulk, pages_of, scan
+from .step import step
+from .tree import ADD, ERASE, Finder, Pages, Spec, Tree, bulk, pages_of, scan
+from .turns import Turn
 from .words import KEYS_MAX, Column, Schema, Type, decode, encode
 from .writable import WritableRelation
 
@@ -50,18 +52,19 @@ class Transaction:
     >>> store.close()
     """
 
-    def __init__(self, handle: Handle, base: Version, branch: int, message: str | None):
-        self._handle, self._ledger = handle, handle.ledger
+    def __init__(self, handle: Handle, turn: Turn, base: Version, branch: int, message: str | None):
+        self._handle, self._ledger, self._turn = handle, handle.ledger, turn
         self._branch, self._message = branch, message or ""
         self._ledger.begin(branch)
         state = self._ledger.state
         trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
-        self._begin(self._ledger.pager, base, trees, state, handle.texts)
+        self._begin(self._ledger.pager, base, trees, state, handle.texts, self._ledger.reserve)
 
     def _begin(
-        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int]
+        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int], reserve: int
     ) -> None:
         self.pager, self.base = pager, base
+        self._deletes, self._reserve = True, reserve
         self._trees, self._catalog = trees, base.catalog
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -141,17 +144,20 @@ class Transaction:
         self._create(name, None, keys, values, scans, None)
         return self.tree(name)
 
+    @step
     def add_scan(self, name: str, scan: str) -> None:
         """Maintain one more scan of a relation, which is built anew: O(records). Versions before have none.
 
         Raises ExistsError, SchemaError, MissingError for an operator that this process has not registered.
         """
         info = self._info(name)
+        self._grows()
         rows = _rows([scan], self[name].schema)
         if rows_of(info.spec, rows):
             raise ExistsError(f"{name!r} has the scan {scan!r} already")
         self._rebuild(info, info.spec.scans + rows)
 
+    @step
     def drop_scan(self, name: str, scan: str) -> None:
         """Maintain a scan of a relation no longer: O(records). Raises MissingError where there is none."""
         info = self._info(name)
@@ -162,6 +168,7 @@ class Transaction:
             raise MissingError(f"{name!r} has no scan {scan!r}; it has {have}")
         self._rebuild(info, scans[: rows.first] + scans[rows.end :])
 
+    @step
     def drop(self, name: str) -> None:
         """Remove a relation. O(its pages)."""
         info = self._info(name)
@@ -227,11 +234,14 @@ class Transaction:
         """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
         if not len(actions):
             return
+        if self._deletes and actions[0] != ERASE:
+            self._grows()
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
         if len(actions) >= BUFFER_ROWS or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS):
             self._flush(info.name)
 
+    @step
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -241,6 +251,7 @@ class Transaction:
             raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
         return self.apply_beside((name,), ALONE, actions, rows, visible)[0]
 
+    @step
     def apply_beside(
         self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
         visible: int | None = None,
@@ -252,12 +263,14 @@ class Transaction:
         for name in self._buffers.keys() & names:
             self._flush(name)
         infos = [*map(self._info, names)]
+        self._grows()
         return self._apply(infos, places, *net(actions, rows, infos[0].spec), visible)
 
     def groups(self, groups: Sequence[Group]) -> Groups:
         """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
         return Groups(groups, [self._info(name).spec for group in groups for name in group.names])
 
+    @step
     def settle(self, groups: Groups, host: Callable[..., int], again: bool = False) -> int:
         """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns.
 
@@ -265,11 +278,13 @@ class Transaction:
         """
         for name in [*self._buffers]:
             self._flush(name)
+        self._grows()
         numbers = groups.numbers
         trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
         self._trees.update(zip(numbers, trees, strict=True))
         return returned
 
+    @step
     def replace(self, name: str, tree: Tree) -> None:
         """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
         info = self._info(name)
@@ -281,8 +296,10 @@ class Transaction:
             self.pager.retire_pages(pages_of(self.pages, old))
         self._trees[info.spec.tree_id] = tree
 
+    @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
+        self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
         return self._trees[info.spec.tree_id].count
@@ -298,41 +315,57 @@ class Transaction:
     # --- the end --------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Make the version and return its number. On an error the store is as it was."""
-        handle = self._handle
+        """Make the version and return its number.
+
+        On an error the store is as it was, or it is not known what it is, and the handle is poisoned. Where something
+        comes in between when the version is made (an interrupt, say), a note of the exception says its number.
+        """
+        made: Version | None = None
+        turn = self._turn
         try:
-            handle.check()
-            for name in list(self._buffers):
-                self._flush(name)
-            texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
-            version = self._ledger.commit(
-                Draft(
-                    self._branch,
-                    self._trees,
-                    self._catalog,
-                    self.base.catalog,
-                    self._next_tree,
-                    texts.next_id if texts else self._texts[0],
-                    self._message,
-                    self._rewrite_catalog,
-                )
-            )
-        except BaseException:
-            self.rollback()
+            with self.pager.work.lock:
+                made = self._make()
+            return made.version
+        except BaseException as error:
+            if made:
+                error.add_note(f"the transaction was committed, as version {made.version}")
             raise
+        finally:
+            turn.over = True
+            self._end()
+
+    def _make(self) -> Version:
+        """Apply what is buffered, and commit."""
+        self._handle.check()
+        self.pager.work.check()
+        for name in list(self._buffers):
+            self._flush(name)
+        texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
+        version = self._ledger.commit(
+            Draft(
+                self._branch,
+                self._trees,
+                self._catalog,
+                self.base.catalog,
+                self._next_tree,
+                texts.next_id if texts else self._texts[0],
+                self._message,
+                self._rewrite_catalog,
+            )
+        )
         if texts:
             texts.committed()
-        self._end()
-        handle.ended(version)
-        return version.version
+        self._handle.committed(version)
+        return version
 
     def rollback(self) -> None:
-        """Leave nothing behind: every page of the transaction is free again. O(pages written)."""
+        """Leave nothing behind: every page of the transaction is free again. O(1), and the next begins later.
+
+        That one opens the books of free pages anew. O(pages of the store / 8) bytes.
+        """
         if self._open:
-            pager, handle = self.pager, self._handle
+            self._turn.over = True
             self._end()
-            pager.rollback()
-            handle.ended()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -340,27 +373,18 @@ class Transaction:
 
         If the transaction ends inside, so does the savepoint.
         """
-        for name in list(self._buffers):
-            self._flush(name)
+        self._settle()
         trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
         before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
         mark = self.pager.mark()
         try:
             yield
-            for name in list(self._buffers) if self._open else ():
-                self._flush(name)
-        except BaseException:
             if self._open:
-                self.pager.rewind(mark)
-                self._buffers.clear()
-                self._trees.clear()
-                self._trees.update(trees)
-                self._catalog, self._next_tree = catalog, next_tree
-                if catalog is not self.base.catalog:
-                    self._catalog = before
-                    before.properties = _restored(catalog.properties, before.properties)
-                self._follow()
+                self._settle()
+        except BaseException:
+            if self._open and not self.pager.work.broken:
+                self._go_back(mark, trees, catalog, before, next_tree)
                 self.dictionary.next_id, self.dictionary.added = next_id, added
             raise
         finally:
@@ -373,10 +397,13 @@ class Transaction:
     def __exit__(self, kind: type | None, *_: object) -> None:
         if not self._open:
             return
-        if kind is None:
-            self.commit()
-        else:
-            self.rollback()
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self.rollback()
+        finally:
+            self._turn.over = True
 
     def __reduce__(self) -> tuple:
         """Its pages are in this process: raises TransactionError."""
@@ -384,10 +411,31 @@ class Transaction:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    @step
+    def _settle(self) -> None:
+        """Apply all that is buffered."""
+        for name in list(self._buffers):
+            self._flush(name)
+
+    @step
+    def _go_back(self, mark: Mark, trees: dict[int, Tree], catalog: Catalog, before: Catalog, next_tree: int) -> None:
+        """Be as at a mark."""
+        self.pager.rewind(mark)
+        self._buffers.clear()
+        self._trees.clear()
+        self._trees.update(trees)
+        self._catalog, self._next_tree = catalog, next_tree
+        if catalog is not self.base.catalog:
+            self._catalog = before
+            before.properties = _restored(catalog.properties, before.properties)
+        self._follow()
+
+    @step
     def _create(
         self, name: str, schema: Schema | None, keys: int, values: int,
         scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
     ) -> None:  # fmt: skip
+        self._grows()
         if name in self._catalog.relations:
             raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
         if not name:
@@ -453,6 +501,7 @@ class Transaction:
             raise MissingError(f"there is no relation {name!r}; there is {', '.join(self) or 'none'}")
         return info
 
+    @step
     def _flush(self, name: str) -> None:
         """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
         parts = self._buffers.pop(name)
@@ -504,23 +553,35 @@ class Transaction:
         finally:
             self.pager.unmark()
 
+    def _grows(self) -> None:
+        """The transaction does more than delete: it must leave the disk's last pages to what frees space."""
+        self._deletes, self.pager.spare = False, self._reserve
+
     def _end(self) -> None:
-        """Let go of everything, so that nothing that is kept of the transaction can change what it made."""
+        """The turn is over, and nothing is kept."""
+        if self._open:
+            handle = self._handle
+            self._let_go()
+            handle.give_turn_back(self._turn)
+
+    def _let_go(self) -> None:
+        """Keep nothing, so that nobody who keeps the transaction can change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
         self._handle = self._ledger = ENDED
 
 
-def begin(handle: Handle, message: str | None = None, branch: str = MAIN) -> Transaction:
+def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
     """See Store.transaction."""
     if message:
         utf8(message, "message")
-    handle.acquire()
+    turn = Turn()
     try:
+        handle.take_turn(turn, timeout)
         number = handle.branch_id(branch)
-        return Transaction(handle, handle.head(number), number, message)
+        return Transaction(handle, turn, handle.head(number), number, message)
     except BaseException:
-        handle.ended()
+        handle.give_turn_back(turn)
         raise
 
 

@@ -26,8 +26,8 @@ def run(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, d
         version, reason = next(iter(reasons.items()))
         raise RetainedError(f"version {version} cannot be dropped: {reason}")
     ledger = handle.ledger
-    doomed = ledger.locks.lock([entry for entry in chosen if entry.version not in reasons])
     try:
+        doomed = ledger.locks.lock([entry for entry in chosen if entry.version not in reasons])
         free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
         reasons |= {entry.version: "another process reads it" for entry in free}
         if drop is not None and free:
@@ -36,7 +36,7 @@ def run(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, d
             return Vacuum(tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0)
         return _drop(handle, doomed, reasons)
     finally:
-        ledger.locks.unlock(doomed)
+        ledger.locks.unlock()
 
 
 def why_kept(handle: Handle, version: int) -> str:

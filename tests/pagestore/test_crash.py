@@ -96,7 +96,7 @@ def _goes_on(store: Store, rows: Rows) -> None:
 
 
 def test_a_crash_in_recovery_loses_nothing() -> None:
-    """Recovery itself writes nothing before the next commit, and that commit may crash as well."""
+    """Recovery writes what the newest commit wrote, and nothing else; it may crash, and so may the next commit."""
     rng = Random(7)
     start = empty_store(4096)
     file = SimulatedFile(start)
@@ -104,7 +104,8 @@ def test_a_crash_in_recovery_loses_nothing() -> None:
     for _, image in list(crashes(start, file.operations, rng))[::7]:
         again = SimulatedFile(image)
         store = Store(Handle(again))
-        assert again.operations == []
+        assert sum(operation.kind == "sync" for operation in again.operations) == (store.recovery is not None)
+        assert again.content() == image
         before, count = store.version, len(store.history())
         with store.transaction() as txn:
             txn.create("extra", "x: int64").insert([1])

@@ -304,10 +304,10 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
         asked.append([])
         return publish(ledger, *given)
 
-    def grown(mapping, top):
+    def grown(mapping, top, spare=0):
         if asked:
             asked[-1].append(top)
-        grow(mapping, top)
+        grow(mapping, top, spare)
 
     rng = random.Random(retain)
     with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain=retain) as store:
