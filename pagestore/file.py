@@ -18,7 +18,8 @@ import stat
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ class File:
     """An open store file. Errors of the operating system come out as OSError, unchanged."""
 
     _forked = False
-    _lock_fd = -1
+    _file: FileIO | None = None  # which closes its descriptor once, whatever comes in between
+    _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
         self.path, self._place = Path(path), os.path.abspath(path)
@@ -72,9 +74,10 @@ class File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         refuse_irregular(path)
         self._fd = -1
-        self._fd = not_standard(os.open(path, flags))
+        self._file = opened(path, flags)
         # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
-        self._lock_fd = not_standard(os.open(f"/proc/self/fd/{self._fd}", flags))
+        self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
+        self._fd = self._file.fileno()
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
         open_files.add(self)
@@ -103,6 +106,7 @@ class File:
 
     def room(self) -> int:
         """How many bytes this user may still write to the disk that the file is on."""
+        self._check()
         about = os.fstatvfs(self._fd)
         return about.f_bavail * about.f_frsize
 
@@ -122,7 +126,11 @@ class File:
     def pread(self, count: int, offset: int) -> bytes:
         """Up to `count` bytes; fewer only at the file's end."""
         self._check()
-        return os.pread(self._fd, count, offset)
+        try:
+            return os.pread(self._fd, count, offset)
+        except OSError:
+            self._check()  # another thread may have closed it meanwhile
+            raise
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data`, whatever it takes."""
@@ -196,7 +204,7 @@ class File:
         if kind == EXCLUSIVE and not self.writable:
             raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
         try:
-            fcntl.fcntl(self._lock_fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+            fcntl.fcntl(self._lock_file(), fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
@@ -205,18 +213,21 @@ class File:
 
     def locked(self, at: int, count: int) -> int | None:
         """First byte of [at, at + count) that another open file has locked, or None."""
-        self._check()
         probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
-        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_fd, fcntl.F_OFD_GETLK, probe))
+        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_file(), fcntl.F_OFD_GETLK, probe))
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
         """In a forked child: the file is its parent's, which may be writing to it, and whose locks end with it."""
         self._forked = True
         self._outlet.close()
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        if self._locks:
+            self._locks.close()
+
+    def _lock_file(self) -> FileIO:
+        self._check()
+        assert self._locks
+        return self._locks
 
     def _check(self) -> None:
         if self._forked:
@@ -227,12 +238,15 @@ class File:
     def close(self, unlock: bool = True) -> None:
         """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable. Idempotent."""
         self._outlet.close()
-        if unlock and self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._fd = -1
+        if unlock and self._locks:
+            self._locks.close()
+        if self._file:
+            self._file.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # it was never opened, or the interpreter ends
+            self.close()
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
@@ -309,6 +323,11 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return address
+
+
+def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
+    """An open file that closes its descriptor when it is dropped, and that is none of the standard streams'."""
+    return FileIO(not_standard(os.open(path, flags)), "r+" if flags & os.O_RDWR else "r")
 
 
 def not_standard(fd: int) -> int:

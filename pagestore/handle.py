@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from operator import index
 from typing import Any
@@ -167,22 +167,14 @@ class Handle:
 
     def close(self) -> None:
         """Idempotent; an open transaction is lost. A commit, or a change, that another thread makes is waited for."""
-        if not self.open:
-            return
-        mine = os.getpid() == self._pid
+        mine, was_open = os.getpid() == self._pid, self.open
         self.open = False
-        if mine and self.mode == "rw":
-            with self.ledger.lock:
-                self._close(mine)
-        else:
-            self._close(mine)
-
-    def _close(self, mine: bool) -> None:
-        try:
-            if mine and self.mode == "rw":
-                self.ledger.close()
-        finally:
-            self.file.close(unlock=mine)
+        with self.ledger.lock if mine and self.mode == "rw" else nullcontext():
+            try:
+                if was_open and mine and self.mode == "rw":
+                    self.ledger.close()
+            finally:
+                self.file.close(unlock=mine)
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone

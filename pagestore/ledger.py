@@ -106,10 +106,11 @@ class Ledger:
 
     def check(self) -> None:
         """Raises PoisonedError, and MovedError where the file is not in its place any more."""
-        cause = self.poison or self.pager.poison
-        if cause:
-            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
-        self.mapping.file.check_place()
+        with self.lock:  # or else the store might be closed meanwhile
+            cause = self.poison or self.pager.poison
+            if cause:
+                raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+            self.mapping.file.check_place()
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
@@ -234,13 +235,14 @@ class Ledger:
     def _make_room(self, pages: int) -> None:
         """Let the file hold so many pages more: a full disk is noticed here, not half-way.
 
-        What frees space tries all the same: the reserve, and pages that are free inside the file, mostly do.
+        Pages that are free inside the file are as good, if they are many: a record takes neighbours. What frees space
+        tries in any case.
         """
         space, spare = self.pager.space, self.pager.spare
         try:
             self.mapping.grow(space.top + pages, spare)
         except OSError:
-            if spare:
+            if spare and len(space) + len(self.pager.lent()) < pages + spare:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:

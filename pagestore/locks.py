@@ -14,6 +14,13 @@ from .file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
 from .history import Entry
 
 
+class Mark(ref["Pin"]):
+    """A weak reference to a pin, which is one of its own also when the pin is gone."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
 class Pin:
     """Keeps a version from being dropped until it is let go, or forgotten."""
 
@@ -21,7 +28,7 @@ class Pin:
 
     def __init__(self, version: int):
         self.version = version
-        self.mark: ref[Pin]
+        self.mark: Mark
 
 
 class VersionLocks:
@@ -30,9 +37,9 @@ class VersionLocks:
     def __init__(self, file: File, writer: bool):
         self._file, self._writer = file, writer
         self._guard = threading.RLock()
-        self._marks: dict[int, set[ref[Pin]]] = {}  # the pins of each version
-        self._versions: dict[ref[Pin], int] = {}
-        self._forgotten: deque[ref[Pin]] = deque()
+        self._marks: dict[int, set[Mark]] = {}  # the pins of each version
+        self._versions: dict[Mark, int] = {}
+        self._forgotten: deque[Mark] = deque()
         self._locked: set[int] = set()  # versions whose bytes this handle may have locked
         self._going: set[int] = set()  # versions that are being dropped
 
@@ -55,7 +62,7 @@ class VersionLocks:
                     self._locked.discard(version)
                     return None
             pin = Pin(version)
-            pin.mark = ref(pin, self._forgotten.append)
+            pin.mark = Mark(pin, self._forgotten.append)
             self._versions[pin.mark] = version
             self._marks.setdefault(version, set()).add(pin.mark)
             return pin

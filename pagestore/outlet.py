@@ -16,12 +16,13 @@ class Outlet:
 
     def covers(self, count: int) -> bool:
         """Is there a map of so many bytes, where one may be used?"""
-        return not self.page_size or self._map.nbytes >= count
+        return not self.page_size or int(self.words[PAGES]) * self.page_size >= count
 
     def widen(self, words: np.ndarray) -> None:
         """Go on with a longer map, int64[n]. Nobody may be writing."""
         written = np.zeros(words.nbytes // self.page_size, np.uint8)
         written[: len(self._written)] = self._written
+        self.words[PAGES] = 0  # first: an exception may come in between, when the map before is gone
         self._map, self._written = words, written
         self.words[[MAP, PAGES, WRITTEN]] = words.ctypes.data, len(written), written.ctypes.data
 

@@ -8,7 +8,7 @@ To the pager, and to every kernel, it is one file; the store's own is only read.
 
 import os
 import tempfile
-import weakref
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,8 @@ class Overlay(File):
     def __init__(self, below: File, page_size: int) -> None:
         self._below, self.end = below, below.size() // page_size * page_size
         self._fd, path = tempfile.mkstemp(suffix=".pages")
+        self._file = FileIO(self._fd, "r+")
         os.unlink(path)
-        self._abandoned = weakref.finalize(self, os.close, self._fd)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
@@ -59,7 +59,3 @@ class Overlay(File):
         if count > self._map.nbytes:
             self._map = mapped((self._below._fd, self.end), (self._fd, max(2 * (count - self.end), RESERVE_MIN)))
         return self._map[: count // 8]
-
-    def close(self, unlock: bool = False) -> None:
-        self._abandoned.detach()
-        super().close(unlock)

@@ -95,7 +95,7 @@ class Pager:
 
     def _put(self, pages: np.ndarray | slice, top: int, write: Callable[..., None], *what: Any) -> None:
         """Have `what` written to pages below `top`; they need not be verified. Errors as `write` says."""
-        self.mapping.grow(top, self.spare)
+        self._grow(top)
         try:
             write(*what)
         except OSError as error:
@@ -103,9 +103,18 @@ class Pager:
             raise
         self.pages.seen[pages] = 1
 
+    def _grow(self, top: int) -> None:
+        """Let the file hold pages below `top`, and leave what frees space its pages: free ones inside are as good."""
+        try:
+            self.mapping.grow(top, self.spare)
+        except OSError:
+            if len(self.space) < self.spare:
+                raise
+            self.mapping.grow(top)
+
     def make_room(self, top: int) -> np.ndarray:
         """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
-        self.mapping.grow(top, self.spare)
+        self._grow(top)
         return self.mapping.file.outlet
 
     def outlet(self, top: int) -> np.ndarray:

@@ -42,7 +42,6 @@ class Scratch:
         """Make room for so many fresh pages, columns of a record, folds and edits."""
         if (asked := (page_words, pages, columns, folds, edits)) in self._fitted:
             return
-        self._fitted.add(asked)
         if len(self.arena) < pages * page_words:
             self.arena = np.empty(pages * page_words, np.int64)
         if len(self.dead) < 2 * pages:  # which an arena of fewer pages, but larger ones, does not bring
@@ -60,6 +59,7 @@ class Scratch:
                 grown[SCAN_TREE] = scan_tree.address()
             self.work = grown
             self._works.add((page_words, folds))
+        self._fitted.add(asked)  # last: an exception may come in between
 
 
 _local = threading.local()

@@ -27,6 +27,8 @@ from .words import Column, Type, decode, encode
 class Snapshot(Mapping[str, Relation]):
     """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
 
+    _open = False  # until it is made
+
     def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
         self._handle, self._version, self._pin = handle, version, pin
         self._pages = pages

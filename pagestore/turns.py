@@ -8,7 +8,7 @@ import gc
 import time
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread, current_thread
+from threading import RLock, Thread, current_thread
 from typing import Any
 from weakref import ref
 
@@ -34,7 +34,7 @@ class Turns:
     """The turns of one handle."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._holder: Any = lambda: None  # a weak reference, once a turn was taken
         self._ended: SimpleQueue[None] = SimpleQueue()  # one entry for a waiting thread, or some too many
         self._waiting = 0

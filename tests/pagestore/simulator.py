@@ -26,7 +26,7 @@ compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels 
 class Operation(NamedTuple):
     """One call that changes the file or makes it durable."""
 
-    kind: str  # "write", "sync", "grow", "cut"
+    kind: str  # "write", "sync", "failed sync", "grow", "cut"
     offset: int = 0
     data: bytes = b""
 
@@ -51,7 +51,9 @@ class SimulatedFile:
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
-        self.calls = 0
+        self.fail_syncs: set[int] = set()  # numbers of syncs, as `syncs` counts them, that fail from now on
+        self.calls = self.syncs = 0
+        self.capacity = limit  # bytes of the disk
 
     def mark(self, version: int) -> None:
         """After the operations so far, a version of the main branch was acknowledged."""
@@ -112,12 +114,14 @@ class SimulatedFile:
             self.operations.append(Operation("write", start, self._memory[start:end].tobytes()))
 
     def fdatasync(self) -> None:
-        if self._failure():
+        self.syncs += 1
+        if self._failure() or self.syncs in self.fail_syncs:
+            self.operations.append(Operation("failed sync"))
             raise OSError(errno.EIO, "simulated")
         self.operations.append(Operation("sync"))
 
     def fallocate(self, offset: int, count: int) -> None:
-        if self._failure():
+        if self._failure() or offset + count > self.capacity:
             raise OSError(errno.ENOSPC, "simulated")
         self._size = max(self._size, offset + count)
         self.operations.append(Operation("grow", self._size))
@@ -164,9 +168,9 @@ def crashes(start: bytes, operations: list[Operation], rng: Random, variants: in
             operation = operations[done]
             if operation.kind == "sync":
                 for pending in open_:
-                    _play(durable, pending)
+                    play(durable, pending)
                 open_ = []
-            else:
+            elif operation.kind != "failed sync":
                 open_.append(operation)
 
 
@@ -183,11 +187,12 @@ def _crashed(durable: bytearray, open_: list[Operation], rng: Random, variant: i
         if variant >= 2 and operation.kind == "write" and len(operation.data) > SECTOR and rng.random() < 0.4:
             cut = SECTOR * rng.randrange(len(operation.data) // SECTOR)
             operation = operation._replace(data=operation.data[:cut])
-        _play(image, operation)
+        play(image, operation)
     return bytes(image)
 
 
-def _play(image: bytearray, operation: Operation) -> None:
+def play(image: bytearray, operation: Operation) -> None:
+    """Do to an image what was done to a file."""
     if operation.kind == "write":
         end = operation.offset + len(operation.data)
         image.extend(bytes(max(0, end - len(image))))

@@ -1,0 +1,71 @@
+"""All campaigns from one seed, side by side on two cores, and what they counted.
+
+    python -m tests.reliability                    some hours' worth of trouble in about an hour and a half
+    python -m tests.reliability --part 0.01        a hundredth of it
+    python -m tests.reliability --seed 7 images    one of them, from another seed
+
+A campaign that finds something wrong says the seed of it; the exit code is 1 then.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+PIECES = {  # campaign: how much of it is one process's work, and how many processes' work all of it is
+    "images": (25_000, 40),
+    "interrupts": (1_000, 10),
+    "kills": (100, 10),
+    "flips": (5_000, 4),
+    "beside": (1_000, 5),
+    "full": (250, 4),
+    "crafted": (5_000, 10),
+    "crafted_stores": (5_000, 10),
+    "stale": (2_000, 5),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__.splitlines()[0])
+    parser.add_argument("campaigns", nargs="*", choices=[[], *PIECES], help="which ones; all unless said")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", type=float, default=1.0, help="how much of each, 1 being all")
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
+    given = parser.parse_args()
+    jobs = []
+    for name in given.campaigns or PIECES:
+        piece, pieces = PIECES[name]
+        whole = max(1, round(piece * pieces * given.part))
+        jobs += [(name, given.seed * 1000 + n, min(piece, whole - n * piece)) for n in range(-(-whole // piece))]
+    started, failed = time.monotonic(), False
+    counts: dict[str, Counter[str]] = {name: Counter() for name, _, _ in jobs}
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for (name, seed, amount), (code, out) in zip(jobs, pool.map(_run, jobs), strict=True):
+            if code:
+                failed = True
+                print(f"{name}, seed {seed}, {amount}: ended with {code}\n{out}", flush=True)
+            else:
+                counts[name].update(eval(out.splitlines()[-1], {"Counter": Counter}))  # what `_piece` has printed
+                print(f"{name}: {_listed(counts[name])}  ({time.monotonic() - started:.0f} s)", flush=True)
+    print("\n" + "\n".join(f"{name}: {_listed(found)}" for name, found in counts.items()))
+    print(f"\n{'SOMETHING IS WRONG' if failed else 'nothing wrong'}, in {time.monotonic() - started:.0f} s")
+    return int(failed)
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in counts.items())
+
+
+def _run(job: tuple[str, int, int]) -> tuple[int, str]:
+    """A piece of a campaign in a process of its own, which may die."""
+    name, seed, amount = job
+    command = [sys.executable, "-m", "tests.reliability.piece", name, str(seed), str(amount)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    return done.returncode, done.stdout + done.stderr[-4000:] * bool(done.returncode)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

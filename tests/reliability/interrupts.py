@@ -1,0 +1,230 @@
+"""Something is raised at any line of the library: what was being made is made, undone, or known to be unknown.
+
+A tracer raises at a chosen line of pagestore's, as the handler of a signal would. Whatever was under way, the store
+holds what it held before or what the change would have made of it; where its handle is poisoned `reopen` says which.
+No lock stays: the next transaction begins, other versions can be dropped, and fsck finds nothing.
+"""
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import pagestore
+from pagestore.errors import PagestoreError, PoisonedError, TransactionError
+
+Rows = dict[int, int]
+PACKAGE = str(Path(pagestore.__file__).parent)
+CHECKED = 10  # every so many interrupts all is checked
+ALARM = 0.004  # seconds, at most, after which a signal comes
+
+
+class Interrupt(BaseException):
+    """What comes in between."""
+
+
+def run(seed: int, amount: int) -> Counter[str]:
+    """Interrupt `amount` changes of a store; raises AssertionError naming the seed and the one that hurt."""
+    counts: Counter[str] = Counter()
+    rng = Random(seed)
+    with TemporaryDirectory(dir=memory()) as folder, catch_warnings():
+        simplefilter("ignore")
+        patient = Patient(Path(folder) / "s.pages", rng)
+        while counts["interrupts"] < amount:
+            try:
+                patient.interrupted(counts)
+            except Exception as error:
+                raise AssertionError(f"interrupt {counts['interrupts']} of seed {seed}: {error!r}") from error
+        patient.store.close()
+    return counts
+
+
+def memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class Patient:
+    """A store, what it must hold, and how many lines each kind of change takes."""
+
+    def __init__(self, path: Path, rng: Random):
+        self.path, self.rng = path, rng
+        self.rows: Rows = {}
+        self.lines: dict[str, int] = {}
+        self.store = pagestore.open(path, page_size=4096, retain=3, threads=1)
+        with self.store.transaction() as txn:
+            txn.create("r", "k: int64, v: int64", key="k", scans=["count"])
+            txn.create("names", "n: string")
+
+    def interrupted(self, counts: Counter[str]) -> None:
+        """One change, broken off or not; then all is as before, or as after it."""
+        name = self.rng.choice([*CHANGES])
+        after = {self.rng.randrange(2000): self.rng.randrange(1 << 40) for _ in range(self.rng.choice([1, 5, 300]))}
+        before, version = self.rows, self.store.version
+        wanted = before | after if name in EDITING else before
+        note = self._break_off(name, lambda: CHANGES[name](self, after), counts)
+        if name in ("close", "open"):
+            with suppress(PagestoreError):
+                self.store.close()
+            self.store = pagestore.open(self.path, threads=1)
+        self._go_on(counts)
+        found = dict(self.store.snapshot()["r"])
+        made = self.store.version > version
+        assert found == (wanted if made else before), f"{name}: neither what was there nor what was to be there"
+        assert not note or made, f"{name}: it was said to be committed and is not"
+        counts["made all the same"] += made
+        self.rows = found
+        if counts["interrupts"] % CHECKED == 0:
+            self._check(counts)
+
+    def _break_off(self, name: str, change: Callable[[], None], counts: Counter[str]) -> bool:
+        """Make a change in which something is raised; whether a note says that it was made."""
+        many = self.lines.get(name, 400)
+        stop, passed = self.rng.randrange(1, many + 20), 0
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal passed
+            if not frame.f_code.co_filename.startswith(PACKAGE):
+                return None
+            if event == "line":
+                passed += 1
+                if passed == stop:
+                    sys.settrace(None)
+                    raise Interrupt(f"line {stop} of {name}, {frame.f_code.co_filename}:{frame.f_lineno}")
+            return trace
+
+        alarm = self.rng.random() < 0.2
+        try:
+            if alarm:
+                signal.signal(signal.SIGALRM, _raise)
+                signal.setitimer(signal.ITIMER_REAL, self.rng.uniform(1e-5, ALARM))
+            else:
+                sys.settrace(trace)
+            change()
+            counts["too late"] += 1
+        except Interrupt as interrupt:
+            counts["interrupts"] += 1
+            counts["signals" if alarm else "lines"] += 1
+            return any("was committed" in note for note in getattr(interrupt, "__notes__", ()))
+        except (PoisonedError, TransactionError) as error:  # of a transaction that went on after the interrupt
+            assert name == "go on inside", error
+            counts["interrupts"] += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            sys.settrace(None)
+            if not alarm:
+                self.lines[name] = max(self.lines.get(name, 0), passed)
+        return False
+
+    def _go_on(self, counts: Counter[str]) -> None:
+        """Write to the store, which a poisoned handle is opened anew for."""
+        try:
+            with self.store.transaction() as txn:
+                txn["names"].insert([("go on",)])
+                txn.rollback()
+        except PoisonedError:
+            counts["poisoned"] += 1
+            self.store.reopen()
+
+    def _check(self, counts: Counter[str]) -> None:
+        faults = self.store.check()
+        assert not faults, faults[0]
+        assert not self.store._handle.locks.pins, "a version is pinned that nobody reads"
+        _administer(self, {})
+        self.store.vacuum(keep_versions=1)
+        assert len(self.store.history()) == 1, "a version is kept that nobody reads"
+        self.store.close()
+        self.store = pagestore.open(self.path, threads=1)
+        assert self.store.recovery is None, self.store.recovery
+        faults = self.store.check()
+        assert not faults, faults[0]
+        assert dict(self.store.snapshot()["r"]) == self.rows
+        counts["checks"] += 1
+
+
+def _raise(*_: object) -> None:
+    raise Interrupt("a signal")
+
+
+def _commit(patient: Patient, after: Rows) -> None:
+    with patient.store.transaction() as txn:
+        txn["r"].set(list(after.items()))
+        txn["names"].insert([(f"name {v} " * (400 if v % 3 == 0 else 1),) for v in after.values()])
+
+
+def _commit_and_delete(patient: Patient, after: Rows) -> None:
+    with patient.store.transaction() as txn:
+        txn["names"].delete(list(txn["names"])[::2])
+        with txn.savepoint():
+            txn["r"].set(list(after.items()))
+
+
+def _bulk(patient: Patient, after: Rows) -> None:
+    with patient.store.transaction() as txn:
+        txn["r"].set(list(after.items()))
+        rows = list(txn["r"])
+        txn.drop("r")
+        txn.create("r", "k: int64, v: int64", key="k", scans=["count"]).bulk([rows])
+
+
+def _go_on_inside(patient: Patient, after: Rows) -> None:
+    """An interrupt that the transaction survives, if it may."""
+    with patient.store.transaction() as txn:
+        with suppress(Interrupt):
+            txn["names"].insert([(f"inside {v}",) for v in after.values()])
+            list(txn["names"])
+        txn["r"].set(list(after.items()))
+
+
+def _read(patient: Patient, after: Rows) -> None:
+    with patient.store.at(patient.store.version) as snapshot:
+        list(snapshot["r"]), len(snapshot["names"])
+    patient.store.check()
+
+
+def _administer(patient: Patient, after: Rows) -> None:
+    store = patient.store
+    for tag in store.tags:
+        store.untag(tag)
+    for branch in store.branches.keys() - {"main"}:
+        store.delete_branch(branch)
+    store.tag("now")
+    store.untag("now")
+    store.branch("b")
+    store.delete_branch("b")
+    store.retain = patient.rng.choice([2, 3, 4])
+
+
+def _vacuum(patient: Patient, after: Rows) -> None:
+    patient.store.vacuum(keep_versions=2)
+
+
+def _close(patient: Patient, after: Rows) -> None:
+    patient.store.close()
+
+
+def _open(patient: Patient, after: Rows) -> None:
+    handle = patient.store._handle
+    handle.file.close()  # as if it had been killed
+    handle.open = False
+    pagestore.open(patient.path, threads=1)
+
+
+CHANGES: dict[str, Callable[[Patient, Rows], None]] = {
+    "commit": _commit,
+    "commit and delete": _commit_and_delete,
+    "bulk": _bulk,
+    "go on inside": _go_on_inside,
+    "read": _read,
+    "administer": _administer,
+    "vacuum": _vacuum,
+    "close": _close,
+    "open": _open,
+}
+EDITING = "commit", "commit and delete", "bulk", "go on inside"
