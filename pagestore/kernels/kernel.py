@@ -22,6 +22,8 @@ from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from pagestore.kernels.undisturbed import undisturbed
+
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
@@ -116,7 +118,8 @@ class Kernel(CPUDispatcher):
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return super().compile(sig)
+            with undisturbed():
+                return super().compile(sig)
         finally:
             if collecting:
                 gc.enable()

@@ -1,0 +1,41 @@
+"""Signals wait while a kernel is compiled or loaded: an exception in the midst of LLVM's work ends the process."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Call the handlers of signals that come meanwhile afterwards. Python runs them in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    now = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handlers: dict[int, Any] = {number: handler for number, handler in now.items() if callable(handler)}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, frame: came.append((number, frame)))
+        yield
+    finally:
+        _restore(handlers, came)
+
+
+def _restore(handlers: dict[int, Any], came: list[tuple[int, FrameType | None]]) -> None:
+    """Put all handlers back, though one of them may be called at once and raise; then call those that have waited."""
+    raised, left = None, [*handlers]
+    while left:
+        try:
+            while left:
+                signal.signal(left[-1], handlers[left[-1]])
+                left.pop()
+        except BaseException as error:
+            raised = error
+    for number, frame in came:
+        handlers[number](number, frame)
+    if raised:
+        raise raised
