@@ -7,7 +7,7 @@ that view's delta, and its permuted indices' deltas.
 
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -20,7 +20,7 @@ from ivm import sensitivity
 from ivm.apart import apart_name, apart_spec, edits, is_apart, results
 from ivm.complement import evaluate_in_full
 from ivm.constants import Encode
-from ivm.course import Course, Settle, course_of
+from ivm.course import Course, Settle, Step, course_of
 from ivm.edits import Beyond, settled_sums, summed
 from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
@@ -32,8 +32,9 @@ from ivm.lang.types import shown, word_range
 from ivm.maintain import difference, maintain
 from ivm.plan import Index, Plan
 from ivm.program import Installed, Views, index_columns, indices_of, tree_name
-from ivm.surgery import Delta
+from ivm.surgery import Delta, settled
 from pagestore.apply import ALONE, Edits, net, one_batch
+from pagestore.delta import delta
 from pagestore.errors import EditError
 from pagestore.order import ascending, in_order
 from pagestore.transaction import Transaction
@@ -76,6 +77,7 @@ class Engine:
     encode: Encode
     threads: int = 1
     watched: Container[str] = ()  # predicates whose `change_of` will be asked
+    recording: bool = True  # whether sensitivity is kept of what is evaluated in full
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
     large: bool = False  # whether a delta has more rows than HUGE_FROM
@@ -92,8 +94,20 @@ class Engine:
         done = self._carry_few(course, edits)
         if done == len(course.steps):
             return
-        waiting = course.waiting() if done else {name: [edit] for name, edit in edits.items()}
-        for step in course.steps[done:]:
+        self._take(course.steps[done:], course.waiting() if done else {name: [edit] for name, edit in edits.items()})
+
+    def carry_on(self, before: Mapping[str, Tree]) -> None:
+        """Bring every view and index up to date with extensional predicates that have changed, given their old trees.
+
+        O(changes), as `carry`, and O(records) for a relation that was built anew.
+        """
+        for name, tree in before.items():
+            self._adopt(name, tree)
+        self._take(course_of(self.installed, frozenset(before)).steps, {})
+
+    def _take(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
+        """Take steps of a course, given the edits that wait for predicates."""
+        for step in steps:
             if isinstance(step, Settle):
                 if step.name in waiting:
                     self._settle(step.name, waiting.pop(step.name))
@@ -142,6 +156,23 @@ class Engine:
             self._check_function(name, delta)
         self._changed(name, kept.of_indices([delta, *starmap(Delta, others)]))
         self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _adopt(self, name: str, old: Tree) -> None:
+        """Take what has changed in a predicate's tree as settled, and bring its permuted indices up to date."""
+        kept = self.installed.kept[name]
+        new, visible = self.txn.tree(name), kept.layout.visible
+        actions, rows = delta(self.txn.pages, old, new)
+        changes = settled(actions, rows[:visible]) if len(rows) > visible else Delta(actions, rows)
+        if not changes:
+            return
+        self.before |= kept.of_indices([old, *map(self.txn.tree, kept.names[1:])])
+        others = [
+            self.txn.apply(beside, changes.actions, changes.rows[place])
+            for beside, place in zip(kept.names[1:], kept.places[1:], strict=True)
+        ]
+        if kept.checked:
+            self._check_function(name, changes)
+        self._changed(name, kept.of_indices([changes, *starmap(Delta, others)]))
 
     def _changed(self, name: str, deltas: Mapping[Index, Delta]) -> None:
         """The trees of a predicate have changed."""
@@ -275,7 +306,7 @@ class Engine:
         self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
     ) -> Evaluation:
         """A plan evaluated in full; its sensitivity indices are replaced.  `asked` as for `evaluate`."""
-        if not plan.sensors:
+        if not plan.sensors or not self.recording:
             return self._in_full(plan, trees, asked)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
@@ -379,7 +410,7 @@ def recompute(
     layout = installed.layouts[name]
     plans = [(views.rule, plan) for views in installed.rules if name in views.writes for plan in views.plans]
     if not plans:
-        raise UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
+        raise no_view(name)
     parts = []
     for rule, plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
@@ -397,6 +428,11 @@ def recompute(
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]
+
+
+def no_view(name: str) -> UnknownViewError:
+    """The error of what is asked of a view only."""
+    return UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ The texts and the key orders chosen are properties of the store, so that opening
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
+from ivm.apart import apart_name, is_apart
 from ivm.computed import lift_computed
 from ivm.constants import Encode
 from ivm.errors import IvmError, UnknownViewError
@@ -129,6 +130,20 @@ class Installed:
     def heads(self) -> dict[Plan, Head]:
         """What each plan's bindings do to the views."""
         return {plan: Head(v.rule, plan, self.layouts) for v in self.rules for plan in v.plans}
+
+    @cached_property
+    def keeps(self) -> frozenset[str]:
+        """The names of all views and trees that follow from the extensional predicates."""
+        return self.kept_by(self.rules)
+
+    def kept_by(self, rules: Iterable[Views]) -> frozenset[str]:
+        """The names of the views, permuted and sensitivity indices and trees kept apart of some rules."""
+        views = {name for one in rules for name in one.writes}
+        plans = [(one, p, plan) for one in rules for p, plan in enumerate(one.plans)]
+        apart = {apart_name(name) for name in views if is_apart(self.layouts[name])}
+        senses = {one.sense_name(p, s) for one, p, plan in plans for s in range(len(plan.sensors))}
+        indices = {tree_name(index) for *_, plan in plans for index in indices_of(plan) if permuted(index)}
+        return frozenset(views | apart | senses | indices)
 
     @cached_property
     def courses(self) -> dict[frozenset[str], Any]:

@@ -22,8 +22,9 @@ import pagestore
 from ivm import lang
 from ivm.answer import Answer
 from ivm.apart import apart_name, is_apart
+from ivm.check import check, difference
 from ivm.constants import encoder
-from ivm.engine import Account, Engine, recompute
+from ivm.engine import Account, Engine, no_view, recompute
 from ivm.errors import (
     DivergenceError,
     EditError,
@@ -33,23 +34,24 @@ from ivm.errors import (
     UninstallError,
 )
 from ivm.estimates import Estimates
-from ivm.heads import PLAIN, Layout, extensional_layout
+from ivm.host import workspaces
 from ivm.lang.rule import Predicate
 from ivm.past import Past
 from ivm.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.program import PROPERTY, Installed, tree_name
+from ivm.program import Installed, tree_name
+from ivm.rebuild import beneath, rebuild
+from ivm.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.trace import distance, trace_of
 from ivm.transaction import Transaction
 from pagestore.apply import Edits
+from pagestore.check import Violation
 from pagestore.errors import ReadOnlyError
 from pagestore.relation import Relation
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.words import Type
-
-BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -72,12 +74,12 @@ class Workspace:
     def __init__(self, store: Store, threads: int = 1) -> None:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
-        self._subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions()
         with store.snapshot() as snap:
-            self._rules = snap.properties.get(PROPERTY), self._load(snap)  # as saved, and at once for threads
+            self._rules = saved_in(snap), load(snap)  # as saved, and at once for threads
             self._others = self._rules  # those of another version that were asked for last
-            saved = json.loads(snap.properties.get(BUILT, "{}"))
-            self._built = {name: (rows, body) for name, (rows, body) in saved.items()}
+            self._built = built_in(snap)
+        workspaces.add(self)
 
     # -- rules
 
@@ -91,26 +93,27 @@ class Workspace:
         """
         _check_options(granularity, maintenance)
         with self.store.transaction(f"install {name}") as txn:
-            before, estimates = self._rules_of(txn), Estimates(txn)
+            txn.vouch(HOST)
+            before, estimates = self.rules_of(txn), Estimates(txn)
             if before.block(name):
                 raise RedefinitionError(
                     lang.Where(name, 1, 1),
                     f"a block `{name}` is installed; uninstall it first, or choose another name",
                 )
             installed = before.including(
-                name, text, estimates.distinct, encoder(txn), _layouts(txn),
+                name, text, estimates.distinct, encoder(txn), layouts_of(txn),
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
             _refuse_foreign_writers(before, block.part)
+            drop_strays(txn, before, installed)
             for predicate in block.part.predicates.values():
-                self._provide(txn, predicate, installed)
+                provide(txn, predicate, installed)
             engine = Engine(
-                txn, installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built)
+                txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built)
             )
             engine.fill([v for v in installed.rules if v in block.rules])
-            txn.properties[BUILT] = json.dumps(engine.built)
-            saved = txn.properties[PROPERTY] = installed.save()
+            saved = save(txn, installed, engine.built)
             if block.part.edits:
                 edits = Transaction(txn, installed, partial(self._commit, installed))
                 edits.edit(block.part.edits)
@@ -126,7 +129,8 @@ class Workspace:
         Raises UninstallError while others read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
-            before = self._rules_of(txn)
+            txn.vouch(HOST)
+            before = self.rules_of(txn)
             block = before.block(name)
             if block is None:
                 known = ", ".join(b.name for b in before.blocks) or "none"
@@ -145,12 +149,11 @@ class Workspace:
             for tree in gone:
                 txn.drop(tree)
             built = {sense: sizes for sense, sizes in self._built.items() if sense not in gone}
-            txn.properties[BUILT] = json.dumps(built)
-            saved = txn.properties[PROPERTY] = left.save()
+            saved = save(txn, left, built)
         self._rules, self._built = (saved, left), built
         for view in views:
             self._accounts.pop(view, None)
-            self._subscriptions.drop(view)
+            self.subscriptions.drop(view)
 
     @property
     def blocks(self) -> dict[str, str]:
@@ -168,7 +171,7 @@ class Workspace:
         """Begin a transaction over extensional predicates; its commit maintains every view."""
         txn = self.store.transaction(message)
         try:
-            installed = self._rules_of(txn)
+            installed = self.rules_of(txn)
         except BaseException:
             txn.rollback()
             raise
@@ -207,15 +210,16 @@ class Workspace:
 
     def _ask(self, sketch: Sketch, text: str) -> Answer:
         with sketch:
-            installed = self._rules_of(sketch)
-            part = lang.query(text, installed.program)
+            before = self.rules_of(sketch)
+            part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
-            installed = installed.including(
-                "query", text, Estimates(sketch).distinct, encoder(sketch), _layouts(sketch), maintenance=ONCE
+            installed = before.including(
+                "query", text, Estimates(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
+            drop_strays(sketch, before, installed)
             for predicate in block.part.predicates.values():
-                self._provide(sketch, predicate, installed)
+                provide(sketch, predicate, installed)
             started = time.perf_counter()
             Engine(sketch, installed, encoder(sketch), self.threads).fill(
                 [v for v in installed.rules if v in block.rules]
@@ -231,7 +235,7 @@ class Workspace:
             return self._stats(snap, name)
 
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
-        installed = self._rules_of(snap)
+        installed = self.rules_of(snap)
         installed.predicate(name)
         sense = [
             snap.tree(v.sense_name(p, s)).count
@@ -247,7 +251,7 @@ class Workspace:
             return self._evaluate(snap, name)
 
     def _evaluate(self, snap: Snapshot, name: str) -> Answer:
-        installed = self._rules_of(snap)
+        installed = self.rules_of(snap)
         predicate = installed.predicate(name)
         started = time.perf_counter()
         parts = recompute(snap, installed, encoder(snap), name, self.threads)
@@ -259,22 +263,42 @@ class Workspace:
         return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
-        """Compare a view with its rules evaluated from scratch.  Raises DivergenceError with a row that differs."""
-        with self.store.snapshot() as snap:  # both of one version, whoever writes
-            fresh = self._evaluate(snap, name).to_arrow()
-            kept = snap[name].to_arrow().cast(fresh.schema)
-        if not kept.equals(fresh):
-            odd = set(zip(*kept.to_pydict().values(), strict=True)) ^ set(
-                zip(*fresh.to_pydict().values(), strict=True)
-            )
-            raise DivergenceError(
-                f"{name} has {len(kept)} rows and {len(fresh)} from scratch; {next(iter(odd), 'their order')} differs"
-            )
+        """Compare a view, and the supports of its rows, with what follows from base relations and nothing else.
+
+        All views and indices that it follows from are made anew for that, in a temporary file.  Raises
+        DivergenceError with a row that differs, UnknownViewError for a relation.
+        """
+        with self.store.sketch() as sketch:
+            installed = self.rules_of(sketch)
+            predicate = installed.predicate(name)
+            if predicate.extensional:
+                raise no_view(name)
+            rebuild(sketch, installed, beneath(installed, name), recording=False)
+            if found := difference(sketch, name, predicate.types):
+                raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
+
+    def check(self, progress: Callable[[str], None] = lambda text: None) -> list[Violation]:
+        """All that is kept for rules and is not as it follows from base relations (see ivm/check.py); empty if all is.
+
+        Of the newest version; `store.check` looks at the pages.  O(evaluating all rules), in a temporary file.
+        """
+        with self.store.sketch() as sketch:
+            return check(sketch, self.rules_of(sketch), progress)
+
+    def repair(self, progress: Callable[[str], None] = lambda text: None) -> int:
+        """Make all that is kept for rules anew, from base relations, in one commit; returns its version."""
+        with self.store.transaction("repair") as txn:
+            txn.vouch(HOST)
+            installed = self.rules_of(txn)
+            built = rebuild(txn, installed, installed.rules, progress=progress)
+            save(txn, installed, built)
+        self._built = built
+        return self.store.version
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
         """The whole trace of a view's rules at a version, for each plan int64[columns, n] (see ivm.trace)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
-            installed = self._rules_of(snap)
+            installed = self.rules_of(snap)
             installed.predicate(name)
             plans = [plan for v in installed.rules if name in v.writes for plan in v.plans]
             return [trace_of(snap, plan) for plan in plans]
@@ -292,7 +316,7 @@ class Workspace:
 
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
-            return explain(self._rules_of(snap), name, stats, snap)
+            return explain(self.rules_of(snap), name, stats, snap)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
@@ -307,7 +331,7 @@ class Workspace:
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         self._rules_now().predicate(name)
-        return self._subscriptions.add(name, on_change)
+        return self.subscriptions.add(name, on_change)
 
     def close(self) -> None:
         self.store.close()
@@ -322,62 +346,54 @@ class Workspace:
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""
-        engine = Engine(txn, installed, encoder(txn), self.threads, self._subscriptions, built=dict(self._built))
+        txn.vouch(HOST)
+        engine = Engine(txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built))
         engine.carry(edits)
         if engine.built != self._built:
             txn.properties[BUILT] = json.dumps(engine.built)
         version = txn.commit()
+        self.committed(engine)
+        return version
+
+    def committed(self, engine: Engine) -> None:
+        """Keep the books of what a transaction did, and tell subscribers."""
         self._accounts |= engine.accounts
         self._built = engine.built
         self._notify(engine)
-        return version
 
     def _notify(self, engine: Engine) -> None:
         """Tell subscribers what has changed in their views."""
-        deltas = {name: delta for name in self._subscriptions if (delta := engine.change_of(name))}
+        deltas = {name: delta for name in self.subscriptions if (delta := engine.change_of(name))}
         if not deltas:
             return
         with self.store.snapshot() as snap:
-            predicates = self._rules_of(snap).program.predicates
+            predicates = self.rules_of(snap).program.predicates
             tables = {name: changes(snap, predicates[name], delta) for name, delta in deltas.items()}
-        self._subscriptions.tell(tables)
+        self.subscriptions.tell(tables)
 
-    def _rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
+    def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
         """The rules of a version: those at hand, unless others were installed then, or have been since.
 
         A transaction goes by what it is over: another thread may have committed an installation, and not said so yet.
         """
-        holder = source.catalog if isinstance(source, pagestore.Transaction) else source
-        saved = holder.properties.get(PROPERTY)
+        saved = saved_in(source)
         known, installed = self._rules
         if saved == known:
             return installed
         known, installed = self._others
         if saved != known:
-            installed = self._load(source)
+            installed = load(source)
             self._others = saved, installed
         return installed
 
     def _rules_now(self) -> Installed:
         """The rules of the newest version, which another process may have installed."""
         with self.store.snapshot() as snap:
-            return self._rules_of(snap)
-
-    def _load(self, snap: Snapshot | pagestore.Transaction) -> Installed:
-        saved = snap.properties.get(PROPERTY)
-        return Installed.load(str(saved), encoder(snap), _layouts(snap)) if saved else Installed()
+            return self.rules_of(snap)
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
-        self._rules_of(snap).predicate(name)
+        self.rules_of(snap).predicate(name)
         return snap[name]
-
-    def _provide(self, txn: pagestore.Transaction, predicate: Predicate, installed: Installed) -> None:
-        """Create a predicate's relation, unless it was loaded before (see _layouts)."""
-        if predicate.extensional and predicate.name in txn:
-            return
-        layout = installed.layouts[predicate.name]
-        schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
-        txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 
 def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
@@ -395,25 +411,3 @@ def _check_options(granularity: int, maintenance: str) -> None:
         raise OptionError(f"granularity={granularity!r}: it is a number of operations, a whole one from 1 on")
     if maintenance not in (AUTO, MATCH, PROBE):
         raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")
-
-
-def _layouts(source: Any) -> Callable[[Predicate], Layout]:
-    """The layout of an extensional predicate: that of the relation if it is there, loaded before its declaration.
-
-    Raises EditError if the relation's columns do not fit.
-    """
-
-    def layout(predicate: Predicate) -> Layout:
-        if predicate.name not in source:
-            return extensional_layout(predicate)
-        schema = source[predicate.name].schema
-        types = tuple(str(column.type) for column in schema.stored)
-        functional = predicate.value is not None and len(schema.key) != max(1, len(predicate.keys))
-        if types != predicate.types or functional:
-            raise EditError(
-                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
-            )
-        return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
-
-    return layout

@@ -8,6 +8,7 @@
 """
 
 from . import kernels as kernels  # first: it says where compiled kernels are kept
+from .dependants import register_host as register_host
 from .errors import PagestoreError as PagestoreError
 from .operators import register_operator as register_operator
 from .relation import Relation as Relation

@@ -5,10 +5,12 @@ when it changed.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from .dependants import Dependants, recorded
 from .flat import Flat, flat, rows
 from .mapping import NO_RUN, Run
 from .record import CATALOG, Reader, Writer, utf8
@@ -41,6 +43,11 @@ class Catalog:
         self.relations = dict(relations)
         self.properties = dict(properties)
         self.run = run
+
+    @cached_property
+    def dependants(self) -> dict[str, Dependants]:
+        """What hosts keep of the relations, by host; of a catalog that is committed and changes no more."""
+        return recorded(self.properties)
 
     def copy(self) -> "Catalog":
         return Catalog(self.relations, self.properties, self.run)

@@ -47,6 +47,7 @@ def _vacuum(handle: Handle) -> None:
 def _rewrite(handle: Handle, branch: str) -> None:
     """One commit that holds what the one before held, in other places."""
     with begin(handle, "compact", branch) as txn:
+        txn.vouch()
         txn.pager.give_back()  # not before: another thread's transaction may be handing them out
         txn.dictionary.move_long()
         for tree_id, tree in list(txn._trees.items()):

@@ -113,6 +113,7 @@ class _Restore:
     def _version(self, data: bytes) -> tuple[bytes, bytes]:
         message, names, catalog = _read_version(data)
         with begin(self.handle, message) as txn:
+            txn.vouch()  # what hosts keep is in the dump, too
             for texts in self.texts:
                 txn.dictionary.intern(texts)
             self.texts = []

@@ -76,6 +76,10 @@ class RetainedError(PagestoreError, ValueError):
     """A version, tag or branch that something still needs cannot be dropped."""
 
 
+class DependantsError(PagestoreError, ValueError):
+    """A change that what a host keeps (the views of rules, say) could not follow, or a change of that itself."""
+
+
 # --- edit ---------------------------------------------------------------------------------------
 
 

@@ -305,6 +305,10 @@ class Store:
         """
         return transaction.begin(self._handle, message, branch, timeout)
 
+    def owns(self, txn: Transaction, main: bool = False) -> bool:
+        """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
+        return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
+
     def sketch(self, version: int | str | datetime | None = None) -> Sketch:
         """Begin a transaction over a version (the newest by default) that is never committed; see sketch.py.
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from .apply import ALONE, apply_beside, net, one_batch
 from .catalog import Catalog, Info
+from .dependants import ALL, follow
 from .dictionary import DictionaryWriter
 from .errors import ClosedError, EditError, ExistsError, MissingError, SchemaError, TransactionError
 from .fold import rows_of
@@ -71,6 +72,7 @@ class Transaction:
         self._relations: dict[str, WritableRelation] = {}
         self._finders: dict[str, Finder] = {}
         self._rewrite_catalog = False
+        self.vouched: set[str] = set()
         self._open = True
 
     @cached_property
@@ -304,6 +306,10 @@ class Transaction:
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
         return self._trees[info.spec.tree_id].count
 
+    def vouch(self, *hosts: str) -> None:
+        """Say that whoever edits here keeps up to date what these hosts keep, all unless named (see dependants.py)."""
+        self.vouched.update(hosts or (ALL,))
+
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
         """Words int64[n] of values; new texts enter the dictionary."""
         return encode(Column("value", Type.parse(type_)), values, self.dictionary)
@@ -324,8 +330,7 @@ class Transaction:
         turn = self._turn
         try:
             with self.pager.work.lock:
-                made = self._make()
-            return made.version
+                made, told = self._make()
         except BaseException as error:
             if made:
                 error.add_note(f"the transaction was committed, as version {made.version}")
@@ -333,13 +338,17 @@ class Transaction:
         finally:
             turn.over = True
             self._end()
+        for tell in told:
+            tell()
+        return made.version
 
-    def _make(self) -> Version:
-        """Apply what is buffered, and commit."""
+    def _make(self) -> tuple[Version, list[Callable[[], None]]]:
+        """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
         self._handle.check()
         self.pager.work.check()
         for name in list(self._buffers):
             self._flush(name)
+        told = follow(self)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
         version = self._ledger.commit(
             Draft(
@@ -356,7 +365,7 @@ class Transaction:
         if texts:
             texts.committed()
         self._handle.committed(version)
-        return version
+        return version, told
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(1), and the next begins later.

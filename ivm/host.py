@@ -1,0 +1,65 @@
+"""Rules as a host of stores: views follow what `store.transaction()` changes, as they follow a workspace's edits.
+
+with workspace.store.transaction() as txn:            or pagestore.open(file).transaction(), or one of a branch
+    txn["edge"].delete([(1, 2)])                      at its commit the views follow, in the same version
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+from ivm.check import check
+from ivm.constants import encoder
+from ivm.engine import Engine
+from ivm.errors import IvmError
+from ivm.program import PROPERTY
+from ivm.stored import HOST, built_in, dependants_of, load, save
+from pagestore.check import Violation
+from pagestore.dependants import Dependants, register_host
+from pagestore.store import Store
+from pagestore.transaction import Transaction
+from pagestore.tree import Tree
+
+workspaces: "WeakSet[Any]" = WeakSet()  # those that are open in this process
+
+
+class Rules:
+    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/dependants.py)."""
+
+    name, mark = HOST, PROPERTY
+
+    def carry(self, txn: Transaction, before: Mapping[str, Tree]) -> Callable[[], None]:
+        """Maintain the views of a transaction's version; workspaces over its branch are told after the commit."""
+        over = [one for one in [*workspaces] if one.store.owns(txn)]
+        installed = over[0].rules_of(txn) if over else load(txn)
+        watched = {name for one in over for name in one.subscriptions}
+        built = built_in(txn)
+        engine = Engine(txn, installed, encoder(txn), txn.threads, watched, built=dict(built))
+        engine.carry_on(before)
+        if engine.built != built or HOST not in txn.base.catalog.dependants:
+            save(txn, installed, engine.built)
+        return partial(_tell, [one for one in over if one.store.owns(txn, main=True)], engine)
+
+    def dependants(self, txn: Transaction) -> Dependants | None:
+        """What an earlier release has installed; nothing if it cannot be read, for then it is not evaluated either."""
+        try:
+            return dependants_of(load(txn))
+        except IvmError:
+            return None
+
+    def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
+        """See check.py; of the newest version."""
+        with store.sketch() as sketch:
+            return check(sketch, load(sketch), progress)
+
+
+def _tell(over: list[Any], engine: Engine) -> None:
+    """Workspaces hear of what has been committed, all of them."""
+    with ExitStack() as stack:
+        for one in over:
+            stack.callback(one.committed, engine)
+
+
+register_host(Rules())
