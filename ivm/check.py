@@ -11,7 +11,7 @@
 Names of trees and rows that differ are in the sentence of each violation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +19,13 @@ import numpy as np
 from ivm.apart import apart_name, is_apart
 from ivm.errors import MaintainError
 from ivm.program import Installed, Views, index_columns, tree_name
-from ivm.rebuild import rebuild
+from ivm.rebuild import Progress, rebuild
 from ivm.soundness import Soundness
 from ivm.stored import HOST, dependants_of
 from pagestore.check import Violation
 from pagestore.delta import Delta
 from pagestore.sketch import Sketch
 from pagestore.tree import ERASE, Tree
-
-Progress = Callable[[str], None]
 
 
 class Difference(NamedTuple):
@@ -53,7 +51,7 @@ def check(sketch: Sketch, installed: Installed, progress: Progress) -> list[Viol
 def _said(sketch: Sketch, installed: Installed) -> Iterator[Violation]:
     """Does the version say who stands on which relations?"""
     if sketch.base.catalog.dependants.get(HOST) != dependants_of(installed) and installed.rules:
-        yield _violation("dependants", "the version does not say which relations its views stand on")
+        yield _violation("dependants", "the version does not say what its views stand on; `ivm fsck --repair` does")
 
 
 def _predicate(sketch: Sketch, installed: Installed, name: str, progress: Progress) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ with workspace.store.transaction() as txn:            or pagestore.open(file).tr
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -15,9 +15,9 @@ from ivm.constants import encoder
 from ivm.engine import Engine
 from ivm.errors import IvmError
 from ivm.program import PROPERTY
-from ivm.stored import HOST, built_in, dependants_of, load, save
+from ivm.stored import HOST, built_in, dependants_of, load, save, saved_in
 from pagestore.check import Violation
-from pagestore.dependants import Dependants, register_host
+from pagestore.dependants import Dependants, record, recorded, register_host
 from pagestore.store import Store
 from pagestore.transaction import Transaction
 from pagestore.tree import Tree
@@ -45,14 +45,18 @@ class Rules:
     def dependants(self, txn: Transaction) -> Dependants | None:
         """What an earlier release has installed; nothing if it cannot be read, for then it is not evaluated either."""
         try:
-            return dependants_of(load(txn))
+            found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
             return None
+        return found if found.keeps else None
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
-        """See check.py; of the newest version."""
-        with store.sketch() as sketch:
-            return check(sketch, load(sketch), progress)
+        """See check.py; of the newest version of each branch."""
+        found = []
+        for branch in store.branches:
+            with store.sketch(branch) as sketch:
+                found += check(sketch, load(sketch), progress)
+        return found
 
 
 def _tell(over: list[Any], engine: Engine) -> None:
@@ -60,6 +64,17 @@ def _tell(over: list[Any], engine: Engine) -> None:
     with ExitStack() as stack:
         for one in over:
             stack.callback(one.committed, engine)
+
+
+def record_heads(store: Store) -> None:
+    """Make each branch say what its views stand on, where an earlier release has not; mostly there is nothing to do."""
+    for branch in store.branches:
+        with store.snapshot(branch) as snap, suppress(IvmError):
+            said = saved_in(snap) and dependants_of(load(snap))
+            if said and said.keeps and said != recorded(snap.properties).get(HOST):
+                with store.transaction("say what views stand on", branch) as txn:
+                    txn.vouch(HOST)
+                    record(txn, said)
 
 
 register_host(Rules())

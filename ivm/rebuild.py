@@ -8,13 +8,19 @@ from ivm.program import Installed, Views
 from ivm.stored import provide
 from pagestore.transaction import Transaction
 
+Progress = Callable[[str], None]  # is told what is being done
+
+
+def silent(text: str) -> None:
+    """Nobody is told."""
+
 
 def rebuild(
     txn: Transaction,
     installed: Installed,
     rules: Sequence[Views],
     recording: bool = True,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> dict[str, tuple[int, int]]:
     """Make anew what some rules keep, in dependency order; scans of views stay.  Returns the sizes of what was built.
 
@@ -47,7 +53,7 @@ def beneath(installed: Installed, name: str) -> list[Views]:
     return found[::-1]
 
 
-def _telling(rules: Sequence[Views], progress: Callable[[str], None]) -> Iterator[Views]:
+def _telling(rules: Sequence[Views], progress: Progress) -> Iterator[Views]:
     """Some rules, each told of when it is come to."""
     for number, views in enumerate(rules, 1):
         progress(f"evaluating {', '.join(views.writes)}, {number} of {len(rules)}")

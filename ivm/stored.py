@@ -26,9 +26,9 @@ def saved_in(source: Snapshot | Transaction) -> str | None:
     return None if saved is None else str(saved)
 
 
-def load(source: Snapshot | Transaction) -> Installed:
-    """What is installed in a version.  Raises RuleError, IvmError, EditError."""
-    saved = saved_in(source)
+def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
+    """What is installed in a version, or `saved` of another.  Raises RuleError, IvmError, EditError."""
+    saved = saved or saved_in(source)
     return Installed.load(saved, encoder(source), layouts_of(source)) if saved else Installed()
 
 

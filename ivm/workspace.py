@@ -34,12 +34,12 @@ from ivm.errors import (
     UninstallError,
 )
 from ivm.estimates import Estimates
-from ivm.host import workspaces
+from ivm.host import record_heads, workspaces
 from ivm.lang.rule import Predicate
 from ivm.past import Past
 from ivm.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.program import Installed, tree_name
-from ivm.rebuild import beneath, rebuild
+from ivm.rebuild import Progress, beneath, rebuild, silent
 from ivm.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.trace import distance, trace_of
@@ -48,6 +48,7 @@ from pagestore.apply import Edits
 from pagestore.check import Violation
 from pagestore.errors import ReadOnlyError
 from pagestore.relation import Relation
+from pagestore.settings import MAIN
 from pagestore.sketch import Sketch
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
@@ -62,7 +63,10 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     """
     store = pagestore.open(path, threads=threads, **options)
     try:
-        return Workspace(store, store.threads)
+        workspace = Workspace(store, store.threads)
+        if store.mode == "rw":
+            record_heads(store)
+        return workspace
     except BaseException:
         store.close()
         raise
@@ -277,23 +281,28 @@ class Workspace:
             if found := difference(sketch, name, predicate.types):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
-    def check(self, progress: Callable[[str], None] = lambda text: None) -> list[Violation]:
+    def check(self, branch: str = MAIN, progress: Progress = silent) -> list[Violation]:
         """All that is kept for rules and is not as it follows from base relations (see ivm/check.py); empty if all is.
 
-        Of the newest version; `store.check` looks at the pages.  O(evaluating all rules), in a temporary file.
+        Of the newest version of a branch; `store.check` looks at the pages.  `progress` is told what is being done.
+        O(evaluating all rules), in a temporary file.
         """
-        with self.store.sketch() as sketch:
+        with self.store.sketch(branch) as sketch:
             return check(sketch, self.rules_of(sketch), progress)
 
-    def repair(self, progress: Callable[[str], None] = lambda text: None) -> int:
-        """Make all that is kept for rules anew, from base relations, in one commit; returns its version."""
-        with self.store.transaction("repair") as txn:
+    def repair(self, branch: str = MAIN, progress: Progress = silent) -> int:
+        """Make all that is kept for rules anew, from base relations, in one commit; returns its version.
+
+        Scans of views stay.  Raises MaintainError where the relations themselves make rules fail.
+        """
+        with self.store.transaction("repair", branch) as txn:
             txn.vouch(HOST)
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
-        self._built = built
-        return self.store.version
+        if branch == MAIN:
+            self._built = built
+        return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
         """The whole trace of a view's rules at a version, for each plan int64[columns, n] (see ivm.trace)."""

@@ -577,7 +577,7 @@ class Transaction:
         """Keep nothing, so that nobody who keeps the transaction can change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
-        self._handle = self._ledger = ENDED
+        self._handle = self._ledger = self.vouched = ENDED
 
 
 def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:

@@ -37,6 +37,7 @@ IVM = {
     "query": "evaluate rules once and store nothing",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
+    "fsck": "compare all that is kept for rules with what follows from relations, and mend it",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",
     "bench": "our joins and views beside others, if installed",
@@ -45,6 +46,7 @@ IVM = {
 MODULES = {
     ("pagestore", "bench"): "bench.storage",
     ("ivm", "bench"): "bench.views",
+    ("ivm", "fsck"): "views",
 }  # else the command's name
 
 

@@ -1,9 +1,12 @@
-"""`pagestore fsck FILE [--salvage OUT]`: check every invariant; save what reads into a new store."""
+"""`pagestore fsck FILE [--deep] [--salvage OUT]`: check every invariant; save what reads into a new store."""
 
 import argparse
 from pathlib import Path
 
+import ivm as ivm  # a host
 import pagestore
+from pagestore.check import Violation
+from pagestore.dependants import hosts, recorded
 from pagestore.salvage import Lost, open_damaged, salvage
 
 from .output import made
@@ -13,6 +16,7 @@ from .report import answer, common, counted, opened
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
+    parser.add_argument("--deep", action="store_true", help="also compare what hosts keep, as views, with its source")
     parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
 
 
@@ -21,6 +25,8 @@ def run(options: argparse.Namespace) -> int:
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store._handle.state.commit.top:,} pages")
             violations = store.check()
+            if options.deep and not violations:
+                violations = _deep(store, progress)
         lines = [str(violation) for violation in violations]
         data = {
             "ok": not violations,
@@ -34,8 +40,19 @@ def run(options: argparse.Namespace) -> int:
             lines.append(f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
+            kept = ", ".join(recorded(store.snapshot().properties))
+            if kept and not options.deep:
+                lines.append(f"what {kept} keeps was not compared with its source; --deep does that")
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
+
+
+def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
+    """What of all that hosts keep is not as it follows from its source."""
+    found = [one for host in hosts().values() for one in host.check(store, progress)]
+    for name in recorded(store.snapshot().properties).keys() - hosts().keys():
+        found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
+    return found
 
 
 def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:

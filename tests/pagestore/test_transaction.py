@@ -36,6 +36,7 @@ USES = {
     "settle": lambda txn: txn.settle(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
+    "vouch": lambda txn: txn.vouch("me"),
     "encode": lambda txn: txn.encode("string", ["never seen"]),
     "decode": lambda txn: txn.decode("string", np.ones(1, np.int64)),
     "dictionary": lambda txn: txn.dictionary.intern(None),
