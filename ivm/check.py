@@ -104,11 +104,13 @@ def difference(sketch: Sketch, name: str, types: Sequence[str]) -> Difference | 
         shapes = (f"{spec.keys} key and {spec.values} value words" for spec in (old.spec, new.spec))
         return Difference(False, "it has {}, and should have {}".format(*shapes))
     for actions, rows in Delta(sketch.pages, old, new):
-        row, keys = _shown(sketch, types, rows[:, 0]), new.spec.keys
+        keys, seen = new.spec.keys, len(types) or len(rows)
         counts = f"; {old.count:,} records, and {new.count:,} follow"
         if len(actions) > 1 and (rows[:keys, 0] == rows[:keys, 1]).all():
-            hidden = bool(types) and (rows[: len(types), 0] == rows[: len(types), 1]).all()
-            return Difference(hidden, f"it has {row}, and {_shown(sketch, types, rows[:, 1])} follows{counts}")
+            hidden = seen < len(rows) and (rows[:seen, 0] == rows[:seen, 1]).all()
+            was, follows = (_shown(sketch, types, row) for row in rows[:, :2].T)
+            return Difference(bool(hidden), f"it has {was}, and {follows} follows{counts}")
+        row = _shown(sketch, types, rows[:seen, 0])
         what = f"{row}, which does not follow" if actions[0] == ERASE else f"no {row}, which follows"
         return Difference(False, f"it has {what}{counts}")
     return None
