@@ -346,9 +346,9 @@ class Transaction:
         """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
         self._handle.check()
         self.pager.work.check()
+        told = follow(self)
         for name in list(self._buffers):
             self._flush(name)
-        told = follow(self)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
         version = self._ledger.commit(
             Draft(
