@@ -22,7 +22,7 @@ from ivm.complement import evaluate_in_full
 from ivm.constants import Encode
 from ivm.course import Course, Settle, Step, course_of
 from ivm.edits import Beyond, settled_sums, summed
-from ivm.errors import FunctionConflictError, RangeError, RoomError, UnknownViewError
+from ivm.errors import DivergenceError, FunctionConflictError, RangeError, RoomError, UnknownViewError
 from ivm.evaluate import Bindings, Evaluation, evaluate
 from ivm.flat import pays
 from ivm.heads import PLAIN, SUM, Head, Layout
@@ -89,21 +89,46 @@ class Engine:
     # -- a delta through all views
 
     def carry(self, edits: Mapping[str, Edits]) -> None:
-        """Apply edits of extensional predicates and bring every view and index up to date."""
+        """Apply edits of extensional predicates and bring every view and index up to date.
+
+        Raises MaintainError, DivergenceError among it where what is kept cannot be what follows.
+        """
+        self._refuse_misfits()
         course = course_of(self.installed, frozenset(edits))
-        done = self._carry_few(course, edits)
-        if done == len(course.steps):
-            return
-        self._take(course.steps[done:], course.waiting() if done else {name: [edit] for name, edit in edits.items()})
+        try:
+            done = self._carry_few(course, edits)
+            if done < len(course.steps):
+                waiting = course.waiting() if done else {name: [edit] for name, edit in edits.items()}
+                self._take(course.steps[done:], waiting)
+        except EditError as error:
+            raise astray(str(error)) from error
 
     def carry_on(self, before: Mapping[str, Tree]) -> None:
         """Bring every view and index up to date with extensional predicates that have changed, given their old trees.
 
         O(changes), as `carry`, and O(records) for a relation that was built anew.
         """
-        for name, tree in before.items():
-            self._adopt(name, tree)
-        self._take(course_of(self.installed, frozenset(before)).steps, {})
+        self._refuse_misfits()
+        try:
+            for name, tree in before.items():
+                self._adopt(name, tree)
+            self._take(course_of(self.installed, frozenset(before)).steps, {})
+        except EditError as error:
+            raise astray(str(error)) from error
+
+    def _refuse_misfits(self) -> None:
+        """Raise DivergenceError where a tree is missing, or a view's has another shape; looks once at each catalog."""
+        catalog = self.txn.catalog
+        if self.installed.fitting.get("catalog") is catalog:
+            return
+        gone = (self.installed.keeps | self.installed.layouts.keys()) - catalog.relations.keys()
+        if gone:
+            raise astray(f"{min(gone)} is missing")
+        for name, layout in self.installed.layouts.items():
+            spec = catalog.relations[name].spec
+            if not self._predicate(name).extensional and spec[1:3] != (layout.keys, layout.shown + layout.hidden):
+                raise astray(f"{name} has {spec.keys} key and {spec.values} value words")
+        self.installed.fitting["catalog"] = catalog
 
     def _take(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
         """Take steps of a course, given the edits that wait for predicates."""
@@ -195,7 +220,7 @@ class Engine:
             return self.txn.apply_beside(names, places, *edits, visible)
         except EditError as error:
             self._settled_sums(tree, predicate, rows)  # which says whose sum it is
-            raise RangeError(f"{predicate.name}: {error}") from error
+            raise EditError(f"{predicate.name}: {error}") from error
 
     def _settled_sums(self, tree: Tree, predicate: Predicate, rows: np.ndarray) -> Edits:
         try:
@@ -428,6 +453,11 @@ def recompute(
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]
+
+
+def astray(fact: str) -> DivergenceError:
+    """The error of what is kept for rules and cannot be what follows from relations."""
+    return DivergenceError(f"{fact}; what is kept for rules is not what follows: `ivm fsck --repair` makes it anew")
 
 
 def no_view(name: str) -> UnknownViewError:

@@ -135,7 +135,7 @@ class RoomError(MaintainError, MemoryError):
 
 
 class DivergenceError(MaintainError):
-    """A maintained view differs from its rules evaluated from scratch: a fault of this library."""
+    """What is kept for rules is not what follows from relations; `ivm fsck --repair` makes it anew."""
 
 
 # -- read

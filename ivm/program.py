@@ -146,6 +146,11 @@ class Installed:
         return frozenset(views | apart | senses | indices)
 
     @cached_property
+    def fitting(self) -> dict[str, object]:
+        """The `catalog` that was last found to hold all trees, in their shapes (see engine.py)."""
+        return {}
+
+    @cached_property
     def courses(self) -> dict[frozenset[str], Any]:
         """The courses of edits that were asked for (see course.py), by the predicates edited."""
         return {}

@@ -183,6 +183,7 @@ def _number(txn: "Transaction", name: str) -> Any:
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:
-    """Some names, those of hidden trees last."""
-    ordered = sorted(names, key=lambda name: name.startswith("$"))
-    return ", ".join(ordered[:most]) + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
+    """Some names; hidden trees where there is nothing else."""
+    known = sorted(names)
+    shown = [name for name in known if "$" not in name] or known
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -6,7 +6,7 @@ from typing import Any
 import ivm
 
 from .progress import Progress
-from .report import answer, common
+from .report import answer, common, counted
 from .rules import opened
 
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
             {"branch": branch, **violation._asdict()} for branch, faults in found for violation in faults
         ]
         if ok and not mended:
-            lines.append(f"ok: version {workspace.store.version}, {len(workspace.blocks)} blocks of rules")
+            lines.append(f"ok: version {workspace.store.version}, {counted(len(workspace.blocks), 'block')} of rules")
         answer(options, data, "\n".join(lines))
     return 0 if ok else 1
 

@@ -235,6 +235,34 @@ def test_trees_that_are_gone_or_of_another_shape(workspace):
     mended(workspace)
 
 
+def test_edits_over_what_cannot_be_name_the_remedy(workspace):
+    """Trees that are missing, or have another shape, and supports that are too low."""
+
+    def refused(said):
+        version = workspace.store.version
+        for edit in (lambda: workspace.exec("-edge(0, 0)."), lambda: plain()):
+            with pytest.raises(DivergenceError, match=f"{said}; what is kept .*`ivm fsck --repair` makes it anew"):
+                edit()
+        assert workspace.store.version == version
+
+    def plain():
+        with workspace.store.transaction() as txn:
+            txn["edge"].delete([(0, 0)])
+
+    damage(workspace, "degree", ERASE, words(workspace, "degree")[:, :1])
+    refused(r"key \(0,\): the support would fall below 0; more is taken away than was added")
+    with workspace.store.transaction() as txn:
+        txn.vouch()
+        txn.drop("named")
+        txn.create("named", "t: string")
+    refused("named has 1 key and 0 value words")
+    with workspace.store.transaction() as txn:
+        txn.vouch()
+        txn.drop("$apart:all")
+    refused(r"\$apart:all is missing")
+    mended(workspace)
+
+
 def test_a_relation_that_is_gone(workspace):
     with workspace.store.transaction() as txn:
         txn.vouch()
