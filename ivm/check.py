@@ -50,7 +50,7 @@ def check(sketch: Sketch, installed: Installed, progress: Progress) -> list[Viol
 
 def _said(sketch: Sketch, installed: Installed) -> Iterator[Violation]:
     """Does the version say who stands on which relations?"""
-    if sketch.base.catalog.dependants.get(HOST) != dependants_of(installed) and installed.rules:
+    if installed.blocks and sketch.base.catalog.dependants.get(HOST) != dependants_of(installed):
         yield _violation("dependants", "the version does not say what its views stand on; `ivm fsck --repair` does")
 
 

@@ -15,7 +15,7 @@ from ivm.constants import encoder
 from ivm.engine import Engine
 from ivm.errors import IvmError
 from ivm.program import PROPERTY
-from ivm.stored import HOST, built_in, dependants_of, load, save, saved_in
+from ivm.stored import HOST, built_in, dependants_of, load, save
 from pagestore.check import Violation
 from pagestore.dependants import Dependants, record, recorded, register_host
 from pagestore.store import Store
@@ -48,7 +48,7 @@ class Rules:
             found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
             return None
-        return found if found.keeps else None
+        return found if found.reads or found.keeps else None
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
         """See check.py; of the newest version of each branch."""
@@ -70,8 +70,9 @@ def record_heads(store: Store) -> None:
     """Make each branch say what its views stand on, where an earlier release has not; mostly there is nothing to do."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
-            said = saved_in(snap) and dependants_of(load(snap))
-            if said and said.keeps and said != recorded(snap.properties).get(HOST):
+            installed = load(snap)
+            said = dependants_of(installed)
+            if installed.blocks and said != recorded(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:
                     txn.vouch(HOST)
                     record(txn, said)

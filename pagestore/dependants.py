@@ -75,7 +75,7 @@ def hosts() -> Mapping[str, Host]:
 
 
 def record(txn: "Transaction", dependants: Dependants) -> None:
-    """Say what a host keeps from this transaction on, in place of what it kept before; nothing if it `keeps` nothing.
+    """Say what a host keeps from this transaction on, in place of what it kept before; it may read and keep nothing.
 
     Raises DependantsError where another host keeps some of that, or stands on it: which of both would go first?
     """
@@ -87,7 +87,7 @@ def record(txn: "Transaction", dependants: Dependants) -> None:
             raise DependantsError(
                 f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot keep it, nor stand on it"
             )
-    if dependants.keeps:
+    if dependants.reads or dependants.keeps:
         said[dependants.host] = dependants
     text = json.dumps([one._asdict() for one in said.values()])
     if said or PROPERTY in txn.catalog.properties:
@@ -124,8 +124,8 @@ def follow(txn: "Transaction") -> list[Callable[[], None]]:
         host = _hosts.get(one.host)
         if host is None:
             raise DependantsError(
-                f"{_listed(before)} was changed, and what {one.host} keeps of it ({_listed(one.keeps)}) could not "
-                f"follow, since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
+                f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could not follow, "
+                f"since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
             )
         told.append(host.carry(txn, before))
     return [tell for tell in told if tell]
@@ -172,7 +172,7 @@ def _has_changed(txn: "Transaction", one: Dependants, name: str) -> bool:
     if info is not None and info.spec.tree_id == number:
         old, new = txn.base.trees[number], txn.tree(name)
         return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=FEW))
-    what = f"{one.host} keeps {_listed(one.keeps)} of it" if name in one.reads else f"it belongs to {one.host}"
+    what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
     raise DependantsError(f"{name!r} was dropped, or made anew, and {what}; nothing is changed: {one.release}")
 
 
@@ -180,6 +180,11 @@ def _number(txn: "Transaction", name: str) -> Any:
     """The number of a relation's tree, as the version has it that a transaction is over; None if that has none."""
     info = txn.base.catalog.relations.get(name)
     return info.spec.tree_id if info else None
+
+
+def _kept(one: Dependants) -> str:
+    """What a host keeps, if anything, in parentheses."""
+    return f" ({_listed(one.keeps)})" if one.keeps else ""
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:

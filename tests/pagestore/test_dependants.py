@@ -127,7 +127,7 @@ def test_records_that_go(store, host, door, loaded):
 
 
 REFUSED = {
-    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, or made anew, and totals keeps totals of it"),
+    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, or made anew, and totals stands on it \\(totals\\)"),
     "anew": (
         lambda txn: (txn.drop("a"), txn.create("a", "x: int64, y: int64", key="x")),
         "'a' was dropped, or made anew, .*drop them by hand",

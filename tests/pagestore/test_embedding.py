@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pagestore import compiled
+from pagestore import compiled, dependants
 from pagestore.conformance import check
 from pagestore.tree import Spec, bulk
 from tests.pagestore.memory import MemoryPager
@@ -28,6 +28,11 @@ def page() -> dict:
 
 def test_the_tour(page, tmp_path):
     page["tour"](tmp_path / "counters.pages")
+
+
+def test_what_follows_is_carried_on(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(dependants, "_hosts", {})
+    page["follow"](tmp_path / "counters.pages")
 
 
 def test_the_server_conforms(page):
