@@ -14,10 +14,11 @@ from ivm.check import check
 from ivm.constants import encoder
 from ivm.engine import Engine
 from ivm.errors import IvmError
-from ivm.program import PROPERTY
+from ivm.program import PROPERTY, Installed
 from ivm.stored import HOST, built_in, dependants_of, load, save
 from pagestore.check import Violation
 from pagestore.dependants import Dependants, record, recorded, register_host
+from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.transaction import Transaction
 from pagestore.tree import Tree
@@ -66,11 +67,11 @@ def _tell(over: list[Any], engine: Engine) -> None:
             stack.callback(one.committed, engine)
 
 
-def record_heads(store: Store) -> None:
+def record_heads(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
     """Make each branch say what its views stand on, where an earlier release has not; mostly there is nothing to do."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
-            installed = load(snap)
+            installed = rules_of(snap)
             said = dependants_of(installed)
             if installed.blocks and said != recorded(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:

@@ -65,7 +65,7 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     try:
         workspace = Workspace(store, store.threads)
         if store.mode == "rw":
-            record_heads(store)
+            record_heads(store, workspace.rules_of)
         return workspace
     except BaseException:
         store.close()

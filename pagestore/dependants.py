@@ -8,7 +8,7 @@ keeps, in the same commit. It is refused where the host is not there to do so, a
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .delta import Delta
@@ -111,10 +111,13 @@ def follow(txn: "Transaction") -> list[Callable[[], None]]:
 
     Raises DependantsError. O(relations that hosts stand on or keep), and O(changes) where there are any.
     """
-    if ALL in txn.vouched:
+    now, was, vouched = txn.catalog, txn.base.catalog, txn.vouched
+    if now is was and was.dependants.keys() <= vouched and _hosts.keys() <= vouched:
+        return []  # as mostly, and at once
+    if ALL in vouched:
         return []
-    if txn.catalog is not txn.base.catalog:
-        recorded(txn.catalog.properties)  # or nothing could be committed any more
+    if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
+        recorded(now.properties)  # what does not read would refuse every commit from then on
     told = []
     for one in _standing(txn):
         _refuse_changed(txn, one)
@@ -131,18 +134,15 @@ def follow(txn: "Transaction") -> list[Callable[[], None]]:
     return [tell for tell in told if tell]
 
 
-def _standing(txn: "Transaction") -> Iterator[Dependants]:
+def _standing(txn: "Transaction") -> list[Dependants]:
     """What is kept of the version that a transaction is over, but by hosts that the transaction is vouched for by."""
-    catalog = txn.base.catalog
+    catalog, vouched = txn.base.catalog, txn.vouched
     known = catalog.dependants
-    for name, one in known.items():
-        if name not in txn.vouched:
-            yield one
+    found = [one for name, one in known.items() if name not in vouched]
     for name, host in _hosts.items():
-        if name not in known and host.mark in catalog.properties and name not in txn.vouched:
-            found = host.dependants(txn)
-            if found:
-                yield found
+        if host.mark in catalog.properties and name not in known and name not in vouched:
+            found += filter(None, [host.dependants(txn)])
+    return found
 
 
 def _refuse_changed(txn: "Transaction", one: Dependants) -> None:
