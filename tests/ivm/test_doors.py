@@ -410,7 +410,7 @@ def test_a_process_that_has_not_imported_ivm(ws):
     assert edit.endswith(
         "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
     )
-    assert drop.startswith("'e' was dropped, or made anew, and ivm stands on it (c, p); nothing is changed: `ivm uninst")
+    assert drop.startswith("'e' was dropped, or made anew, and ivm stands on it (c, p); nothing is changed: `ivm unin")
     assert drop_view.startswith("'c' was dropped, or made anew, and it belongs to ivm")
     assert (
         edit_view
