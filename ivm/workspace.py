@@ -293,7 +293,8 @@ class Workspace:
     def repair(self, branch: str = MAIN, progress: Progress = silent) -> int:
         """Make all that is kept for rules anew, from base relations, in one commit; returns its version.
 
-        Scans of views stay, and subscribers are not told.  Raises MaintainError where the relations themselves make rules fail.
+        Scans of views stay, and subscribers are not told.  Raises MaintainError where the relations themselves make
+        rules fail.
         """
         with self.store.transaction("repair", branch) as txn:
             txn.vouch(HOST)
