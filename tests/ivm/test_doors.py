@@ -66,7 +66,7 @@ def without_host():
 class Doors(RuleBasedStateMachine):
     """A store with views, its workspace, and the truth of each branch."""
 
-    @initialize(which=st.integers(0, len(PROGRAMS) - 1), maintenance=st.sampled_from(["match", "auto"]))
+    @initialize(which=st.integers(0, len(PROGRAMS) - 1), maintenance=st.sampled_from(["match", "probe"]))
     def begin(self, which, maintenance):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "s.pages"
@@ -96,9 +96,11 @@ class Doors(RuleBasedStateMachine):
     def plain(self):
         """Another handle, which knows nothing of the workspace."""
         self.ws.close()
-        with pagestore.open(self.path, sync="off") as store:
-            yield store
-        self.ws = ivm.open(self.path, sync="off")
+        try:
+            with pagestore.open(self.path, sync="off") as store:
+                yield store
+        finally:
+            self.ws = ivm.open(self.path, sync="off")
 
     def attempt(self, branch, edits, change):
         """A change by some door: as the truth says, or refused with nothing changed."""
