@@ -5,15 +5,17 @@
     p$key0(x, d) <- a(x), d = x / 10.          p(x, n) <- p$key0(x, d), name[d] = n.
 
 This is for equations that tie what nothing else does: elsewhere they only filter what is joined anyway.  All that
-is tied to the term's variables moves to the view, so that what could fail there is filtered as before; a division
-stays where it is while a comparison with something else may keep the zeros away.
+is tied to the term's variables moves to the view, so that it is filtered as before.  A sum is only compared with what
+is sought, so that one that its type does not hold is no failure: it is not there.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ivm.expression import risk
-from ivm.lang.rule import Atom, Binary, Compare, Disjunct, Literal, Predicate, Rule, Term, Var, tied, variables
+from ivm.expression import may_fail, type_of
+from ivm.failure import failing
+from ivm.lang.rule import Atom, Binary, Compare, Const, Disjunct, Literal, Predicate, Rule, Term, Var, tied, variables
+from ivm.lang.types import ends
 from ivm.linear import linear
 from pagestore.words import KEYS_MAX
 
@@ -36,36 +38,38 @@ def _helper(rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate]) ->
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
     for group in _tied([x for x in disjunct if x not in sought], held):
-        fails = 1 if any(x not in sought and _crosses(x, group, held) for x in disjunct) else 2
-        moved = {
-            x: v
-            for x, v in sought.items()
-            if _reads(x.right, group) and v not in group and risk(x.right) <= fails
-        }
+        moved = {x: v for x, v in sought.items() if _reads(x.right, group) and v not in group}
         inner = tuple(x for x in disjunct if _reads(x, group))
         outer = tuple(x for x in disjunct if x not in inner and x not in moved)
         used = group if rule.aggregate else {*variables(*rule.heads, *outer)}  # an aggregate counts all bindings
         columns = tuple(dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()]))
-        if not moved or len(columns) > KEYS_MAX:
+        body = (*inner, *moved, *(guard for x in moved for guard in _within(x.right, rule)))
+        fails = may_fail((*inner, *moved), {*moved.values()}, rule.types)
+        told = tuple(v for v in variables(*columns, *(x for x in body if isinstance(x, Compare))) if v in held & group)
+        if not moved or len(columns) > KEYS_MAX or (fails and len(told) == KEYS_MAX):
             continue
         name = f"{rule.heads[0].predicate}$key{sum('$key' in known for known in predicates)}"
         atom = Atom(name, columns, where=next(iter(moved)).where)
         types, names = tuple(rule.types[v.name] for v in columns), tuple(v.name for v in columns)
         predicates[name] = Predicate(name, types, None, False, names, where=atom.where)
         text = f"{rule.text}  (what it computes)"
-        return Rule((atom,), ((*inner, *moved),), types=rule.types, text=text, where=rule.where), (atom, *outer)
+        helper = Rule((atom,), (body,), types=rule.types, text=text, where=rule.where)
+        return failing(helper, told, predicates) if fails else helper, (atom, *outer)
     return None
+
+
+def _within(term: Term, rule: Rule) -> tuple[Compare, ...]:
+    """What a sum has to be for its type to hold it; a product or a quotient that its type does not hold fails."""
+    type_ = type_of(term, rule.types)
+    if not isinstance(term, Binary) or term.op not in "+-" or type_ == "float64":
+        return ()
+    least, greatest = (Const(value, type_) for value in ends(type_))
+    return Compare(">=", term, least), Compare("<=", term, greatest)
 
 
 def _reads(node: Term | Literal, group: set[Var]) -> bool:
     """Whether a term or literal has variables, and all of them are of a group."""
     return bool(variables(node)) and group.issuperset(variables(node))
-
-
-def _crosses(literal: Literal, group: set[Var], held: set[Var]) -> bool:
-    """Whether a literal that stays keeps bindings of a group away, so that a division could rely on it."""
-    found = set(variables(literal))
-    return not found.isdisjoint(group) and not found <= group and found <= held
 
 
 def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var]:

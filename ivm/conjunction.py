@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ivm.constants import Encode
 from ivm.errors import ConstructError
+from ivm.expression import risk
 from ivm.kernels.leapfrog import EQ
 from ivm.lang.rule import (
     Atom,
@@ -185,25 +186,23 @@ class Conjunction:
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         """Bounds between keys go into the join; a new variable is computed; the rest filters."""
         known = self.keys | {name for _, _, name in self.reads}
-        waiting = list(comparisons)
+        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # not by where they stand in the text
         while waiting:
-            rest = []
-            for literal in waiting:
-                target = self._defines(literal, known)
-                if target is not None:
-                    self.computed.append(
-                        (target.name, literal.right if literal.left == target else literal.left)
-                    )
-                    known.add(target.name)
-                elif {v.name for v in variables(literal)} <= known:
-                    self._compare(literal)
-                else:
-                    rest.append(literal)
-            if len(rest) == len(waiting):
+            literal = next((x for x in waiting if self._is_ready(x, known)), None)
+            if literal is None:
                 raise ConstructError(
-                    rest[0].where, "the variables of this comparison are defined by each other only"
+                    waiting[0].where, "the variables of this comparison are defined by each other only"
                 )
-            waiting = rest
+            waiting.remove(literal)
+            target = self._defines(literal, known)
+            if target is None:
+                self._compare(literal)
+            else:
+                self.computed.append((target.name, literal.right if literal.left == target else literal.left))
+                known.add(target.name)
+
+    def _is_ready(self, literal: Compare, known: set[str]) -> bool:
+        return known.issuperset(v.name for v in variables(literal)) or self._defines(literal, known) is not None
 
     @staticmethod
     def _defines(literal: Compare, known: set[str]) -> Var | None:

@@ -11,6 +11,8 @@ An aggregate counts every binding, so it stays as it is.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ivm.expression import may_fail
+from ivm.failure import failing
 from ivm.lang.rule import Atom, Compare, Disjunct, Predicate, Rule, Var, tied, variables
 from ivm.negation import ZERO
 
@@ -36,7 +38,8 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
         for group in _apart(rule, disjunct):
             name = f"{rule.heads[0].predicate}$some{sum('$some' in known for known in predicates)}"
             predicates[name] = Predicate(name, ("int64",), None, False, (ONLY.name,), where=rule.where)
-            yield _helper(name, group, rule)
+            helper = _helper(name, group, rule)
+            yield failing(helper, (), predicates) if may_fail(group, set(), rule.types) else helper
             left = tuple(x for x in disjunct if x not in group)
             disjunct = (*left, Atom(name, (ZERO,), where=rule.where))
         body.append(disjunct)

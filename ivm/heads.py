@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.constants import Encode
-from ivm.errors import AggregateError, ConstructError, RangeError
-from ivm.expression import Evaluator, risk
+from ivm.errors import AggregateError, ConstructError
+from ivm.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.lang.rule import Atom, Compare, Predicate, Rule, Term, Var, variables
 from ivm.plan import Plan
 from ivm.surgery import Delta
@@ -167,19 +167,26 @@ class Head:
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, delta, times) for head, columns in copies]
         else:
-            evaluator = Evaluator(self._rule.types, encode, str(self._rule.where))
-            actions, columns = self._columns(delta, evaluator)
-            edits = [self._edit(head, actions, columns, evaluator, times) for head in self._rule.heads]
+            evaluator = Evaluator(self._rule.types, encode)
+            actions, batch, codes = self._computed(delta, evaluator)
+            failed = [] if codes is None else [self._failed(actions, batch, codes, evaluator)]
+            if codes is not None:
+                actions, batch = actions[codes == 0], batch.only(codes == 0)
+            if self._rule.refuses and batch.n:
+                (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
+                raise refusal(self._rule.refuses[place(code)], code)
+            edits = [*(self._edit(head, actions, batch, times) for head in self._rule.heads), *failed]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        for head, part in zip(self._rule.heads, edits, strict=True):
+        heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
+        for head, part in zip(heads, edits, strict=False):  # mostly nothing fails
             found.setdefault(head.predicate, []).append(part)
         return {name: one_batch(parts) for name, parts in found.items()}
 
     def _copied(self, head: Atom) -> list[int]:
         """The columns of a binding that a head's row is a copy of: all of them, or some and counted; none otherwise."""
-        plan = self._plan
+        plan, rule = self._plan, self._rule
         names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
-        if self._rule.aggregate or plan.filters or plan.computed or len(names) < len(head.terms):
+        if rule.aggregate or rule.refuses or plan.filters or plan.computed or len(names) < len(head.terms):
             return []
         if self._layouts[head.predicate].kind == PLAIN and set(names) < set(plan.columns):
             return []
@@ -200,8 +207,7 @@ class Head:
     def _steps(self) -> list[tuple[str, Term | Compare]]:
         """The filters, and the terms of computed variables by name, each behind what it needs.
 
-        Of those that may come next the one least apt to fail does, so that it fails only for bindings that every
-        filter that could go before let pass.
+        Of those that may come next the one least apt to fail does, since what filters let pass may be less.
         """
         plan, known = self._plan, set(self._plan.columns)
         waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
@@ -214,51 +220,76 @@ class Head:
             known.add(step[0])
         return steps
 
-    def _columns(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The actions of the bindings that pass the filters, and all variables' columns."""
-        actions, columns = delta.actions, dict(zip(self._plan.columns, delta.rows, strict=True))
+    def _computed(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
+        """Actions and columns of the bindings that no filter excludes, with codes of those for which one failed."""
+        actions, codes = delta.actions, None
+        batch = Batch(len(actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
         for computed, node in self._steps:
-            if isinstance(node, Compare):
-                keep = evaluator.mask(node, columns, len(actions))
-                actions = actions[keep]
-                columns = {name: column[keep] for name, column in columns.items()}
-            else:
-                columns[computed] = evaluator.words(node, columns, len(actions))
-        return actions, columns
+            if not isinstance(node, Compare):
+                batch.columns[computed], failed = evaluator.words(node, batch)
+                if failed is not None:
+                    batch.failures[computed] = failed
+                codes = either(codes, failed)
+                continue
+            keep, failed = evaluator.holds(node, batch)
+            codes = either(codes, failed)
+            if failed is not None:
+                keep = keep | (failed != 0)
+            actions, batch = actions[keep], batch.only(keep)
+            codes = None if codes is None else codes[keep]
+        return actions, batch, codes if codes is not None and codes.any() else None
+
+    def _failed(
+        self, actions: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edits of the view of what fails.  Raises RangeError where there is none."""
+        which = np.flatnonzero(codes)
+        if self._rule.failed is None:
+            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
+            code = int(codes[which[0]])
+            raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
+        *told, _ = variables(self._rule.failed)
+        words = [*(batch.columns[v.name][which] for v in told), codes[which]]
+        return np.full(len(which), ADD), np.stack([*words, _weights(actions[which], None)])
 
     def _edit(
-        self, head: Atom, actions: np.ndarray, columns: dict[str, np.ndarray], evaluator: Evaluator,
-        times: np.ndarray | None,
-    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        self, head: Atom, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         layout = self._layouts[head.predicate]
-        n, weights = len(actions), _weights(actions, times)
+        weights = _weights(actions, times)
         terms = head.args if self._rule.aggregate else head.terms
-        words = [evaluator.words(term, columns, n) for term in terms]
+        words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # as all are
         if not words:
-            words = [np.zeros(n, np.int64)]  # a bare aggregate adds up under the key 0
+            words = [np.zeros(batch.n, np.int64)]  # a bare aggregate adds up under the key 0
         if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
             order = np.argsort(actions == INSERT, kind="stable")
             return actions[order], np.stack(words).take(order, axis=1)
         if layout.kind == SUM:
-            words.append(self._signed(columns, weights, evaluator))
+            table = np.stack(_signed(words, self._argument(batch), weights))
+            return np.full(table.shape[1], ADD), table
         if layout.kind in MAX_OR_MIN:
-            values = self._argument(columns, n, evaluator)
+            values = self._argument(batch)
             words.append(~values if layout.kind == MAX else values)
         if layout.kind == TOTAL:
-            places, found, which = parts(self._argument(columns, n, evaluator))
+            places, found, which = parts(self._argument(batch))
             weights = weights[which]
             words = [*(word[which] for word in words), places, found * weights]
         return np.full(len(weights), ADD), np.stack([*words, weights])
 
-    def _signed(self, columns: dict[str, np.ndarray], weights: np.ndarray, evaluator: Evaluator) -> np.ndarray:
-        values = self._argument(columns, len(weights), evaluator)
-        if (values == LEAST).any():
-            raise RangeError(f"{self._rule.where}: a summand is {LEAST}, which has no negative; exclude it")
-        return values * weights
-
-    def _argument(self, columns: dict[str, np.ndarray], n: int, evaluator: Evaluator) -> np.ndarray:
+    def _argument(self, batch: Batch) -> np.ndarray:
         assert self._rule.aggregate and self._rule.aggregate.argument
-        return evaluator.words(self._rule.aggregate.argument, columns, n)
+        return batch.columns[self._rule.aggregate.argument.name]
+
+
+def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    """Columns of what is added to sums and supports; the least word has no negative, so that two halves are added."""
+    table = [*words, values * weights, weights]
+    halved = np.flatnonzero((values == LEAST) & (weights < 0))
+    if len(halved):
+        table = [np.append(column, column[halved]) for column in table]
+        table[-1][len(values) :] = 0
+        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(LEAST // 2)
+    return table
 
 
 def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:

@@ -11,6 +11,8 @@ of a refuted binding is then never looked for.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ivm.expression import may_fail
+from ivm.failure import failing
 from ivm.lang.rule import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, variables
 
 NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
@@ -38,11 +40,11 @@ class _Lift:
         held = {v for atom in disjunct if isinstance(atom, Atom) for v in variables(atom)}
         if not isinstance(literal, Negation) or _simple(literal, held):
             return literal
-        free = _sources(literal, held, disjunct)
+        free, equations = _sources(literal, held, disjunct)
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
         while name in self._predicates:
             name += "_"
-        body = _bound(literal, free, disjunct)
+        body = _bound(literal, free, equations, disjunct, rule.types)
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
         types = {**rule.types, NOTHING.name: "int64"}
         if not free:  # the helper holds one row, or none
@@ -52,7 +54,8 @@ class _Lift:
         self._predicates[name] = Predicate(
             name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
         )
-        self._helpers.append(_rule(head, body, types, rule))
+        helper = _rule(head, body, types, rule)
+        self._helpers.append(failing(helper, free, self._predicates) if may_fail(body, set(), types) else helper)
         return Negation((probe,), where=literal.where)
 
 
@@ -64,25 +67,37 @@ def _simple(negation: Negation, held: set[Var]) -> bool:
     return isinstance(atom, Atom) and not isinstance(atom.value, Var) and held.issuperset(variables(atom))
 
 
-def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[Var, ...]:
-    """The variables of atoms around the negation on which its own variables depend."""
-    found = list(variables(negation))
+def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tuple[Var, ...], Disjunct]:
+    """The variables of atoms around the negation on which its own variables depend, and the equations by which."""
+    found, equations = list(variables(negation)), dict[Literal, None]()
     for v in found:  # grows
         if v not in held:
-            equations = (c for c in around if isinstance(c, Compare) and c.op == "=")
-            found += [w for c in equations if v in (c.left, c.right) for w in variables(c) if w not in found]
-    return tuple(dict.fromkeys(v for v in found if v in held))
+            its = [c for c in around if isinstance(c, Compare) and c.op == "=" and v in (c.left, c.right)]
+            equations |= dict.fromkeys(its)
+            found += [w for c in its for w in variables(c) if w not in found]
+    return tuple(dict.fromkeys(v for v in found if v in held)), tuple(equations)
 
 
-def _bound(negation: Negation, free: tuple[Var, ...], around: Disjunct) -> Disjunct:
-    """The negated body; with the positive literals around it if it does not bind the helper's columns itself.
+def _bound(
+    negation: Negation, free: tuple[Var, ...], equations: Disjunct, around: Disjunct, types: Mapping[str, str]
+) -> Disjunct:
+    """The negated body; with the atoms around it if it does not bind the helper's columns itself.
 
-    So it is too where it reads what is computed around it.
+    So it is too where it reads what is computed around it.  What else is compared there spares rows of the helper, if
+    it cannot fail.
     """
     here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
     if here.issuperset(free) and set(free).issuperset(variables(negation)):
         return negation.body
-    return tuple(x for x in around if isinstance(x, Atom | Compare)) + negation.body
+    held = {v for x in around if isinstance(x, Atom) for v in variables(x)}
+    known = held.union(variables(*equations))
+    spared = (
+        x
+        for x in around
+        if isinstance(x, Compare) and known.issuperset(variables(x)) and not may_fail((x,), known, types)
+    )
+    atoms = tuple(x for x in around if isinstance(x, Atom))
+    return (*atoms, *dict.fromkeys((*equations, *spared)), *negation.body)
 
 
 def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:

@@ -20,6 +20,7 @@ from ivm.computed import lift_computed
 from ivm.constants import Encode
 from ivm.errors import IvmError, UnknownViewError
 from ivm.existence import lift_existence
+from ivm.failure import refusing
 from ivm.heads import Head, Layout, view_layout
 from ivm.lang.rule import Predicate, Rule, reads, writes
 from ivm.negation import lift_negations
@@ -28,7 +29,7 @@ from ivm.plan import Index, Plan
 from ivm.planner import AUTO, Chosen, chosen_of, make_plans
 
 PROPERTY = "ivm"
-PLANNING = 1  # what a rule's trees and key orders are; another number where that changes
+PLANNING = 2  # what a rule's trees and key orders are; another number where that changes
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
@@ -174,6 +175,7 @@ class Installed:
         part = lang.compile(text, self.program, source=name)
         for lift in (lift_existence, lift_computed, lift_negations):
             part = part.lifted(lift)
+        part = refusing(part)
         program = self.program.including(part)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)

@@ -162,6 +162,8 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
             left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
+            if term.op == "/" and isinstance(right, Const) and not right.value:
+                raise RuleTypeError(term.where, f"`{term}` divides by zero, whatever is stored")
             return replace(term, left=left, right=right), type_
 
 

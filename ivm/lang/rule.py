@@ -122,13 +122,19 @@ class Aggregate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
-    """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct."""
+    """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct.
+
+    Bindings whose arithmetic fails are refused, or go to the atom `failed` where there is one.  A rule that `refuses`
+    derives nothing, all of its bindings are refused (see failure.py).
+    """
 
     heads: tuple[Atom, ...]
     body: tuple[Disjunct, ...]
     aggregate: Aggregate | None = None
     types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
     text: str = field(default="", compare=False, repr=False)
+    failed: Atom | None = None
+    refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,5 +204,6 @@ def reads(rule: Rule) -> tuple[str, ...]:
 
 
 def writes(rule: Rule) -> tuple[str, ...]:
-    """The names of the predicates in the head, each once."""
-    return tuple(dict.fromkeys(head.predicate for head in rule.heads))
+    """The names of the predicates in the head, each once, and the one of what fails."""
+    heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
+    return tuple(dict.fromkeys(head.predicate for head in heads))

@@ -9,12 +9,13 @@ one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
 
 import operator
 import re
+from datetime import date, datetime
 from decimal import Decimal, localcontext
 from functools import cache
 from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
-from ivm.lang.rule import Const, Type
+from ivm.lang.rule import Const, Type, Value
 from pagestore.words import YEARS
 
 ALIASES = {
@@ -73,6 +74,21 @@ def word_range(type_: Type) -> tuple[int, int]:
     if scale(type_) is not None:
         return 1 - 10 ** precision(type_), 10 ** precision(type_) - 1
     return INT_MIN, INT_MAX
+
+
+def ends(type_: Type) -> tuple[Value, Value]:
+    """The least and the greatest value of a type that is counted.
+
+    >>> ends("decimal(3,1)")
+    (Decimal('-99.9'), Decimal('99.9'))
+    """
+    if type_ == "date":
+        return date.min, date.max
+    if type_ == "timestamp":
+        return datetime.min, datetime.max
+    least, greatest = word_range(type_)
+    digits = scale(type_)
+    return (least, greatest) if digits is None else (Decimal(least).scaleb(-digits), Decimal(greatest).scaleb(-digits))
 
 
 def shown(word: int, type_: Type) -> str:
