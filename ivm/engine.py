@@ -446,6 +446,8 @@ def recompute(
             return [part.rows for part in evaluation.parts]
         edits = folded(installed, head, evaluation.parts, INSERT, encode)
         parts += [edit for predicate, edit in edits if predicate == name]
+    if not parts:  # a view of what fails, and nothing does
+        return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
     found = composed(source, predicate, parts, spec_of(layout, width))
     if is_apart(layout):

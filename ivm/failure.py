@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ivm.expression import binaries
 from ivm.lang.program import Program
-from ivm.lang.rule import Atom, Compare, Disjunct, Negation, Predicate, Rule, Var, variables
+from ivm.lang.rule import Atom, Compare, Const, Disjunct, Negation, Predicate, Rule, Var, variables
 
 CODE = Var("code$")  # of a failure, see expression.py
 
@@ -34,7 +34,7 @@ def refusing(program: Program) -> Program:
     terms = {(x.where.line, x.where.column): x for rule in program.rules for b in rule.body for x in binaries(*b)}
     predicates, rules = dict(program.predicates), list[Rule]()
     for rule in program.rules:
-        rules.append(rule)
+        rules += _sure(rule, helpers, predicates)
         body = tuple(found for disjunct in rule.body for found in _failures(disjunct, helpers))
         if not body:
             continue
@@ -65,6 +65,39 @@ def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disju
         if not set(variables(helper.failed)).issuperset(variables(atom)):
             again = tuple(x for x in helper.body[0] if isinstance(x, Compare))
         yield (*rest, helper.failed, *again)
+
+
+def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """A helper that holds only where what it negates neither does nor fails, behind views of where that fails.
+
+    A rule that is no helper needs none: where it fails it is refused.
+    """
+    body = []
+    for disjunct in rule.body:
+        sure = list(disjunct)
+        for literal in disjunct if rule.failed else ():
+            atom = literal.body[0] if isinstance(literal, Negation) else None
+            if not isinstance(atom, Atom) or atom.predicate not in helpers:
+                continue
+            name = f"{atom.predicate}$failing"
+            if name not in predicates:
+                helper = helpers[atom.predicate]
+                assert helper.failed
+                head, zero = replace(helper.heads[0], predicate=name), tuple(_zeros(helper))
+                made = replace(helper, heads=(head,), body=((helper.failed, *zero),), failed=None)
+                _define(head, made, predicates)
+                yield made
+            sure.append(Negation((replace(atom, predicate=name),), where=literal.where))
+        body.append(tuple(sure))
+    yield replace(rule, body=tuple(body))
+
+
+def _zeros(helper: Rule) -> Iterator[Compare]:
+    """What fills the columns of a helper that has none of the rule's."""
+    assert helper.failed
+    for v in variables(*helper.heads):
+        if v not in variables(helper.failed):
+            yield Compare("=", v, Const(0, "int64"))
 
 
 def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:

@@ -8,11 +8,12 @@ head row is derived by how often.
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from ivm.errors import FunctionConflictError, RangeError
+from ivm.expression import risk
 from ivm.lang import Program
 from ivm.lang.rule import (
     Atom,
@@ -21,7 +22,6 @@ from ivm.lang.rule import (
     Const,
     Edit,
     Literal,
-    Negation,
     Predicate,
     Rule,
     Term,
@@ -128,29 +128,59 @@ def supports(rule: Rule, state: State) -> dict[str, Counter]:
 
 
 def bindings(literals: tuple[Literal, ...], binding: Binding, state: State) -> Iterator[Binding]:
-    """Every extension of the binding under which all literals hold, each tried as soon as it is ready."""
-    if not literals:
+    """Every extension of the binding under which all literals hold; RangeError where one fails and all others hold."""
+    for extended, failure in outcomes(literals, binding, state):
+        if failure:
+            raise failure
+        yield extended
+
+
+def outcomes(
+    literals: tuple[Literal, ...], binding: Binding, state: State
+) -> Iterator[tuple[Binding, RangeError | None]]:
+    """Every extension under which no literal does not hold, and what failed.
+
+    Atoms come first, then the variables that only equations define, then all else.  A variable whose term fails has the
+    failure as its value, so that whatever reads it fails, too.
+    """
+    atoms = [literal for literal in literals if isinstance(literal, Atom)]
+    others = [literal for literal in literals if not isinstance(literal, Atom)]
+    for extended in joined(atoms, binding, state):
+        extended = dict(extended)
+        rest = list(others)
+        while found := defining(rest, extended):
+            literal, target, source = found
+            rest.remove(literal)
+            extended[target.name] = attempted(lambda source=source, known=extended: value(source, known))
+        results = [attempted(lambda literal=literal, known=extended: holds(literal, known, state)) for literal in rest]
+        if not any(result is False for result in results):
+            failures = [r for r in (*extended.values(), *results) if isinstance(r, RangeError)]
+            yield extended, failures[0] if failures else None
+
+
+def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Binding]:
+    if not atoms:
         yield binding
         return
-    chosen = next(literal for literal in sorted(literals, key=urgency) if is_ready(literal, binding))
-    rest = tuple(literal for literal in literals if literal is not chosen)
-    for extended in matches(chosen, binding, state):
-        yield from bindings(rest, extended, state)
+    atom, *rest = atoms
+    for row in rows_of(state[atom.predicate]):
+        extended = unified(atom.terms, row, binding)
+        if extended is not None:
+            yield from joined(rest, extended, state)
 
 
-def urgency(literal: Literal) -> int:
-    """Filters before whatever may compute or multiply."""
-    if isinstance(literal, Compare):
-        return 0 if literal.op != "=" else 1
-    return 2 if isinstance(literal, Negation) else 3
+def defining(literals: list[Literal], binding: Binding) -> tuple[Compare, Var, Term] | None:
+    """Of the equations that define a variable next the one least apt to fail, not by where it stands."""
+    equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
+    found = [(x, a, b) for x in equations for a, b in sides(x) if defines(a, b, binding)]
+    return min(found, key=lambda one: (risk(one[0]), str(one[0])), default=None)
 
 
-def is_ready(literal: Literal, binding: Binding) -> bool:
-    """An atom always is; a negation waits for what it shares; `=` may define the variable that is a side."""
-    missing = {v.name for v in variables(literal)} - binding.keys()
-    if isinstance(literal, Compare) and literal.op == "=":
-        return not missing or any(defines(a, b, binding) for a, b in sides(literal))
-    return isinstance(literal, Atom) or not missing
+def attempted(run: Callable[[], object]) -> object:
+    try:
+        return run()
+    except RangeError as failure:
+        return failure
 
 
 def sides(literal: Compare) -> list[tuple[Term, Term]]:
@@ -165,23 +195,20 @@ def defines(target: Term, source: Term, binding: Binding) -> bool:
     )
 
 
-def matches(literal: Literal, binding: Binding, state: State) -> Iterator[Binding]:
-    """The extensions of the binding under which one literal holds."""
-    if isinstance(literal, Negation):
-        if next(bindings(literal.body, without(literal.exists, binding), state), None) is None:
-            yield binding
-    elif isinstance(literal, Atom):
-        for row in rows_of(state[literal.predicate]):
-            extended = unified(literal.terms, row, binding)
-            if extended is not None:
-                yield extended
-    else:
-        for target, source in sides(literal):
-            if defines(target, source, binding):
-                yield {**binding, target.name: value(source, binding)}
-                return
-        if COMPARE[literal.op](value(literal.left, binding), value(literal.right, binding)):
-            yield binding
+def holds(literal: Literal, binding: Binding, state: State) -> bool:
+    """Whether a comparison or a negation holds under a binding of all its variables."""
+    if isinstance(literal, Compare):
+        return COMPARE[literal.op](total(literal.left, binding), total(literal.right, binding))
+    for v in variables(literal):
+        failure = binding[v.name]
+        if isinstance(failure, RangeError):
+            raise failure
+    inside = [failure for _, failure in outcomes(literal.body, without(literal.exists, binding), state)]
+    if None in inside:
+        return False
+    for failure in inside:
+        raise failure
+    return True
 
 
 def without(hidden: tuple[Var, ...], binding: Binding) -> Binding:
@@ -204,9 +231,18 @@ def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | 
 
 def value(term: Term, binding: Binding) -> object:
     """A term's value; RangeError where it does not fit its type."""
+    return in_range(total(term, binding))
+
+
+def total(term: Term, binding: Binding) -> object:
+    """A term's value, which fits its type but for a sum: what is only compared may be of any size."""
     if isinstance(term, Binary):
-        return computed(term.op, value(term.left, binding), value(term.right, binding))
-    return term.value if isinstance(term, Const) else binding[term.name]
+        operand = total if term.op in "+-" else value
+        return computed(term.op, operand(term.left, binding), operand(term.right, binding))
+    found = term.value if isinstance(term, Const) else binding[term.name]
+    if isinstance(found, RangeError):
+        raise found
+    return found
 
 
 # -- arithmetic and aggregates
@@ -217,7 +253,7 @@ def computed(op: str, a: object, b: object) -> object:
         result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
     except ArithmeticError as error:
         raise RangeError(f"{a} {op} {b}: {error}") from None
-    return in_range(result)
+    return result if op in "+-" and not isinstance(result, float) else in_range(result)
 
 
 def number(op: str, a: object, b: object) -> object:

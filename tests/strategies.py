@@ -40,10 +40,12 @@ class Features:
     disjunction: bool = False
     heads_max: int = 1
     views_max: int = 3
+    failing: bool = False  # divisions by what may be zero, and products that 64 bits may not hold
 
 
 BASIC = Features()
 FULL = Features(negation=True, disjunction=True, heads_max=2)
+FAILING = Features(negation=True, disjunction=True, heads_max=2, views_max=2, failing=True)
 
 
 @st.composite
@@ -167,6 +169,9 @@ class Clause:
             return str(self.draw(DOMAIN))
         if kind == 1:
             return "_"
+        held = list(bound) or (variables if variables is not VARIABLES else [])
+        if kind == 2 and self.features.failing and held:
+            return self.term(held)
         variable = self.pick(variables)
         bound[variable] = None
         return variable
@@ -180,6 +185,9 @@ class Clause:
     def term(self, bound: list[str]) -> str:
         if not self.features.arithmetic:
             return self.pick(bound)
+        if self.features.failing and self.once_in(2):
+            fractions = [f"{self.pick(['6', 'x' if 'x' in bound else '3'])} / {self.pick(bound)}"]
+            return self.pick([*fractions, f"{self.pick(bound)} * 4611686018427387904"])
         right = self.pick([str(self.draw(DOMAIN)), self.pick(bound)])
         return f"{self.pick(bound)} {self.pick(['+', '-', '*'])} {right}"
 
@@ -188,6 +196,9 @@ class Clause:
         if self.once_in(2):
             return f"!{self.atom({}, bound)}"
         own = f"q{next(self.locals)}"
+        if self.features.failing and self.once_in(2):
+            inner = f", !({self.atom({}, [own])}, {self.comparison([own])})" if self.once_in(3) else ""
+            return f"!(a({own}), {self.atom({}, [bound[0], own])}, {self.comparison([own, *bound])}{inner})"
         return f"!({self.atom({}, [bound[0], own])}, {self.atom({}, [bound[-1], own])}, a({own}))"
 
     def filter(self, bound: list[str]) -> str:

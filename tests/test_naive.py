@@ -49,15 +49,39 @@ def test_int_arithmetic(term, expected):
     assert views(f"p(y) <- edge(x, _), y = {term}.", edge={(7, 0)}) == {"p": {(expected,)}}
 
 
-@pytest.mark.parametrize("term", ["x / 0", "x * 9223372036854775807"])
+@pytest.mark.parametrize("term", ["x / y", "x * 9223372036854775807"])
 def test_what_does_not_fit_is_an_error(term):
     with pytest.raises(RangeError):
-        views(f"p(y) <- edge(x, _), y = {term}.", edge={(7, 0)})
+        views(f"p(z) <- edge(x, y), z = {term}.", edge={(7, 0)})
 
 
 def test_a_filter_beside_a_division_guards_it():
     # p(y) <- edge(x, z), z != 0, y = x / z.
     assert views("p(y) <- edge(x, z), y = x / z, z != 0.", edge={(7, 0), (7, 2)}) == {"p": {(3,)}}
+
+
+@pytest.mark.parametrize(
+    ("body", "fails"),
+    [
+        ("edge(x, y), v[x] = _, z = x / y", False),  # no such x
+        ("edge(x, y), !(edge(x, y), z = x / y, z > 0)", True),
+        ("edge(x, y), !(edge(x, u), z = x / u, z > 0)", False),  # another u says no
+        ("edge(x, y), !(z = x / y, v[z] = _)", False),
+        ("edge(x, y), z = x / y, z > 0, x > 7", False),
+        ("edge(x, y), z = x / y, u = z + 1, u != z", True),
+        ("edge(x, y), (x > 7 ; x / y = 7)", True),
+        ("edge(x, y), !(x < 8 ; x / y = 7)", False),
+        ("edge(x, _), x + 9223372036854775807 > 0", False),  # a sum that is compared
+        ("edge(x, _), x * 9223372036854775807 > 0", True),
+    ],
+)
+def test_a_failure_counts_where_all_else_holds(body, fails):
+    rows = {"edge": {(7, 0), (7, 2)}}
+    if fails:
+        with pytest.raises(RangeError):
+            views(f"p(x) <- {body}.", **rows)
+    else:
+        views(f"p(x) <- {body}.", **rows)
 
 
 def test_aggregates():
