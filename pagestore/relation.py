@@ -23,7 +23,7 @@ from .rows import as_columns, key_columns, looked_up
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
 from .tree import COUNT, Pages, Tree, count, get, read, scan
 from .tree import Finder as TreeFinder
-from .words import Schema, decode, encode, to_numpy
+from .words import Column, Schema, decode, encode, to_numpy
 
 BATCH_ROWS = 65536
 COUNT_ROWS = ((COUNT, 0),)
@@ -45,7 +45,8 @@ class Source(Protocol):
 class Relation:
     """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
 
-    Bounds are words. Every read checks the pages that it touches and raises CorruptionError for a bad one.
+    Strings and bytes are in the order of the ids that the store gave them, which means nothing. Bounds are words.
+    Every read checks the pages that it touches and raises CorruptionError for a bad one.
     """
 
     def __init__(
@@ -101,12 +102,40 @@ class Relation:
     def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
-        Raises SchemaError for more values than key columns, WordError for a value of another type.
+        Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
+        the other has the same, as in range(("tea", 3), ("tea", 7)). Raises SchemaError for others and for more values
+        than key columns, WordError for a value of another type.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, year: int64, p: int64", key=("item", "year"))
+        ...     price.insert([("tea", 2012, 3), ("tea", 2013, 4), ("cake", 2013, 5)])
+        ...     list(price.range(("tea", 2013), ("tea", 2020))), len(price.prefix("tea"))
+        ([('tea', 2013, 4)], 2)
         """
         if type(lo) is tuple is type(hi) and len(lo) <= self._plain >= len(hi) and are_words(lo + hi):
             low, high = lo, hi
         else:
             low, high = self._bound(lo), self._bound(hi)
+            self._refuse_order(low, high)
+        return self._within(low, high)
+
+    def prefix(self, *values: Any) -> "Relation":
+        """The records whose keys begin with these values. O(1). Raises as `range`.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     ate = txn.create("ate", "person: string, meal: string")
+        ...     ate.insert([("ada", "tea"), ("bob", "tea"), ("ada", "cake")])
+        ...     sorted(ate.prefix("ada"))
+        [('ada', 'cake'), ('ada', 'tea')]
+        """
+        low = high = self._bound(values)
+        while high and high[-1] == GREATEST:
+            high = high[:-1]
+        return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
+
+    def _within(self, low: tuple[int, ...], high: tuple[int, ...]) -> "Relation":
         if self._lo or self._hi:
             low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
         return Relation(self._source, self.info, low, high, self)
@@ -257,8 +286,8 @@ class Relation:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
 
         Bounds are a list of tuples (keys, or prefixes of one length), a list of columns, or one column; () is
-        unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan`, and WordError
-        naming the first interval whose sum does not fit 64 bits.
+        unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan` and `range`, and
+        WordError naming the first interval whose sum does not fit 64 bits.
         """
         if self.bounded:
             raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
@@ -269,9 +298,13 @@ class Relation:
         if high is not None and high.shape[1] != given.shape[1]:
             raise SchemaError(f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in pairs")
         none = np.zeros((0, given.shape[1]), np.int64)
+        low, high = none if low is None else low, none if high is None else high
+        for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
+            if column.type.interned and not np.array_equal(low[: place + 1], high[: place + 1]):
+                raise self._no_order(column)
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
-        folds = scan_many(pages, tree, rows, none if low is None else low, none if high is None else high)
+        folds = scan_many(pages, tree, rows, low, high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     @property
@@ -282,19 +315,25 @@ class Relation:
     def rank(self, key: Any) -> int:
         """How many of the records are below a key (or a prefix of one); it need not be there. O(log n).
 
-        Raises MissingError without a "count" scan.
+        Raises MissingError without a "count" scan, SchemaError for a string or bytes, which are in no order.
         """
         pages, tree = self.view()
         start, stop = self._places(pages, tree)
         bound = self._bound(key)
+        self._refuse_order(bound, bound, alone=True)
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start
 
     def select(self, rank: int) -> tuple:
         """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
 
-        Raises IndexError beyond the ends, MissingError without a "count" scan.
+        Raises IndexError beyond the ends, MissingError without a "count" scan, SchemaError where keys differ in strings
+        or bytes, which are in no order.
         """
+        shared = len(_shared(self._lo, self._hi))
+        for column in self.schema.stored[shared : len(self.schema.key)]:
+            if column.type.interned:
+                raise self._no_order(column)
         pages, tree = self.view()
         start, stop = self._places(pages, tree)
         place = index(rank) + (start if rank >= 0 else stop)
@@ -450,6 +489,26 @@ class Relation:
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
         return self._words_of(row)
 
+    def _refuse_order(self, low: tuple[int, ...], high: tuple[int, ...], alone: bool = False) -> None:
+        """Raise SchemaError where bounds rely on the order of texts: they share them, or have those of this range.
+
+        A bound `alone` has the latter only.
+        """
+        own = _shared(self._lo, self._hi)
+        for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
+            if column.type.interned:
+                given = {bound[: place + 1] for bound in (low, high) if len(bound) > place}
+                both = not alone and min(len(low), len(high)) > place
+                if len(given) > 1 or not (both or given == {own[: place + 1]}):
+                    raise self._no_order(column)
+
+    def _no_order(self, column: Column) -> SchemaError:
+        return SchemaError(
+            f"{column.name!r} of {self.name!r} is a {column.type}, kept by the id that the store gave it, so that no "
+            f"range is in its order: take all records of one with prefix(...), or bound what stands behind it, both "
+            "bounds with the same one; or filter what iterating gives"
+        )
+
     def _words_of(self, row: tuple) -> tuple[int, ...]:
         """Words of a prefix of a record, or all of it, in stored order: a key, and what is behind it."""
         schema = self.schema
@@ -457,6 +516,16 @@ class Relation:
             return row
         finder = Finder(self._source.dictionary)
         return tuple(int(encode(column, [value], finder)[0]) for column, value in zip(schema.stored, row, strict=False))
+
+
+def _shared(lo: tuple[int, ...], hi: tuple[int, ...]) -> tuple[int, ...]:
+    """The words that all keys between two bounds begin with.
+
+    >>> _shared((7, 5, 1), (7, 5, 9)), _shared((7, 5), (7, 6)), _shared((7,), ())
+    ((7, 5), (7, 5), ())
+    """
+    n = next((i for i, pair in enumerate(zip(lo, hi, strict=False)) if pair[0] != pair[1]), min(len(lo), len(hi)))
+    return lo[: n + (n < len(lo) and hi[n:] == (lo[n] + 1,))]
 
 
 def are_ints(row: tuple) -> bool:

@@ -341,7 +341,7 @@ def test_what_cannot_be_stabbed(booked, store):
     with pytest.raises(SchemaError, match="holds no intervals"):
         store.snapshot()["sales"].stab(5)
     with pytest.raises(SchemaError, match="whole relation"):
-        relation.range(("room 1",)).stab("room 1", 5)
+        relation.prefix("room 1").stab("room 1", 5)
     with pytest.raises(SchemaError, match=r"points of 0 values for 'booked'; a point is \(room, x\)"):
         relation.stab()
     with pytest.raises(SchemaError, match="points in columns of 2, 1 values"):
