@@ -2,7 +2,8 @@
 
 numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
 an edit in one file would leave stale machine code behind the others. A folder named by a hash of all of them
-is either complete or new. A user who has set NUMBA_CACHE_DIR keeps it.
+is either complete or new. Kernels alone go there (kernel.py), not what else a process compiles with numba; a user who
+has set NUMBA_CACHE_DIR keeps it.
 """
 
 import hashlib
@@ -43,7 +44,3 @@ def user_cache() -> Path:
         if folder.lstat().st_uid == os.getuid():
             return folder
     return Path(tempfile.mkdtemp(prefix="pagestore-"))  # what stands in anybody else's would be run as ours
-
-
-if not config.CACHE_DIR:
-    config.CACHE_DIR = str(cache_folder())

@@ -9,12 +9,20 @@ and variables, and for arrays that may be written to and such that may not, wher
 import gc
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils, sigutils
-from numba.core.caching import FunctionCache, NullCache
+from numba.core.caching import (
+    CacheImpl,
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    NullCache,
+    UserProvidedCacheLocator,
+)
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
@@ -22,7 +30,8 @@ from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from pagestore.kernels.undisturbed import undisturbed
+from . import cache_folder
+from .undisturbed import undisturbed
 
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
@@ -114,7 +123,7 @@ class Kernel(CPUDispatcher):
     def compile(self, sig: Any) -> Any:
         """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
         if isinstance(self._cache, NullCache):  # now: it looks at the disk, and most are never called from Python
-            self._cache = FunctionCache(self.py_func) if self.targetoptions["_nrt"] else OnDisk(self.py_func)
+            self._cache = Cached(self.py_func) if self.targetoptions["_nrt"] else OnDisk(self.py_func)
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -131,7 +140,33 @@ class Kernel(CPUDispatcher):
         return self.part.get_overload(sig)
 
 
-class OnDisk(FunctionCache):
+@cache
+def folder() -> Path:
+    """The folder of kernels as numba is set at the first of them."""
+    return cache_folder()
+
+
+class InFolder(InTreeCacheLocator):
+    """Where the machine code of a kernel is kept."""
+
+    def __init__(self, function: Callable, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(folder() / self.get_suitable_cache_subpath(file))
+
+
+class Files(CompileResultCacheImpl):
+    """As numba's, but for the folder, unless its user has named one."""
+
+    _locator_classes = (UserProvidedCacheLocator, InFolder, *CacheImpl._locator_classes)
+
+
+class Cached(FunctionCache):
+    """The machine code of a kernel."""
+
+    _impl_class = Files
+
+
+class OnDisk(Cached):
     """The machine code of a kernel that makes no arrays."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

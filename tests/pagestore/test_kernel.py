@@ -151,6 +151,41 @@ def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_pat
     assert user_cache() not in (ours, theirs) and user_cache().is_dir()
 
 
+HOST = """
+import numpy as np
+from numba import config, njit
+import pagestore, ivm
+from tests.pagestore.test_kernel import last
+
+@njit(cache=True)
+def own(x):
+    return x + 1
+
+print(own(1), last(np.arange(3)), len(own.stats.cache_hits), len(last.stats.cache_hits), config.CACHE_DIR)
+"""
+
+
+def test_only_kernels_are_kept_in_the_folder_of_kernels(tmp_path):
+    """A host's own functions stay beside their files, and nothing is compiled twice, by a second process either."""
+    (tmp_path / "host.py").write_text(HOST)
+    command = [sys.executable, str(tmp_path / "host.py")]
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def files(folder):
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
+
+    left = []
+    for hits in (0, 1):
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert run.stdout.split() == ["2", "2", str(hits), str(hits)], run.stderr
+        left.append(files(tmp_path))
+    assert left[0] == left[1]
+    beside, ours = files(tmp_path / "__pycache__"), files(tmp_path / "home" / "pagestore")
+    assert len(beside) == len(ours) == 2 and beside | ours == left[0]
+    assert all(path.name.startswith("host.own") for path in beside)
+
+
 def test_garbage_is_collected_again_after_compiling():
     assert gc.isenabled()
 
