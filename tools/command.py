@@ -80,20 +80,22 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     from ivm.errors import IvmError, OptionError  # late: a --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
 
+    from .report import complain, plain
+
     try:
         code = module.run(options)
         sys.stdout.flush()
         return code
     except (argparse.ArgumentError, OptionError) as error:
-        choices.choices[options.command].error(str(error))
+        choices.choices[options.command].error(plain(error))
     except BrokenPipeError:  # whoever read has had enough; Python would complain once more at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
-        print(f"{program} {options.command}: {error}", file=sys.stderr)
+        complain(f"{program} {options.command}: {error}")
         if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
-            print(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads", file=sys.stderr)
+            complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
         return getattr(module, "FAILED", 1)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from .report import as_json, common, opened, version_or_name
+from .report import as_json, common, opened, plain, tell, version_or_name
 
 FAILED = 2  # as cmp and diff do: 1 says that there are changes
 
@@ -25,5 +25,5 @@ def run(options: argparse.Namespace) -> int:
                 if options.json:
                     print(as_json({"change": sign, **row}))
                 else:
-                    print(sign, ", ".join(map(str, row.values())))
+                    tell(f"{sign} {', '.join(map(plain, row.values()))}")
     return 1 if changes else 0

@@ -5,7 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from .report import answer, common
+from .report import answer, common, plain
 from .rules import argument_or_stdin, changes, opened
 
 
@@ -28,6 +28,6 @@ def run(options: argparse.Namespace) -> int:
         come = sum(sign == "+" for sign, _ in rows)
         lines.append(f"{name}: {come:,} come, {len(rows) - come:,} gone")
         if options.rows:
-            lines += [f"  {sign} {', '.join(map(str, row))}" for sign, row in rows]
+            lines += [f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows]
     answer(options, {"version": version, "changes": changed}, "\n".join(lines))
     return 0

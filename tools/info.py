@@ -2,7 +2,7 @@
 
 import argparse
 
-from .report import answer, common, opened, size, table
+from .report import answer, common, opened, plain, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +25,10 @@ def run(options: argparse.Namespace) -> int:
         }  # fmt: skip
         lines = [
             f"{store.path}: {size(bytes_)} in pages of {size(store.page_size)}, version {store.version}",
-            f"{data['versions']} versions are kept ({store.retain}); branches {', '.join(store.branches)}",
+            f"{data['versions']} versions are kept ({store.retain}); branches {', '.join(map(plain, store.branches))}",
         ]
         if store.tags:
-            lines.append("tags " + ", ".join(f"{tag} = {version}" for tag, version in store.tags.items()))
+            lines.append("tags " + ", ".join(f"{plain(tag)} = {version}" for tag, version in store.tags.items()))
         if store.recovery:
             lines.append(str(store.recovery))
         rows = [

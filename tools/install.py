@@ -6,7 +6,7 @@ from pathlib import Path
 from ivm.lang import compile
 
 from .progress import Progress
-from .report import answer, common, counted
+from .report import answer, common, counted, plain
 from .rules import block_name, opened, text_of
 
 
@@ -31,5 +31,5 @@ def run(options: argparse.Namespace) -> int:
         progress.clear()
         lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
-        answer(options, data, "\n".join([f"{name} installed, version {data['version']}", *lines]))
+        answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
     return 0

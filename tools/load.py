@@ -6,7 +6,6 @@ the store it is ordered by its dictionary's ids.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ from pagestore.writable import WritableRelation
 from .dataset import Dataset, DatasetError, open_dataset
 from .extsort import sort
 from .progress import Progress
-from .report import answer, common, counted
+from .report import answer, common, complain, counted
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it spills
 
@@ -184,6 +183,6 @@ def run(options: argparse.Namespace) -> int:
             if not there and not store.version:  # it failed; nobody else has written, as the lock is still held
                 file.unlink()
     for note in () if options.quiet else report.notes:
-        print(f"note: {note}", file=sys.stderr)
+        complain(f"note: {note}")
     answer(options, asdict(report), str(report))
     return 0

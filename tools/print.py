@@ -4,7 +4,7 @@ import argparse
 
 from ivm import Workspace
 
-from .report import answer, common, table, version_or_name
+from .report import answer, common, plain, table, version_or_name
 from .rules import answer_rows, limit, opened
 
 
@@ -42,5 +42,5 @@ def contents(workspace: Workspace) -> dict:
 def listing(data: dict) -> str:
     """The contents for people."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
-    installed = ", ".join(data["installed"]) or "nothing"
+    installed = ", ".join(map(plain, data["installed"])) or "nothing"
     return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")

@@ -5,6 +5,8 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from .report import plain
+
 ERASE_LINE = "\r\x1b[K"
 
 
@@ -21,7 +23,7 @@ class Progress:
     def __call__(self, text: str) -> None:
         if self.shown:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            line = f"{self.what}: {text}"[: width - 1]  # of a line that wraps, a part would stay
+            line = plain(f"{self.what}: {text}")[: width - 1]  # of a line that wraps, a part would stay
             self._show(ERASE_LINE + line)
 
     def clear(self) -> None:

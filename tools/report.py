@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +28,35 @@ def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> N
     if options.json:
         print(as_json(data))
     elif not options.quiet and text:
-        print(text)
+        tell(text)
+
+
+def tell(text: str) -> None:
+    """Print lines for people; what is data in them is `plain` already if it may hold the end of a line."""
+    print("\n".join(map(plain, text.split("\n"))))
+
+
+def complain(text: str) -> None:
+    """Print one line on stderr."""
+    print(plain(text), file=sys.stderr)
+
+
+def plain(value: object) -> str:
+    r"""A value as text that a terminal only shows: what would move its cursor, or turn text round, is written out.
+
+    >>> print(plain("a\x1b[2Jb\n\u202ec"), plain("Grüße"))
+    a\x1b[2Jb\n\u202ec Grüße
+    """
+    text = str(value)
+    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+
+
+JOINERS = "\u200c\u200d"  # parts of words and of emoji
+
+
+def _shown(letter: str) -> str:
+    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
+    return letter.encode("unicode_escape").decode() if hidden else letter
 
 
 def as_json(data: Any) -> str:
@@ -87,7 +117,7 @@ def table(rows: Sequence[Sequence], head: Sequence[str], is_number: Callable[[An
     relation  pages
     edge         12
     """
-    cells = [head, *[[str(cell) for cell in row] for row in rows]]
+    cells = [[plain(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
     lines = [

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ivm
 from ivm.errors import IvmError
 
-from .report import as_json, counted, number, table
+from .report import as_json, counted, number, table, tell
 
 CHANGE = "_change_type"
 
@@ -54,8 +54,8 @@ def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterabl
         for row in shown:
             print(as_json(dict(zip(names, row, strict=True))))
         return
-    print(table([tuple(map(cell, row)) for row in shown], tuple(names)))
-    print(f"{counted(count, 'row')}{f', {len(shown):,} shown' * (len(shown) < count)}")
+    tell(table([tuple(map(cell, row)) for row in shown], tuple(names)))
+    tell(f"{counted(count, 'row')}{f', {len(shown):,} shown' * (len(shown) < count)}")
 
 
 def cell(value: object) -> object:

@@ -15,7 +15,7 @@ from ivm.lang.tree import Change
 from pagestore.errors import PagestoreError
 
 from .print import contents, listing
-from .report import answer, common, number
+from .report import answer, common, complain, number
 from .rules import answer_rows, block_name, opened, text_of
 
 HELP = """\
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
                 shell.run(statement)
             except (IvmError, PagestoreError, OSError) as error:
                 failed = True
-                print(error, file=sys.stderr)
+                complain(str(error))
     return int(failed and not sys.stdin.isatty())
 
 

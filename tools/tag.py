@@ -2,7 +2,7 @@
 
 import argparse
 
-from .report import answer, common, opened, version_or_name
+from .report import answer, common, opened, plain, version_or_name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,5 +23,5 @@ def run(options: argparse.Namespace) -> int:
         elif options.name:
             store.tag(options.name, options.version)
         tags = store.tags
-        answer(options, {"tags": tags}, "\n".join(f"{tag} {version}" for tag, version in sorted(tags.items())))
+        answer(options, {"tags": tags}, "\n".join(f"{plain(tag)} {version}" for tag, version in sorted(tags.items())))
     return 0
