@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -195,7 +195,14 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
             return Type(word_type)
     if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
         return Type("decimal", arrow.precision, arrow.scale)
-    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; cast it first")
+    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {_remedy(arrow)}")
+
+
+def _remedy(arrow: pa.DataType) -> str:
+    """What to do with values of an Arrow type that a column does not take."""
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return f'a store keeps no zones: take the time in UTC by .cast(pa.timestamp("{arrow.unit}")), or where it is'
+    return "cast it first"
 
 
 _OF_ARROW = (
@@ -283,7 +290,10 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if values.type == wanted:
             return _checked_decimal(column, values)
         if not _castable(values.type, column.type):
-            raise WordError(f"column {column.name!r}: {values.type} values for a column of type {column.type}")
+            raise WordError(
+                f"column {column.name!r}: {values.type} values for a column of type {column.type}; "
+                f"{_remedy(values.type)}"
+            )
         return _checked_decimal(column, values.cast(wanted))
     except _REFUSALS as error:
         raise _first_bad(column, values, error) from None
@@ -310,6 +320,8 @@ def _refuse_mixed(column: Column, values: Any) -> None:
             if isinstance(value, datetime) and (column.type.name == "date" or value.tzinfo):
                 remedy = "has a zone; take it in UTC, without one" if value.tzinfo else "is no date; take its .date()"
                 raise WordError(f"column {column.name!r}, row {row}: {value!r} {remedy}")
+            if isinstance(value, Number):  # which Arrow counts from 1970
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
         return
     number = Integral if column.type.name == "int64" else Real
     for row, value in enumerate(values):
@@ -424,7 +436,13 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
 
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
-    """The columns of a table by the schema's names, in the schema's order."""
+    """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
+    for name in table.column_names:
+        if name not in schema.names:
+            raise SchemaError(
+                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
+                f"table.select({list(schema.names)}) does"
+            )
     for name in schema.names:
         count = table.column_names.count(name)
         if count != 1:

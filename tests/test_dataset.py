@@ -73,7 +73,7 @@ def test_links_are_followed(job, tmp_path_factory) -> None:
         rows(path)
 
 
-@pytest.mark.parametrize("digits", ["99999999999999999999", "٣"])
+@pytest.mark.parametrize("digits", ["99999999999999999999", "٣", "007", "-0", "9" * 200])
 def test_folders_named_by_what_is_no_int64_hold_text(job, digits: str) -> None:
     assert rows(job(pa.table({"x": [1]}), folder=f"code={digits}")) == [{"x": 1, "code": digits}]
 
@@ -90,7 +90,10 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
             "d": pa.array([1], pa.decimal128(9, 2)),
         }
     )
-    (batch,) = open_dataset(job(table)).batches()
+    path = job(table)
+    with pytest.raises(DatasetError, match="column t has the time of a zone, .* without one in the job, or .*--utc"):
+        open_dataset(path)
+    (batch,) = open_dataset(path, utc=True).batches()
     assert batch.schema.types == [
         pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.string(), pa.decimal128(9, 2)
     ]  # fmt: skip

@@ -165,8 +165,10 @@ def test_what_spark_wrote(store, tmp_path: Path) -> None:
         rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
         rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
     with store.transaction() as txn:
-        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"])
-        parts = load(txn, "parts", tmp_path / "parts", ["id"])
+        with pytest.raises(DatasetError, match="column at has the time of a zone.*--utc"):
+            load(txn, "ordered", tmp_path / "sorted", ["id"])
+        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], utc=True)
+        parts = load(txn, "parts", tmp_path / "parts", ["id"], utc=True)
     assert (ordered.sorted, parts.sorted, ordered.notes, parts.notes) == (False, True, [], [])
     one, other = (store.snapshot()[name].to_arrow() for name in ("ordered", "parts"))
     assert other.select(one.column_names).equals(one)

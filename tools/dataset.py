@@ -91,8 +91,11 @@ class Dataset:
         return kept
 
 
-def open_dataset(path: str | Path) -> Dataset:
-    """Looks at the files' names and footers; reads no row. DatasetError where they do not make one table."""
+def open_dataset(path: str | Path, utc: bool = False) -> Dataset:
+    """Looks at the files' names and footers; reads no row. DatasetError where they do not make one table.
+
+    Timestamps of a zone are taken in UTC, without it, if `utc` says so, and refused otherwise.
+    """
     root = Path(path)
     parts = _parts(root)
     columns: dict[str, pa.DataType] = {}
@@ -101,8 +104,9 @@ def open_dataset(path: str | Path) -> Dataset:
         for name in schema.names:
             if schema.names.count(name) > 1:
                 raise DatasetError(f"{part.file} has two columns {name}: rename or leave out one in the job")
-        found = {f.name: _column_type(part.file, f) for f in schema}
-        found = {name: kind for name, kind in found.items() if name not in part.values}
+        found = {f.name: _column_type(part.file, f, utc) for f in schema}
+        for name in found.keys() & part.values.keys():
+            raise DatasetError(f"{part.file} has a column {name}, as its folder's name has: leave out one in the job")
         found |= {name: columns.get(name, pa.string()) for name in part.values}
         _check_alike(parts[0].file, columns or found, part.file, found)
         columns = columns or found
@@ -123,7 +127,11 @@ def _parts(root: Path) -> list[Part]:
     parts = []
     for file in _files(root):
         folders = (name.split("=", 1) for name in file.relative_to(root).parts[:-1] if "=" in name)
-        values = {unquote(name): None if value == NULL_FOLDER else unquote(value) for name, value in folders}
+        values: dict[str, str | None] = {}
+        for name, value in ((unquote(name), value) for name, value in folders):
+            if name in values:
+                raise DatasetError(f"{file} is in two folders {name}=: leave out one in the job")
+            values[name] = None if value == NULL_FOLDER else unquote(value)
         parts.append(Part(file, values))
     if not parts:
         raise DatasetError(f"{root} holds no Parquet file: is it the folder that the job wrote?")
@@ -160,7 +168,7 @@ def _batches(file: Path, source: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
 
 
-def _column_type(file: Path, column: pa.Field) -> pa.DataType:
+def _column_type(file: Path, column: pa.Field, utc: bool) -> pa.DataType:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_integer(kind):
         return pa.int64()
@@ -168,8 +176,13 @@ def _column_type(file: Path, column: pa.Field) -> pa.DataType:
         return pa.float64()
     if pa.types.is_boolean(kind) or pa.types.is_date32(kind):
         return kind
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not utc:
+        raise DatasetError(
+            f"{file}: column {column.name} has the time of a zone, which a relation does not keep: "
+            "cast it to a timestamp without one in the job, or take it in UTC with --utc"
+        )
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us")  # UTC, which is what Parquet holds
+        return pa.timestamp("us")  # of a zone it is in UTC, which is what Parquet holds
     if pa.types.is_decimal(kind) and kind.precision <= 18:
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -198,8 +211,8 @@ def _check_alike(
 
 
 def _is_integer(text: str | None) -> bool:
-    """Whether a folder's value is null or reads as an int64."""
+    """Whether a folder's value is null, or an int64 as it is written: 007 is a text, of which 7 would not be left."""
     if text is None:
         return True
-    digits = text.isascii() and text.removeprefix("-").isdecimal()
-    return digits and -(2**63) <= int(text) < 2**63
+    digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21
+    return digits and -(2**63) <= int(text) < 2**63 and str(int(text)) == text

@@ -155,7 +155,7 @@ def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
     with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
         for table in flights.FACTS:
             tell(f"loading {table.name}")
-            report = load(txn, table.name, folder / "parquet" / table.name, table.key)
+            report = load(txn, table.name, folder / "parquet" / table.name, table.key, utc=True)
             rows.append((table.name, ", ".join(table.key), f"{report.rows:,}", _time(report.seconds)))
     tell.grid(("relation", "key", "rows", "loaded in"), rows)
     tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")

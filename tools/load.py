@@ -58,15 +58,16 @@ def load(
     key: Sequence[str],
     nulls: str = "refuse",
     memory: int = MEMORY,
+    utc: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Makes the new relation `relation` with this key from the Parquet files under `path`.
 
-    `nulls` is "refuse" or "drop". DatasetError names the file, column and row of what cannot be loaded, or
-    the key that has two different values. Sorted input: O(rows) in bounded memory; else O(rows log rows).
+    `nulls` is "refuse" or "drop"; `utc` takes timestamps of a zone in UTC, without it, which are refused otherwise.
+    DatasetError names the file, column and row of what cannot be loaded, or the key that has two different values. Sorted input: O(rows) in bounded memory; else O(rows log rows).
     """
     began = time.perf_counter()
-    dataset = open_dataset(path)
+    dataset = open_dataset(path, utc)
     new = txn.create(relation, _schema(dataset, key), key=tuple(key))
     report = Report(relation, len(dataset.parts), notes=dataset.notes)
     stream = _Stream(txn, new, dataset, nulls, report, progress)
@@ -167,6 +168,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that hold a null"
     )
+    parser.add_argument("--utc", action="store_true", help="take timestamps of a zone in UTC, without the zone")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -178,7 +180,9 @@ def run(options: argparse.Namespace) -> int:
                 store.transaction(message=f"load {options.path}") as txn,
                 Progress(f"load {options.relation}", options.quiet) as progress,
             ):
-                report = load(txn, options.relation, options.path, key, options.nulls, progress=progress)
+                report = load(
+                    txn, options.relation, options.path, key, options.nulls, utc=options.utc, progress=progress
+                )
         finally:
             if not there and not store.version:  # it failed; nobody else has written, as the lock is still held
                 file.unlink()
