@@ -437,17 +437,17 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
     """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
-    for name in table.column_names:
-        if name not in schema.names:
-            raise SchemaError(
-                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
-                f"table.select({list(schema.names)}) does"
-            )
     for name in schema.names:
         count = table.column_names.count(name)
         if count != 1:
             raise SchemaError(
                 f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
                 f"the rows are ({', '.join(table.column_names)})"
+            )
+    for name in table.column_names:
+        if name not in schema.names:
+            raise SchemaError(
+                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
+                f"table.select({list(schema.names)}) does"
             )
     return [table.column(name) for name in schema.names]

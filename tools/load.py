@@ -64,7 +64,8 @@ def load(
     """Makes the new relation `relation` with this key from the Parquet files under `path`.
 
     `nulls` is "refuse" or "drop"; `utc` takes timestamps of a zone in UTC, without it, which are refused otherwise.
-    DatasetError names the file, column and row of what cannot be loaded, or the key that has two different values. Sorted input: O(rows) in bounded memory; else O(rows log rows).
+    DatasetError names the file, column and row of what cannot be loaded, or the key that has two different values.
+    Sorted input: O(rows) in bounded memory; else O(rows log rows).
     """
     began = time.perf_counter()
     dataset = open_dataset(path, utc)

@@ -148,7 +148,7 @@ def test_comparisons(kind):
 @pytest.mark.parametrize("kind", ["int", "decimal(9,2)", "decimal(18,4)"])
 def test_sums(kind):
     # s[0] = t <- agg<<t = sum(a)>> f[_] = a.
-    values = st.one_of(st.just(2**62), st.integers(1 - 2**63, 2**63 - 1)) if kind == "int" else TYPES[kind][1]
+    values = st.one_of(st.sampled_from([2**62, -(2**63)]), INT) if kind == "int" else TYPES[kind][1]
 
     @relaxed
     @given(st.lists(st.tuples(values, values), min_size=1, max_size=3))
@@ -204,6 +204,29 @@ class TestSums:
         for ask in (ws.query, ws.install):
             with pytest.raises(RangeError, match=says):
                 ask(self.rules(key, "q_"))
+
+    def test_the_least_summand(self, ws, key):
+        """It has no negative that could be added when it goes."""
+        least, group = -(2**63), (7,) if key else ()
+        for edits, total in (
+            (f"+f[7, 0] = {least}.", least),
+            (f"+f[7, 1] = {2**63 - 1}. +f[7, 2] = 3.", 2),
+            (f"-f[7, 0]. -f[7, 1]. +f[7, 3] = {2**62}.", 2**62 + 3),
+            (f"+f[7, 4] = {least}. +f[7, 5] = {least}. +f[7, 6] = {2**63 - 1}.", least + 2**62 + 2),
+            (f"^f[7, 4] = 1. ^f[7, 2] = {least}.", least + 2**62),
+            ("-f[7, 2]. -f[7, 5].", None),  # beyond
+            ("-f[7, 2]. -f[7, 5]. -f[7, 6].", 2**62 + 1),
+            (f"+f[7, 0] = {least}. +f[7, 1] = {least}.", None),
+            ("-f[7, 3]. -f[7, 4].", ()),
+        ):
+            if total is None:
+                with pytest.raises(RangeError, match="the sum is"):
+                    ws.exec(edits)
+                continue
+            ws.exec(edits)
+            assert list(ws["s"]) == ([(*group, total)] if total != () else [])
+            ws.verify("s")
+        assert list(ws.query(self.rules(key, "q_"))) == []
 
     def test_more_digits_than_a_decimal_has(self, ws, key):
         group = "'tea'" if key else ""
