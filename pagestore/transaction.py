@@ -326,23 +326,22 @@ class Transaction:
         On an error the store is as it was, or it is not known what it is, and the handle is poisoned. Where something
         comes in between when the version is made (an interrupt, say), a note of the exception says its number.
         """
-        made: Version | None = None
-        turn = self._turn
+        ledger, before, turn = self._ledger, self._ledger.state, self._turn
         try:
             with self.pager.work.lock:
                 made, told = self._make()
         except BaseException as error:
-            if made:
-                error.add_note(f"the transaction was committed, as version {made.version}")
+            if ledger.state is not before and not ledger.poison:
+                error.add_note(f"the transaction was committed, as version {ledger.state.last_version}")
             raise
         finally:
             turn.over = True
             self._end()
         for tell in told:
             tell()
-        return made.version
+        return made
 
-    def _make(self) -> tuple[Version, list[Callable[[], None]]]:
+    def _make(self) -> tuple[int, list[Callable[[], None]]]:
         """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
         self._handle.check()
         self.pager.work.check()
@@ -365,7 +364,7 @@ class Transaction:
         if texts:
             texts.committed()
         self._handle.committed(version)
-        return version, told
+        return version.version, told
 
     def rollback(self) -> None:
         """Leave nothing behind: every page of the transaction is free again. O(1), and the next begins later.

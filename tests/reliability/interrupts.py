@@ -68,7 +68,8 @@ class Patient:
         after = {self.rng.randrange(2000): self.rng.randrange(1 << 40) for _ in range(self.rng.choice([1, 5, 300]))}
         before, version = self.rows, self.store.version
         wanted = before | after if name in EDITING else before
-        note = self._break_off(name, lambda: CHANGES[name](self, after), counts)
+        came = self._break_off(name, lambda: CHANGES[name](self, after), counts)
+        note = any("was committed" in note for note in getattr(came, "__notes__", ()))
         if name in ("close", "open"):
             with suppress(PagestoreError):
                 self.store.close()
@@ -78,13 +79,14 @@ class Patient:
         made = self.store.version > version
         assert found == (wanted if made else before), f"{name}: neither what was there nor what was to be there"
         assert not note or made, f"{name}: it was said to be committed and is not"
+        counts["said to be made"] += note
         counts["made all the same"] += made
         self.rows = found
         if counts["interrupts"] % CHECKED == 0:
             self._check(counts)
 
-    def _break_off(self, name: str, change: Callable[[], None], counts: Counter[str]) -> bool:
-        """Make a change in which something is raised; whether a note says that it was made."""
+    def _break_off(self, name: str, change: Callable[[], None], counts: Counter[str]) -> BaseException | None:
+        """Make a change in which something is raised; what came out of it."""
         many = self.lines.get(name, 400)
         stop, passed = self.rng.randrange(1, many + 20), 0
 
@@ -111,16 +113,17 @@ class Patient:
         except Interrupt as interrupt:
             counts["interrupts"] += 1
             counts["signals" if alarm else "lines"] += 1
-            return any("was committed" in note for note in getattr(interrupt, "__notes__", ()))
+            return interrupt.with_traceback(None)
         except (PoisonedError, TransactionError) as error:  # of a transaction that went on after the interrupt
             assert name == "go on inside", error
             counts["interrupts"] += 1
+            return error.with_traceback(None)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             sys.settrace(None)
             if not alarm:
                 self.lines[name] = max(self.lines.get(name, 0), passed)
-        return False
+        return None
 
     def _go_on(self, counts: Counter[str]) -> None:
         """Write to the store, which a poisoned handle is opened anew for."""
