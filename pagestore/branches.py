@@ -6,11 +6,12 @@ origin belong to the branch below and are left alone; the origin is retained as 
 
 import numpy as np
 
+from .catalog import FIRST_TREE
 from .errors import ExistsError, RetainedError
 from .handle import Handle
 from .layout import BIRTH
 from .settings import MAIN, check_name
-from .state import FIRST_TREE, Head
+from .state import Head
 from .tree import pages_of
 
 

@@ -11,11 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from .dependants import Dependants, recorded
+from .errors import CorruptionError, SchemaError
 from .flat import Flat, flat, rows
+from .kernels.fold import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
 from .mapping import NO_RUN, Run
-from .record import CATALOG, Reader, Writer, utf8
-from .tree import Spec
-from .words import Column, Schema, Type
+from .operators import is_name, name_of
+from .record import CATALOG, Reader, Writer, text_of, utf8
+from .tree import PAGE_COLUMNS, Spec
+from .words import KEYS_MAX, Column, Schema, Type
+
+FIRST_TREE, TREES_MAX = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
 
 
 class Info(NamedTuple):
@@ -71,13 +76,17 @@ class Catalog:
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
+        """The catalog that a record says. Raises CorruptionError, also for what no transaction would have made."""
         source = Reader(content, CATALOG)
         infos = [_take_info(source) for _ in range(source.take())]
+        for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
+            if len(set(names)) < len(names):
+                raise CorruptionError("the catalog has two relations of one name or tree")
         properties: dict[str, str | bytes] = {}
         for _ in range(source.take()):
             name, binary = source.take_text(), source.take()
             data = source.take_bytes()
-            properties[name] = data if binary else data.decode()
+            properties[name] = data if binary else text_of(data)
         return cls({info.name: info for info in infos}, properties, run)
 
 
@@ -101,8 +110,57 @@ def _take_info(source: Reader) -> Info:
     name = source.take_text()
     tree_id, keys, values = source.take_many(3).tolist()
     scans = tuple((code, place) for code, place in rows(source.take_list(2), 2))
-    columns = tuple(Column(source.take_text(), Type.parse(source.take_text())) for _ in range(source.take()))
+    columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
-    spec = Spec(tree_id, keys, values, scans)
-    ends = (intervals[0], intervals[1]) if intervals else None
-    return Info(name, spec, Schema(columns, key) if columns else None, ends)
+    try:
+        schema = Schema.parse(Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key), key)
+    except SchemaError as error:
+        if columns:
+            raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
+        schema = None
+    info = Info(name, Spec(tree_id, keys, values, scans), schema, intervals or None)  # type: ignore[arg-type]
+    fault = _fault(info)
+    if fault:
+        raise CorruptionError(f"the catalog's relation {name!r}: {fault}")
+    return info
+
+
+def _fault(info: Info) -> str | None:
+    """Why no transaction would have made a relation as it is, or None: kernels take its numbers as they are."""
+    _, tree_id, keys, values, scans = info.name, *info.spec
+    stored = info.schema.stored if info.schema else ()
+    if not info.name or info.hidden != info.name.startswith("$"):
+        return "the name of a hidden tree starts with $, and no other"
+    if not FIRST_TREE <= tree_id < TREES_MAX:
+        return f"there is no tree {tree_id} of a relation"
+    if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > PAGE_COLUMNS:
+        return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
+    if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
+        return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
+    if not _are_scans(scans, len(stored) or info.spec.columns):
+        return f"{[*scans]} are no scans"
+    return _interval_fault(info) if info.intervals else None
+
+
+def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
+    """Whether rows (operator, column) make scans of records with so many columns, see kernels/fold.py."""
+    before = (-1, -1)
+    for op, column in scans:
+        follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True
+        known = 0 <= op <= CHECKSUM or (USER <= op < 1 << 56 and is_name(name_of(op)))
+        if not (follows and known and 0 <= column < columns + (op == CHECKSUM)):
+            return False
+        before = op, column
+    return True
+
+
+def _interval_fault(info: Info) -> str | None:
+    """As `_fault`, of a relation of intervals."""
+    ends, stored = info.intervals, info.schema.stored if info.schema else ()
+    places = [place for place, column in enumerate(stored) if ends and column.name in ends]
+    if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:
+        return f"{ends} are no neighbouring columns of its key"
+    low, high = places
+    if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
+        return f"{ends} are no ends of an interval"
+    return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"

@@ -109,11 +109,29 @@ class Walk:
         for page, words in long_runs(self._records(texts)):
             self.run_of("a long text", Run(page, words))
 
+    def dictionary(self, texts: Tree, places: Tree) -> list[int]:
+        """Reach the texts that stand in runs of their own, and compare the two trees; the ids of all texts."""
+        self.long_texts(texts)
+        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
+        if ids != sorted(row[1] for row in self._records(places)):
+            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+        return ids
+
+    def dead_list(self, version: int, commit: Commit) -> None:
+        """Check the pages that a version's commit says it replaced."""
+        roots = set(commit.roots[1::4])
+        for _, page, birth in rows(commit.dead, 3):
+            if birth >= version:
+                self._add("dead lists", page, f"version {version} replaced it, and it was born in {birth}")
+            if page in roots:
+                self._add("dead lists", page, f"version {version} lists it as dead and has it as a root")
+
     def run_of(self, name: str, run: Run) -> None:
         """Reach the pages of a record."""
         if not run.page:
             return
-        for page in run.ids(self.pages.page_words):
+        ids = run.ids(self.pages.page_words)
+        for page in range(max(0, ids.start), min(ids.stop, len(self.pages.seen))):
             self.owner[page] = name
         try:
             self.mapping.read_run(run)
@@ -223,7 +241,7 @@ class Walk:
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"
         n = self.word(page, COUNT)
-        if n < 1:
+        if not 1 <= n <= 64 * self.pages.page_words:  # keys differ, in a bit each at least
             return f"it has {n} entries"
         for c in range(columns):
             descriptor = self.word(page, HEADER + 2 * c + 1)
@@ -347,23 +365,15 @@ class Check(Walk):
     def _dead_list(self, entry: Entry) -> None:
         commit = Commit.decode(self.mapping.read_run(entry.run))
         self.dead[entry.version] = commit.dead
-        roots = set(commit.roots[1::4])
-        for _, page, birth in rows(commit.dead, 3):
-            if birth >= entry.version:
-                self._add("dead lists", page, f"version {entry.version} replaced it, and it was born in {birth}")
-            if page in roots:
-                self._add("dead lists", page, f"version {entry.version} lists it as dead and has it as a root")
+        self.dead_list(entry.version, commit)
 
     def _text_trees(self) -> None:
-        """Reach the texts that stand in runs of their own, and compare the two trees."""
+        """Reach the dictionary as the newest commit has it."""
         state = self.handle.state
         texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
         self.tree("the dictionary", texts, state.last_version)
         self.tree("the dictionary", places, state.last_version)
-        self.long_texts(texts)
-        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
-        if ids != sorted(row[1] for row in self._records(places)):
-            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+        self.dictionary(texts, places)
 
     def _free(self) -> set[int] | None:
         """The free pages; None where the list of them does not read, which was said."""

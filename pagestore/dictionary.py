@@ -66,6 +66,14 @@ class Dictionary:
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
+    def lengths(self, ids: np.ndarray) -> np.ndarray:
+        """How many bytes the texts of ids int64[n] have. O(n log dictionary)."""
+        lengths = self._words(ids, np.zeros(len(ids), np.int64)) & 0xFFFF
+        long = lengths == LONG_MARK
+        if long.any():
+            lengths[long] = self._words(ids[long], np.full(np.count_nonzero(long), 4))
+        return lengths
+
     def greatest_id(self) -> int:
         """The id that was given last; 0 in an empty dictionary. O(texts)."""
         tree = self._tree(PLACES)
@@ -133,8 +141,9 @@ class Dictionary:
         longs = []
         for page, words, offset, length in places.tolist():
             if page not in frames:
-                source = Reader(self._read_run(Run(page, words)), TEXT)
-                frames[page] = zstandard.decompress(source.take_bytes(), source.take())
+                frames[page] = _frame(self._read_run(Run(page, words)), page)
+            if not 0 <= offset <= offset + length <= len(frames[page]):
+                raise CorruptionError(f"a text of {length} bytes at byte {offset} is not in its frame", page=page)
             longs.append(frames[page][offset : offset + length])
         rest = iter(longs)
         texts = [next(rest) if is_long else next(short) for is_long in long.tolist()]
@@ -271,6 +280,18 @@ class Finder:
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         return self._dictionary.known(texts)
+
+
+def _frame(content: np.ndarray, page: int) -> bytes:
+    """What the record of a run of long texts unpacks to. Raises CorruptionError."""
+    source = Reader(content, TEXT)
+    packed, size = source.take_bytes(), source.take()
+    try:
+        if zstandard.frame_content_size(packed) != size:
+            raise zstandard.ZstdError(f"its frame does not say that it unpacks to {size} bytes")
+        return zstandard.decompress(packed)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise CorruptionError(f"the long texts there do not unpack: {error}", page=page) from None
 
 
 def _bytes(text: str | bytes) -> bytes:

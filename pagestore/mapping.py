@@ -120,8 +120,9 @@ class Mapping:
         ids = run.ids(page_words)
         if not 0 < ids.start < ids.stop:
             raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
-        data = self.file.pread(len(ids) * self.page_size, ids.start * self.page_size)
-        if len(data) < len(ids) * self.page_size:
+        size, at = (ids.stop - ids.start) * self.page_size, ids.start * self.page_size
+        data = self.file.pread(size, at) if at + size <= self.file.size() else b""  # it may say any number of words
+        if len(data) < size:
             raise CorruptionError("the file is cut off before its end", page=run.page)
         words = np.frombuffer(data, np.int64)
         parts = []

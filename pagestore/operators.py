@@ -65,7 +65,7 @@ def code_of(name: str) -> int:
 
 
 def name_of(code: int) -> str:
-    return code.to_bytes(8, "little").rstrip(b"\0").decode()
+    return code.to_bytes(8, "little").rstrip(b"\0").decode("ascii", "replace")
 
 
 def operator(code: int) -> Operator:

@@ -50,6 +50,14 @@ def utf8(text: str, what: str) -> bytes:
         raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
 
 
+def text_of(data: bytes) -> str:
+    """The text that bytes of a record are. Raises CorruptionError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CorruptionError(f"a record has {data[:32]!r} where a text in UTF-8 belongs") from None
+
+
 def put_text(words: Flat, text: bytes) -> None:
     words.append(len(text))
     if text:
@@ -82,10 +90,12 @@ class Reader:
 
     def take_bytes(self) -> bytes:
         n = self.take()
+        if n < 0:
+            raise CorruptionError(f"a record says that a text has {n} bytes")
         return self.take_many(-(-n // 8)).tobytes()[:n]
 
     def take_text(self) -> str:
-        return self.take_bytes().decode()
+        return text_of(self.take_bytes())
 
 
 @dataclass(slots=True)

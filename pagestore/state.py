@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
-from .catalog import Catalog
+from .catalog import FIRST_TREE, Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
 from .flat import Flat, rows
 from .history import HISTORY, Entry, History
+from .layout import HEIGHT_MAX
 from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
@@ -16,7 +17,6 @@ from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 
 SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
-FIRST_TREE = 16  # ids below belong to the store itself
 
 
 class Version(NamedTuple):
@@ -106,6 +106,8 @@ def trees_of(words: Flat, specs: dict[int, Spec]) -> dict[int, Tree]:
     """Trees by id from rows (tree, root, height, count); a tree without a row is empty."""
     trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
     for tree_id, root, height, count in rows(words, 4):
+        if tree_id not in specs or not 1 <= height <= HEIGHT_MAX:
+            raise CorruptionError(f"the record has a tree {tree_id} of height {height}, and the catalog none like it")
         trees[tree_id] = Tree(root, height, count, specs[tree_id])
     return trees
 

@@ -266,11 +266,12 @@ class Store:
         """Read a dump into this store, which must be empty; returns the versions made."""
         return dump.restore(self._handle, source)
 
-    def backup(self, out: IO[bytes], since: int | None = None) -> int:
+    def backup(self, out: IO[bytes], since: int | str | None = None) -> int:
         """Write the newest version's pages to a binary stream while others read and write; see backup.py.
 
-        With `since`, only pages that are younger than that version, which must be retained. Returns the
-        version.
+        With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
+        the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
+        MissingError.
         """
         return backup.write(self._handle, out, since)
 

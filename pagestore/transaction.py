@@ -475,6 +475,7 @@ class Transaction:
             self.drop(info.name)
         if any(other.spec.tree_id == info.spec.tree_id for other in self._catalog.relations.values()):
             raise SchemaError(f"{info.name!r}: another relation has its tree's number")
+        self._fitting(info.name, info.spec)
         self._next_tree = max(self._next_tree, info.spec.tree_id + 1)
         self._changed_catalog().relations[info.name] = info
         self._trees[info.spec.tree_id] = Tree.empty(info.spec)

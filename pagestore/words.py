@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import SchemaError, WordError
+from .layout import GREATEST, LEAST
 
 COLUMNS_MAX = 64
 KEYS_MAX = 16
@@ -385,6 +386,24 @@ def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
     if bad.any():
         raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
     return float_words(values)
+
+
+def bounds_of(column_type: Type) -> tuple[int, int]:
+    """The least and the greatest word that a value of a type can have; of texts, any id.
+
+    >>> bounds_of(Type.parse("decimal(3,1)")), bounds_of(Type.parse("bool"))
+    ((-999, 999), (0, 1))
+    """
+    name = column_type.name
+    if name == "decimal":
+        most = 10**column_type.precision - 1
+        return -most, most
+    if name == "float64":
+        least, most = float_words(np.array([-np.inf, np.inf])).tolist()
+        return least, most
+    if name in YEARS:
+        return YEARS[name]
+    return {"bool": (0, 1), "int64": (LEAST, GREATEST)}.get(name, (1, GREATEST))
 
 
 def float_words(values: np.ndarray) -> np.ndarray:

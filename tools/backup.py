@@ -4,13 +4,16 @@ import argparse
 
 from .output import written
 from .progress import Progress
-from .report import answer, common, opened
+from .report import answer, common, opened, version_or_name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("output")
-    parser.add_argument("--since", type=int, metavar="VERSION", help="only what is younger than an earlier backup's")
+    parser.add_argument(
+        "--since", type=version_or_name, metavar="VERSION",
+        help="only what is younger than an earlier backup's, which is still retained: a number, or its tag",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:

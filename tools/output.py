@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 import pagestore
-from pagestore.file import beside
+from pagestore.file import beside, sync_folder
 
 
 @contextmanager
@@ -33,6 +33,7 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(path)
+        sync_folder(path)
 
 
 @contextmanager
@@ -43,3 +44,4 @@ def made(path: Path) -> Iterator[pagestore.Store]:
         with pagestore.open(building) as store:
             yield store
         os.link(building, path)
+        sync_folder(path)

@@ -2,12 +2,15 @@
 
 import argparse
 import os
+import stat
 import sys
 from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
 from pagestore import backup
+from pagestore.errors import FormatError
 
 from .output import made
 from .progress import Progress
@@ -24,16 +27,27 @@ def run(options: argparse.Namespace) -> int:
     if Path(options.file).exists():
         raise FileExistsError(f"{options.file} is there already; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
-        names = (os.dup(sys.stdin.fileno()) if source == "-" else source for source in options.source)
-        sources = [stack.enter_context(open(name, "rb")) for name in names]
+        sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
-        if sources[0].peek(len(backup.MAGIC)).startswith(backup.MAGIC):  # a pipe cannot be read twice
+        if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # a pipe cannot be read twice
             versions = [backup.apply(options.file, sources)]
         else:
             versions = _from_dump(Path(options.file), *sources)
         progress.clear()
         answer(options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}")
     return 0
+
+
+def _source(name: str) -> BufferedReader:
+    """What to read a dump or backup from: a file, or a pipe that somebody writes to. Raises OSError, FormatError."""
+    if name == "-":
+        return open(os.dup(sys.stdin.fileno()), "rb")
+    mode = os.stat(name).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise FormatError(f"{name} is no dump or backup: it is no file or pipe, but a folder, a device or a socket")
+    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe that nobody writes to is empty at once
+    os.set_blocking(fd, True)
+    return open(fd, "rb")
 
 
 def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:

@@ -1,0 +1,77 @@
+"""Arrow batches in blocks: one batch as a stream, and read back from whoever may have written it.
+
+Arrow reads what a stream says: a body that unpacks to any size, columns of other types, offsets that lead elsewhere.
+So what is read has the schema that is wanted, is not packed once more, and is validated in full.
+"""
+
+import struct
+
+import pyarrow as pa
+
+_OFFSET, _PLACE, _BACK = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<i")
+_HEADER, _COMPRESSION = 2, 3  # fields of a message, and of a record batch, in Arrow's Message.fbs
+
+
+def pack(batch: pa.RecordBatch) -> bytes:
+    """The bytes of a stream that holds one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """The one batch of a stream, which has that schema, `rows` rows at most and no nulls.
+
+    Raises ValueError, struct.error, or one of Arrow's errors (ArrowException, OSError). O(bytes).
+
+    >>> batch = pa.record_batch({"c0": pa.array([1, 2])})
+    >>> unpack(pack(batch), batch.schema, 2) == batch
+    True
+    >>> unpack(pack(batch), pa.schema({"c0": pa.int64(), "c1": pa.int64()}), 2)
+    Traceback (most recent call last):
+    ValueError: it has the columns c0: int64, and c0: int64, c1: int64 belong there
+    """
+    messages = pa.ipc.MessageReader.open_stream(data)
+    found = pa.ipc.read_schema(_next(messages, "schema"))
+    if not found.equals(schema):
+        raise ValueError(f"it has the columns {_names(found)}, and {_names(schema)} belong there")
+    message = _next(messages, "record batch")
+    if _compressed(message.metadata.to_pybytes()):
+        raise ValueError("its batch is packed once more")
+    batch = pa.ipc.read_record_batch(message, schema)
+    batch.validate(full=True)
+    if batch.num_rows > rows:
+        raise ValueError(f"it has {batch.num_rows} rows, and a block holds {rows} at most")
+    if any(column.null_count for column in batch.columns):
+        raise ValueError("it holds nulls")
+    return batch
+
+
+def _next(messages: pa.ipc.MessageReader, kind: str) -> pa.ipc.Message:
+    try:
+        message = messages.read_next_message()
+    except StopIteration:
+        raise ValueError(f"its stream ends where a {kind} belongs") from None
+    if message.type != kind:
+        raise ValueError(f"its stream has a {message.type} where a {kind} belongs")
+    return message
+
+
+def _names(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _compressed(metadata: bytes) -> bool:
+    """Whether the buffers of a record batch are packed: its header, a flatbuffer, says so before any is read."""
+    (message,) = _OFFSET.unpack_from(metadata)
+    at = message + _field(metadata, message, _HEADER)
+    (header,) = _OFFSET.unpack_from(metadata, at)
+    return bool(_field(metadata, at + header, _COMPRESSION))
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """How far into a flatbuffer's table a field stands, 0 where it has none."""
+    places = table - _BACK.unpack_from(data, table)[0]
+    (size,) = _PLACE.unpack_from(data, places)
+    return _PLACE.unpack_from(data, places + 4 + 2 * number)[0] if size > 4 + 2 * number else 0
