@@ -25,11 +25,12 @@ FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, 
 
 
 class Block(NamedTuple):
-    """A block as it was read: its bytes, unpacked, and the byte of the file where its header begins."""
+    """A block as it was read: its bytes, unpacked, and the bytes of the file where its header begins and it ends."""
 
     kind: bytes
     data: bytes
     at: int
+    end: int
     what: str
 
     def damaged(self, fact: object) -> CorruptionError:
@@ -59,9 +60,11 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
     out.write(packed)
 
 
-def read_blocks(source: IO[bytes], kinds: Container[bytes], what: str = "dump") -> Iterator[Block]:
-    """The blocks of a dump or backup, behind its magic; CorruptionError at the place where it ends or is damaged."""
-    at, kind = MAGIC_SIZE, b""
+def read_blocks(
+    source: IO[bytes], kinds: Container[bytes], what: str = "dump", at: int = MAGIC_SIZE
+) -> Iterator[Block]:
+    """The blocks of a dump or backup from a byte on; CorruptionError at the place where it ends or is damaged."""
+    kind = b""
     while kind != b"DONE":
         header = read_bytes(source, BLOCK.size)
         if len(header) < BLOCK.size:
@@ -79,7 +82,7 @@ def read_blocks(source: IO[bytes], kinds: Container[bytes], what: str = "dump") 
             data = packed if kind in RAW else _unpacked(packed, plain)
         except (zstandard.ZstdError, ValueError) as error:
             raise _damaged(what, at, kind, error) from None
-        yield Block(kind, data, at, what)
+        yield Block(kind, data, at, at + BLOCK.size + length, what)
         at += BLOCK.size + length
 
 

@@ -10,6 +10,7 @@
     folds            a fold in an index entry is the fold of the records below it
     scan tree        nodes of a page's ScanTree fold their entries, and siblings differ by 2 : 1 at most
     record count     a tree has as many records as its root entry says
+    values           a word is one that a value of its column's type has
     page audit       every page is exactly one of: meta, free, reached by a version or the store itself
     dead lists       a page on the dead list of a version is not reached by it, and was born before it
     dictionary       texts and places are each other's inverse
@@ -38,6 +39,7 @@ from .recovery import read_slots
 from .scantree import fold_of, scan_tree_faults
 from .state import Version, load_version
 from .tree import Spec, Tree
+from .words import bounds_of
 
 TRIES = 5
 
@@ -92,6 +94,7 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
+        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, by tree
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
@@ -101,6 +104,10 @@ class Walk:
         self.run_of(f"{name}'s commit", version.run)
         self.run_of(f"{name}'s catalog", version.catalog.run)
         names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
+        for info in version.catalog.relations.values():
+            if info.schema:
+                bounds = [bounds_of(column.type) for column in info.schema.stored]
+                self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
         for tree_id, tree in version.trees.items():
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
 
@@ -181,8 +188,20 @@ class Walk:
         for fault in scan_tree_faults(self._slice(page), spec.scans, level, spec.keys, columns):
             self._add("scan tree", page, f"{name}: {fault}", path)
         if level == 0:
+            self._values(name, page, spec, columns, path)
             return self._leaf(page, spec, columns)
         return self._index(name, page, spec, level, columns, path)
+
+    def _values(self, name: str, page: int, spec: Spec, columns: np.ndarray, path: tuple[int, ...]) -> None:
+        bounds = self._bounds.get(spec.tree_id)
+        if bounds is None:
+            return
+        words = columns[: len(bounds)]
+        bad = (words < bounds[:, :1]) | (words > bounds[:, 1:])
+        if bad.any():
+            column, slot = np.argwhere(bad)[0].tolist()
+            fact = f"column {column} of slot {slot} has the word {words[column, slot]}, which is no value of its type"
+            self._add("values", page, f"{name}: {fact}", path)
 
     def _leaf(self, page: int, spec: Spec, columns: np.ndarray) -> Subtree:
         keys = columns[: spec.keys]

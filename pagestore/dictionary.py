@@ -64,6 +64,8 @@ class Dictionary:
         else:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        if not binary:
+            _check_utf8(parts)
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def lengths(self, ids: np.ndarray) -> np.ndarray:
@@ -280,6 +282,14 @@ class Finder:
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         return self._dictionary.known(texts)
+
+
+def _check_utf8(texts: pa.Array) -> None:
+    """Raises CorruptionError for texts that cannot be strings."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more") from None
 
 
 def _frame(content: np.ndarray, page: int) -> bytes:

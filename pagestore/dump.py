@@ -19,8 +19,10 @@ by a transaction, once all that the dump says of it is verified (docs/format.md)
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import IO
 
 import numpy as np
@@ -87,26 +89,52 @@ def _write(
     write_block(out, b"DONE", _DONE.pack(len(snapshots), rows))
 
 
-def restore(handle: Handle, source: IO[bytes]) -> list[int]:
+def restore(
+    handle: Handle, source: IO[bytes], trial: Callable[[], AbstractContextManager[Handle]] | None = None
+) -> list[int]:
     """Read a dump into an empty store; returns the numbers that its versions have now.
 
     Raises FormatError for what is no dump, CorruptionError where it is cut off or damaged, or says what no store would
-    hold; MissingError for a scan operator that this process has not registered. Then the version that the place is in
-    is not made, those before are. Memory is bounded by a block, or by a text that is longer.
+    hold; MissingError for a scan operator that this process has not registered. The version that the place is in is
+    not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
+    restored first. Memory is bounded by a block, or by a text that is longer.
     """
     if read_bytes(source, len(MAGIC)) != MAGIC:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
     state = handle.refresh()
     if state.last_version or state.settings.tags or len(newest(handle)):
         raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
-    return _Restore(handle, read_blocks(source, KINDS)).run()
+    first = next(read_blocks(source, KINDS))
+    if first.kind != b"STOR":
+        raise first.damaged("STOR belongs there")
+    (versions,) = first.numbers(_COUNT)
+    if trial is None or versions < 2:
+        return _Restore(handle, read_blocks(source, KINDS, at=first.end), versions).run()
+    with _again(source) as again:
+        place = again.tell()
+        with trial() as other:
+            _Restore(other, read_blocks(again, KINDS, at=first.end), versions).run()
+        again.seek(place)
+        return _Restore(handle, read_blocks(again, KINDS, at=first.end), versions).run()
+
+
+@contextmanager
+def _again(source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """What is left of a stream, to be read more than once."""
+    if source.seekable():
+        yield source
+        return
+    with TemporaryFile() as copy:
+        copyfileobj(source, copy)
+        copy.seek(0)
+        yield copy
 
 
 class _Restore:
-    """One pass over the blocks of a dump. `block` is the one that was read last."""
+    """One pass over the blocks of a dump behind the first. `block` is the one that was read last."""
 
-    def __init__(self, handle: Handle, blocks: Iterator[Block]):
-        self.handle, self.blocks = handle, blocks
+    def __init__(self, handle: Handle, blocks: Iterator[Block], versions: int):
+        self.handle, self.blocks, self.expected = handle, blocks, versions
         self.block = self._next()
         self.made: list[int] = []
         self.tags: set[str] = set()
@@ -114,10 +142,6 @@ class _Restore:
         self.binary: list[int] = []  # ids of texts that no string can be
 
     def run(self) -> list[int]:
-        if self.block.kind != b"STOR":
-            raise self._misplaced("STOR")
-        (self.expected,) = self.block.numbers(_COUNT)
-        self._next()
         txn = begin(self.handle)  # texts come before the first version, and may be more than memory holds
         try:
             self._texts(txn)

@@ -7,8 +7,8 @@ with pagestore.open("graph.pages") as store:
 
 import os
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from . import meta as slots
 from .check import Violation
 from .compact import Compact
 from .errors import FormatError
-from .file import File, stamped
+from .file import File, beside, stamped
 from .flat import flat
 from .handle import Handle
 from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
@@ -263,8 +263,20 @@ class Store:
         dump.dump(self._handle, out, versions, relations)
 
     def restore(self, source: IO[bytes]) -> list[int]:
-        """Read a dump into this store, which must be empty; returns the versions made."""
-        return dump.restore(self._handle, source)
+        """Read a dump into this store, which must be empty; returns the versions made.
+
+        On an error the store is as it was: a dump of several versions is restored into a file beside it first.
+        Raises FormatError, CorruptionError, MissingError; see dump.py.
+        """
+        return dump.restore(self._handle, source, self._trial)
+
+    @contextmanager
+    def _trial(self) -> Iterator[Handle]:
+        """An empty store beside this one, gone afterwards."""
+        with beside(self.path) as path:
+            path.unlink()  # only its name is wanted
+            with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
+                yield store._handle
 
     def backup(self, out: IO[bytes], since: int | str | None = None) -> int:
         """Write the newest version's pages to a binary stream while others read and write; see backup.py.

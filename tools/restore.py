@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from pagestore import backup
+from pagestore import backup, dump
 from pagestore.errors import FormatError
 
 from .output import made
@@ -55,4 +55,4 @@ def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:
     if more:
         raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
     with made(path) as store:
-        return store.restore(source)
+        return dump.restore(store._handle, source)  # at once: nobody sees the store before all of it is there
