@@ -390,11 +390,11 @@ def _batch(content: bytes, rng: random.Random) -> bytes:
         columns = [column[: rng.randrange(n + 1)] for column in columns]
     elif how == 7:
         options = pa.ipc.IpcWriteOptions(compression=rng.choice(("zstd", "lz4")))
-    elif n and columns[place].type == pa.int64():
+    elif n and columns[place].type == pa.int64() and not columns[place].null_count:
         values = columns[place].to_numpy().copy()
         values[rng.randrange(n)] = rng.choice((*WORDS, 5))
         columns[place] = pa.array(values)
-    elif n and columns[place].type == pa.large_binary():
+    elif n and columns[place].type == pa.large_binary() and not columns[place].null_count:
         columns[place] = _other_texts(columns[place], rng)
     if not columns or len({len(column) for column in columns}) > 1:
         return content
