@@ -14,8 +14,7 @@ the packed bytes, u32; packed and plain length, u64 each; little-endian) and a z
 Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may
 hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
 
-A dump may come from a stranger, so `restore` takes nothing from it that no store would hold: every version is made
-by a transaction, once all that the dump says of it is verified (docs/format.md).
+A dump may come from a stranger: `restore` takes nothing from it that no store would hold (docs/format.md).
 """
 
 import struct

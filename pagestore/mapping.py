@@ -107,7 +107,9 @@ class Mapping:
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
     def birth_of(self, page: int) -> int:
-        """The version that wrote a page, as its header says, unverified."""
+        """The version that wrote a page, as its header says, unverified. Raises CorruptionError."""
+        if not 0 <= page < len(self.pages.seen):
+            raise CorruptionError("there is no such page", page=page)
         at = page * self.page_size + BIRTH * WORD
         return int.from_bytes(self.file.pread(WORD, at), "little", signed=True)
 
