@@ -309,14 +309,14 @@ def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int],
         raise CorruptionError(f"the backup is not whole: {error}") from None
     walk = Walk(mapping)
     walk.reach(version)
-    ids = walk.dictionary(version.trees[TEXTS.tree_id], version.trees[PLACES.tree_id])
+    texts = walk.dictionary(version.trees[TEXTS.tree_id], version.trees[PLACES.tree_id])
     walk.dead_list(version.version, made)
     if walk.violations:
         raise CorruptionError(f"the backup is not whole: {walk.violations[0]}")
-    faults = [*_faults(made, version, head, walk.owner.keys(), max(ids, default=0))]
+    faults = [*_faults(made, version, head, walk.owner.keys(), texts)]
     if faults:
         raise CorruptionError(f"the backup's version {head.version} cannot be: {faults[0]}")
-    return version, made, sorted(walk.owner), max(ids, default=0) + 1
+    return version, made, sorted(walk.owner), texts + 1
 
 
 def _faults(made: Commit, version: Version, head: Head, reached: Collection[int], texts: int) -> Iterator[str]:

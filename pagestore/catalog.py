@@ -6,6 +6,7 @@ when it changed.
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from .kernels.fold import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
 from .mapping import NO_RUN, Run
 from .operators import is_name, name_of
 from .record import CATALOG, Reader, Writer, text_of, utf8
+from .scans import parse_scan, scan_names
 from .tree import PAGE_COLUMNS, Spec
 from .words import KEYS_MAX, Column, Schema, Type
 
@@ -137,7 +139,7 @@ def _fault(info: Info) -> str | None:
         return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
     if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
-    if not _are_scans(scans, len(stored) or info.spec.columns):
+    if not _are_scans(scans, len(stored) or info.spec.columns) or (info.schema and not _have_names(scans, info.schema)):
         return f"{[*scans]} are no scans"
     return _interval_fault(info) if info.intervals else None
 
@@ -152,6 +154,15 @@ def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
             return False
         before = op, column
     return True
+
+
+def _have_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> bool:
+    """Whether scans are those that a user would ask for by their names."""
+    try:
+        named = [parse_scan(name, schema).rows for name in scan_names(scans, schema)]
+    except SchemaError:
+        return False
+    return tuple(chain(*named)) == scans
 
 
 def _interval_fault(info: Info) -> str | None:

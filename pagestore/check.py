@@ -113,16 +113,23 @@ class Walk:
 
     def long_texts(self, texts: Tree) -> None:
         """The runs of long texts that a dictionary points to."""
-        for page, words in long_runs(self._records(texts)):
+        self._long_texts(self._all(texts))
+
+    def _long_texts(self, rows: np.ndarray) -> None:
+        """As `long_texts`, of the records (id, part, word) of all texts."""
+        long = rows[0, (rows[1] == 0) & (rows[2] & 0xFFFF == 0xFFFF)]
+        some = rows[:, (rows[1] < 3) & np.isin(rows[0], long)] if len(long) else rows[:, :0]
+        for page, words in long_runs(map(tuple, some.T.tolist())):
             self.run_of("a long text", Run(page, words))
 
-    def dictionary(self, texts: Tree, places: Tree) -> list[int]:
-        """Reach the texts that stand in runs of their own, and compare the two trees; the ids of all texts."""
-        self.long_texts(texts)
-        ids = sorted(row[0] for row in self._records(texts) if row[1] == 0)
-        if ids != sorted(row[1] for row in self._records(places)):
+    def dictionary(self, texts: Tree, places: Tree) -> int:
+        """Reach the texts that stand in runs of their own, and compare the two trees; the greatest id, or 0."""
+        rows = self._all(texts)
+        self._long_texts(rows)
+        ids = np.sort(rows[0, rows[1] == 0])
+        if not np.array_equal(ids, np.sort(self._all(places)[1])):
             self._add("dictionary", None, "the texts and the places do not hold the same ids")
-        return ids
+        return int(ids.max(initial=0))
 
     def dead_list(self, version: int, commit: Commit) -> None:
         """Check the pages that a version's commit says it replaced."""
@@ -310,8 +317,11 @@ class Walk:
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
         self.violations.append(Violation(invariant, page, path, fact))
 
-    def _records(self, tree: Tree) -> Iterator[tuple[int, ...]]:
-        """The records of a tree whose pages passed; a bad page's are left out."""
+    def _all(self, tree: Tree) -> np.ndarray:
+        """The records of a tree whose pages passed, int64[C, n]; a bad page's are left out."""
+        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *self._leaves(tree)], axis=1)
+
+    def _leaves(self, tree: Tree) -> Iterator[np.ndarray]:
         stack = [(tree.root, tree.height - 1)] if tree.root else []
         while stack:
             page, level = stack.pop()
@@ -320,7 +330,7 @@ class Walk:
                 continue
             columns = self.columns(page)
             if level == 0:
-                yield from map(tuple, columns.T.tolist())
+                yield columns
             else:
                 stack += [(child, level - 1) for child in columns[tree.spec.keys].tolist()[::-1]]
 
@@ -427,7 +437,7 @@ class Check(Walk):
     def _needed_by_lineage(self) -> set[int]:
         """The store's own pages that a reader of a retained version may still look at."""
         state = self.handle.state
-        needed: set[int] = {row[2] for row in self._records(state.system[DEAD.tree_id])}
+        needed = set(self._all(state.system[DEAD.tree_id])[2].tolist())
         before = -1
         for entry in self.entries:
             dead = rows(self.dead.get(entry.version, ()), 3)

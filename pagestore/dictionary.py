@@ -68,12 +68,15 @@ class Dictionary:
             _check_utf8(parts)
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
-    def lengths(self, ids: np.ndarray) -> np.ndarray:
-        """How many bytes the texts of ids int64[n] have. O(n log dictionary)."""
-        lengths = self._words(ids, np.zeros(len(ids), np.int64)) & 0xFFFF
-        long = lengths == LONG_MARK
-        if long.any():
-            lengths[long] = self._words(ids[long], np.full(np.count_nonzero(long), 4))
+    def lengths(self, first: int, end: int) -> np.ndarray:
+        """How many bytes the texts of ids from `first` up to `end` have, int64[n]. O(bytes of short ones)."""
+        lengths = np.zeros(end - first, np.int64)
+        for ids, parts, words in scan(self._pages(), self._tree(TEXTS), (first,), (end,)):
+            heads, fourth = parts == 0, parts == 4
+            lengths[ids[heads] - first] = words[heads] & 0xFFFF
+            at, words = ids[fourth] - first, words[fourth]
+            long = lengths[at] == LONG_MARK
+            lengths[at[long]] = words[long]
         return lengths
 
     def greatest_id(self) -> int:

@@ -2,7 +2,7 @@
 
 Good ones of tiny stores are taken apart into blocks, changed, and put together again with right checksums, so that
 what is wrong is met behind them; or bytes are flipped and cut off. Many inputs run in one child process, with bounded
-memory, so that the parent sees a signal and the input that did it: input `index` of a seed is always the same.
+memory, so that the parent sees a signal and the input that did it.
 
     python -m tests.reliability.crafted 1 100000
 """
@@ -14,9 +14,9 @@ import random
 import resource
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
-import traceback
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
@@ -34,8 +34,8 @@ from pagestore import backup, dump
 from pagestore.blocks import BLOCK, MAGIC_SIZE, RAW
 from pagestore.errors import PagestoreError
 
-CHUNK = 1000  # inputs of a child process
-SECONDS = 10  # that one input may take
+CHUNK = 4000  # inputs of a child process
+SECONDS = 20  # that one input may take, also where others work beside
 DATA = 1 << 30  # bytes of memory that a child may take beyond what its parent has
 PAGE = 4096
 WORDS = -1, 0, 1, 2, 3, 7, 15, 100, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 40, 1 << 62, -(1 << 62), -(1 << 63)
@@ -50,58 +50,51 @@ class Input(NamedTuple):
     parts: list[bytes]
 
 
+Goods = dict[str, list[list[bytes]]]  # by kind
+
+
 def run(seed: int, amount: int) -> Counter:
     """Restore so many crafted inputs; counts what came of them.
 
-    Raises AssertionError that names the seed and the index of the first one whose outcome is wrong: a signal, more
-    memory or time than allowed, an error of another kind, something left behind, a store that fsck complains of.
+    Raises AssertionError that names the seed, the index and a file with the first input whose outcome is wrong: a
+    signal, more memory or time than allowed, an error of another kind, something left behind, a store that fsck
+    complains of.
     """
-    goods()  # made before the children are, and inherited
     counts: Counter = Counter()
-    for first in range(0, amount, CHUNK):
-        counts += _in_child(seed, first, min(CHUNK, amount - first))
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        Path(folder, "goods").write_bytes(pickle.dumps(goods()))
+        for first in range(0, amount, CHUNK):
+            counts += _in_child(Path(folder), seed, first, min(CHUNK, amount - first))
     return counts
 
 
-def _in_child(seed: int, first: int, amount: int) -> Counter:
-    """Run some inputs in a process of their own."""
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        at, found = Path(folder, "at"), Path(folder, "found")
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                code = _child(seed, range(first, first + amount), at, found)
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        index = at.read_text() if at.exists() else first
-        assert not os.WIFSIGNALED(status), f"seed {seed}, input {index}: signal {os.WTERMSIG(status)}"
-        said = found.read_bytes() if found.exists() else b""
-        assert status == 0, f"seed {seed}, input {index}: {said.decode()}"
-        return pickle.loads(said)
+def _in_child(folder: Path, seed: int, first: int, amount: int) -> Counter:
+    """Run some inputs in a process of their own, which has no more memory than it needs."""
+    words = [sys.executable, "-m", "tests.reliability.crafted", "in", folder, seed, first, amount]
+    done = subprocess.run([*map(str, words)], cwd=Path(__file__).parents[2], capture_output=True)
+    if done.returncode:
+        index, crafted = pickle.loads((folder / "input").read_bytes())
+        kept = Path(tempfile.gettempdir(), f"crafted-{seed}-{index}")
+        kept.write_bytes(pickle.dumps(crafted))
+        how = f"signal {-done.returncode}" if done.returncode < 0 else done.stderr.decode()
+        raise AssertionError(f"seed {seed}, input {index}, a {crafted.kind} with {crafted.how} (in {kept}): {how}")
+    return pickle.loads(done.stdout)
 
 
-def _child(seed: int, indices: range, at: Path, found: Path) -> int:
-    """Run inputs one after the other; what came of them, or what is wrong, goes to a file."""
+def _child(folder: Path, seed: int, first: int, amount: int) -> Counter:
+    """Run inputs one after the other; the one under way is in a file."""
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + DATA, held + DATA))  # maps of files are no memory
+    backup.SPAN_MIN, backup.SPAN = 1 << 16, 1 << 8  # fsck looks at every page that a store says it has
+    goods_ = pickle.loads((folder / "goods").read_bytes())
     counts: Counter = Counter()
-    place = os.open(at, os.O_RDWR | os.O_CREAT)
-    with Targets(at.parent) as targets:
-        for index in indices:
-            os.pwrite(place, str(index).encode().ljust(20), 0)
+    with tempfile.TemporaryDirectory(dir=folder) as inner, Targets(Path(inner)) as targets:
+        for index in range(first, first + amount):
+            crafted = craft(goods_, seed, index)
+            (folder / "input").write_bytes(pickle.dumps((index, crafted)))
             signal.alarm(SECONDS)
-            crafted = Input("input", "not made", [])
-            try:
-                crafted = craft(seed, index)
-                outcome = targets.restore(crafted)
-            except BaseException:
-                found.write_text(f"{crafted.kind}, {crafted.how}\n{traceback.format_exc()}")
-                return 1
-            counts[f"{crafted.kind}: {outcome}"] += 1
-    found.write_bytes(pickle.dumps(counts))
-    return 0
+            counts[f"{crafted.kind}: {targets.restore(crafted)}"] += 1
+    return counts
 
 
 # --- what came of it ----------------------------------------------------------------------------
@@ -123,11 +116,9 @@ class Targets:
 
     def restore(self, crafted: Input, good: bool = False) -> str:
         """Restore an input and look at what is there: "restored", or the name of the error, which no good one gives."""
-        try:
-            return self._dump(*crafted.parts) if crafted.kind == "dump" else self._backup(crafted.parts)
-        except PagestoreError as error:
-            assert str(error) and not good, error
-            return type(error).__name__
+        restored = self._dump(*crafted.parts) if crafted.kind == "dump" else self._backup(crafted.parts)
+        assert not good or restored == "restored"
+        return restored
 
     def _empty(self) -> pagestore.Store:
         self.number += 1
@@ -136,10 +127,10 @@ class Targets:
     def _dump(self, data: bytes) -> str:
         try:
             self.store.restore(io.BytesIO(data))
-        except PagestoreError:
-            assert self.store.version == 0, "a dump that was refused left a version behind"
+        except PagestoreError as error:
+            assert self.store.version == 0, f"a dump that was refused left a version behind: {error}"
             assert self.store.check() == []
-            raise
+            return type(error).__name__
         assert self.store.check() == []
         for info in self.store.history():
             with self.store.at(info.version) as snapshot:
@@ -155,9 +146,9 @@ class Targets:
         before = sorted(self.folder.iterdir())
         try:
             backup.apply(path, [*map(io.BytesIO, parts)])
-        except PagestoreError:
-            assert sorted(self.folder.iterdir()) == before, "a backup that was refused left a file behind"
-            raise
+        except PagestoreError as error:
+            assert sorted(self.folder.iterdir()) == before, f"a backup that was refused left a file behind: {error}"
+            return type(error).__name__
         with pagestore.open(path, sync="off") as store:
             assert store.check() == [] and store.recovery is None
             readable = True
@@ -199,7 +190,7 @@ def _write_to(store: pagestore.Store) -> None:
 
 
 @cache
-def goods() -> dict[str, list[list[bytes]]]:
+def goods() -> Goods:
     """Dumps, and backups with their increments, of small stores."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         path = Path(folder, "good")
@@ -256,15 +247,15 @@ def _backed_up(store: pagestore.Store, since: int | None = None) -> bytes:
 Blocks = list[tuple[bytes, bytes]]
 
 
-def craft(seed: int, index: int) -> Input:
-    """One input, by its seed and index."""
+def craft(goods: Goods, seed: int, index: int) -> Input:
+    """One input of good ones, by its seed and index."""
     rng = random.Random(seed * 1_000_003 + index)
     kind = rng.choice(("dump", "backup"))
-    parts = list(rng.choice(goods()[kind]))
+    parts = list(rng.choice(goods[kind]))
     which = rng.randrange(len(parts))
     change = rng.choice((_bytes_changed, _cut, *[_blocks_changed] * 6, _other))
     if change is _other:  # a part of another backup, or of none
-        others = rng.choice(goods()[rng.choice((kind, kind, "dump", "backup"))])
+        others = rng.choice(goods[rng.choice((kind, kind, "dump", "backup"))])
         parts[which] = rng.choice(others)
         if kind == "backup":
             rng.shuffle(parts)
@@ -451,5 +442,8 @@ _CHANGES = {
 }
 
 if __name__ == "__main__":
-    for outcome, count in sorted(run(int(sys.argv[1]), int(sys.argv[2])).items()):
-        print(f"{count:8} {outcome}")
+    if sys.argv[1] == "in":
+        sys.stdout.buffer.write(pickle.dumps(_child(Path(sys.argv[2]), *map(int, sys.argv[3:]))))
+    else:
+        for outcome, count in sorted(run(*map(int, sys.argv[1:])).items()):
+            print(f"{count:8} {outcome}")
