@@ -255,7 +255,7 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
         kind = next(name for test, name in IRREGULAR if test(mode))
-        raise FormatError(f"{path} is no file, but a {kind}: a store needs a file that can be mapped")
+        raise FormatError(f"{path} is no store: it is no file but a {kind}")
 
 
 @contextmanager

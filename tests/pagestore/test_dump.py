@@ -429,7 +429,7 @@ def test_what_is_no_file_is_no_store(tmp_path, mode):
     with socket.socket(socket.AF_UNIX) as plug:
         plug.bind(str(tmp_path / "plug"))
         for path in (tmp_path / "pipe", tmp_path / "plug", "/dev/null", "/dev/zero"):
-            with pytest.raises(FormatError, match="is no store: it is no file but a pipe, a device or a socket"):
+            with pytest.raises(FormatError, match="is no store: it is no file but a"):
                 pagestore.open(path, mode)
     with pytest.raises(IsADirectoryError):
         pagestore.open(tmp_path, mode)

@@ -155,7 +155,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for mode in ("r", "rw"):
-        with pytest.raises(FormatError, match="is no file, but a fifo"):
+        with pytest.raises(FormatError, match="is no store: it is no file but a fifo"):
             pagestore.open(fifo, mode=mode)
     with pytest.raises(FormatError, match="character device"):
         pagestore.open("/dev/null", mode="r")
