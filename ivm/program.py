@@ -8,6 +8,7 @@ The texts and the key orders chosen are properties of the store, so that opening
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +31,7 @@ from ivm.planner import AUTO, Chosen, chosen_of, make_plans
 
 PROPERTY = "ivm"
 PLANNING = 2  # what a rule's trees and key orders are; another number where that changes
+ALMOST = 1  # has the same, but for rules whose arithmetic may fail
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
@@ -221,15 +223,26 @@ class Installed:
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
-        """What `save` wrote.  Raises IvmError where that was a release whose plans are others."""
+        """What `save` wrote, or the release before did if its plans are the same.  Raises IvmError for other plans."""
         found = json.loads(saved)
-        if not isinstance(found, dict) or found["planning"] != PLANNING:
-            raise IvmError(
-                "another release installed rules in this store, and what it keeps for them is not what this one would; "
-                "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
-            )
+        planning = found["planning"] if isinstance(found, dict) else None
+        if planning == PLANNING:
+            return cls._loaded(found["blocks"], encode, layout_of)
+        if planning == ALMOST:
+            with suppress(IndexError, ValueError, AssertionError):  # there are more rules now than orders were saved
+                installed = cls._loaded(found["blocks"], encode, layout_of)
+                saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
+                if saved_plans == [len(one.plans) for one in installed.rules]:
+                    return installed
+        raise IvmError(
+            "another release installed rules in this store, and what it keeps for them is not what this one would; "
+            "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
+        )
+
+    @classmethod
+    def _loaded(cls, blocks: list[dict], encode: Encode, layout_of: LayoutOf) -> "Installed":
         installed = cls()
-        for block in found["blocks"]:
+        for block in blocks:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],

@@ -170,6 +170,35 @@ def test_rules_that_another_release_has_planned_are_refused_with_a_remedy(saved,
     pagestore.open(file).close()  # it is not locked
 
 
+def saved_by_the_release_before(file, rules: str, change) -> None:
+    """A store with rules whose saved plans are changed as if that release had made them."""
+    with ivm.open(file) as workspace:
+        workspace.install("a(x) -> int(x). b(x) -> int(x). d[q] = x -> int(q), int(x). " + rules)
+        workspace.exec("+a(1). +a(2). +b(10).")
+    with pagestore.open(file) as store, store.transaction() as txn:
+        txn.vouch()
+        found = json.loads(txn.properties[PROPERTY])
+        found["planning"] = 1
+        change(found["blocks"][0]["orders"])
+        txn.properties[PROPERTY] = json.dumps(found)
+
+
+def test_rules_of_the_release_before_go_on_where_their_plans_are_the_same(tmp_path):
+    file = tmp_path / "store.pages"
+    saved_by_the_release_before(file, "p(x) <- a(x), !b(x).", lambda orders: None)
+    with ivm.open(file) as workspace:
+        workspace.exec("-a(1). +b(2).")
+        assert list(workspace["p"]) == []
+        workspace.verify("p")
+
+
+def test_rules_of_the_release_before_are_refused_where_their_plans_are_others(tmp_path):
+    file = tmp_path / "store.pages"
+    saved_by_the_release_before(file, "p(x) <- a(x), !(d[q] = x, b(10 / x)).", lambda orders: orders.pop())
+    with pytest.raises(errors.IvmError, match="another release installed rules"):
+        ivm.open(file)
+
+
 def test_nothing_is_remembered_of_what_is_gone(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
         workspace.install("edge(x, y) -> int(x), int(y).", name="edge")
