@@ -148,7 +148,7 @@ def _finish(file: File, head: Head) -> None:
     file.fallocate(0, head.top * head.page_size)
     mapping = Mapping(file, head.page_size)
     mapping.cover(head.top)
-    version = load_version(mapping, Run(head.page, head.words), {})
+    version = load_version(mapping, Run(head.page, head.words), {}, head.version)
     walk = Walk(mapping)
     walk.reach(version)
     walk.long_texts(version.trees[TEXTS.tree_id])

@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .errors import CorruptionError
 from .flat import Flat, flat, rows
+from .kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, USER
 from .mapping import NO_RUN, Run
 from .record import CATALOG, Reader, Writer, utf8
 from .tree import Spec
 from .words import Column, Schema, Type
+
+FIRST_TREE, TREE_END = 16, 1 << 32  # ids below the first belong to the store itself
 
 
 class Info(NamedTuple):
@@ -64,14 +68,25 @@ class Catalog:
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
-        source = Reader(content, CATALOG)
+        try:
+            return cls._decode(Reader(content, CATALOG), run)
+        except (ValueError, IndexError) as error:  # of a schema or type that makes no sense
+            if isinstance(error, CorruptionError):
+                raise
+            raise CorruptionError(f"the catalog says what cannot be: {error}", page=run.page) from None
+
+    @classmethod
+    def _decode(cls, source: Reader, run: Run) -> "Catalog":
         infos = [_take_info(source) for _ in range(source.take())]
         properties: dict[str, str | bytes] = {}
         for _ in range(source.take()):
             name, binary = source.take_text(), source.take()
             data = source.take_bytes()
             properties[name] = data if binary else data.decode()
-        return cls({info.name: info for info in infos}, properties, run)
+        relations = {info.name: info for info in infos}
+        if len({info.spec.tree_id for info in infos} | relations.keys()) < 2 * len(infos):
+            raise ValueError("two relations are of one name, or share a tree")
+        return cls(relations, properties, run)
 
 
 def _put_info(out: Writer, info: Info) -> None:
@@ -90,6 +105,19 @@ def _put_info(out: Writer, info: Info) -> None:
             out.put_text(name)
 
 
+def _check_spec(name: str, spec: Spec) -> None:
+    """Raises ValueError for a tree that no relation has."""
+    if not (FIRST_TREE <= spec.tree_id < TREE_END and spec.keys >= 1 and spec.values >= 0):
+        raise ValueError(f"{name!r} has tree {spec.tree_id} of {spec.keys} + {spec.values} words")
+    before = COUNT
+    for op, column in spec.scans:
+        after = {CARRY: (SUM,), THEN: (MIN, MAX, THEN)}.get(op)
+        last = spec.columns + (op == CHECKSUM)
+        if op < 0 or CHECKSUM < op < USER or not 0 <= column < last or (after and before not in after):
+            raise ValueError(f"{name!r} has a scan ({op}, {column}) behind one of operator {before}")
+        before = op
+
+
 def _take_info(source: Reader) -> Info:
     name = source.take_text()
     tree_id, keys, values = source.take_many(3).tolist()
@@ -98,4 +126,7 @@ def _take_info(source: Reader) -> Info:
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
     spec = Spec(tree_id, keys, values, scans)
     ends = (intervals[0], intervals[1]) if intervals else None
+    _check_spec(name, spec)
+    if columns and (len(key) != keys or not keys <= len(columns) <= spec.columns or (ends and not {*ends} <= {*key})):
+        raise ValueError(f"the columns of {name!r} are not those of its records")
     return Info(name, spec, Schema(columns, key) if columns else None, ends)

@@ -133,7 +133,7 @@ class Dictionary:
         for page, words, offset, length in places.tolist():
             if page not in frames:
                 source = Reader(self._read_run(Run(page, words)), TEXT)
-                frames[page] = zstandard.decompress(source.take_bytes(), source.take())
+                frames[page] = _unpacked(source.take_bytes(), source.take(), page)
             longs.append(frames[page][offset : offset + length])
         rest = iter(longs)
         texts = [next(rest) if is_long else next(short) for is_long in long.tolist()]
@@ -177,15 +177,15 @@ class DictionaryWriter(Dictionary):
 
     def move_long(self) -> None:
         """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
-        moved: dict[int, int] = {}
+        moved: dict[int, Run] = {}
         edits = []
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self._pager.write_run(flat_words(self._read_run(run)), TEXT).page
+                moved[page] = self._pager.write_run(flat_words(self._read_run(run)), TEXT)
                 with self._pager.of(STORE_LINEAGE):
                     self._pager.retire_run(run)
-            edits.append((id_, 1, moved[page]))
+            edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
         if edits:
             self._apply(TEXTS, np.array(edits, np.int64).T, SET)
 
@@ -268,6 +268,16 @@ class Finder:
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         return self._dictionary.known(texts)
+
+
+def _unpacked(frame: bytes, size: int, page: int) -> bytes:
+    """What a zstandard frame unpacks to: so many bytes. Raises CorruptionError."""
+    try:
+        if zstandard.frame_content_size(frame) == size:
+            return zstandard.decompress(frame)
+    except (zstandard.ZstdError, MemoryError):
+        pass
+    raise CorruptionError(f"it holds long texts that do not unpack to {size} bytes", page=page)
 
 
 def _bytes(text: str | bytes) -> bytes:

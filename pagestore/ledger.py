@@ -26,13 +26,13 @@ from .flat import Flat, empty, flat, flat_words, rows
 from .history import HISTORY, RECENT_MAX, Entry, History
 from .kernels.apply import reserve_of
 from .kernels.record import write_commit
-from .layout import CRC, HEIGHT_MAX
+from .layout import CRC, FIRST_PAGE, HEIGHT_MAX
 from .locks import VersionLocks
 from .mapping import Mapping, Run, run_pages
-from .meta import SLOT_SIZE, Meta, slot_of
+from .meta import FORMAT, SLOT_SIZE, Meta, slot_of
 from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim
-from .record import CATALOG, FREE, Commit, Writer
+from .record import CATALOG, FREE, Commit, Writer, checkpoint_of, lie_within
 from .record import SETTINGS as SETTINGS_RUN
 from .retention import excess
 from .settings import Settings
@@ -64,11 +64,9 @@ class Ledger:
         self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks = mapping, state, sync, locks
-        self.page_size, self.uuid = meta.page_size, meta.uuid
+        self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         commit = state.commit
-        extents = rows(_free_extents(mapping, commit.checkpoint), 2)
-        free = np.concatenate([np.zeros(0, np.int64), *(np.arange(first, first + n) for first, n in extents)])
-        self.pager = Pager(mapping, Space(meta.top, free, commit.added, commit.removed), threads)
+        self.pager = Pager(mapping, Space(meta.top, _free(mapping, commit), commit.added, commit.removed), threads)
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]
         self.poison: BaseException | None = None
@@ -146,6 +144,8 @@ class Ledger:
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
+        if not lie_within(reclaim.freed, FIRST_PAGE, self.pager.space.top):
+            raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
         return reclaim
 
     def _readable(self, entry: Entry) -> bool:
@@ -224,7 +224,7 @@ class Ledger:
                 self._dead.clear()
             entry = self.state.history.find(self.mapping.pages, version)
             assert entry is not None
-            dead = self._dead[version] = Commit.decode(self.mapping.read_run(entry.run)).dead
+            dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
         return dead
 
     def _dead_rows(self, history: History, freed: Flat) -> DeadList:
@@ -275,8 +275,7 @@ class Ledger:
         space.use(kept[1])  # before the difference is counted anew
         out = Writer(FREE)
         out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
-        pager.fill_run(run, out.words, FREE)
-        record.checkpoint = run
+        record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 
     def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[np.ndarray]) -> Run:
@@ -314,7 +313,7 @@ class Ledger:
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         written = write_commit(
             file.outlet, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
-            self.pager.version, arena, ids, page_words,
+            self.pager.version, arena, ids, page_words, self.mapping.pages.seen,
         )  # fmt: skip
         assert written >= 0, f"a record that is longer than its run of {run.words} words"
         record.added, record.removed = space.difference()
@@ -327,12 +326,17 @@ class Ledger:
         file, sync = self.mapping.file, self.sync
         if sync == "full":
             file.fdatasync()
+        before, self.format = self.format, FORMAT
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if sync != "off":
             file.fdatasync()
+        if before != FORMAT:  # else a library that reads no more than that takes the commit before for the newest
+            state = self.state
+            file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
-        return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean)
+        where = record.sequence, record.last_version, *run, record.top
+        return Meta(self.page_size, self.uuid, *where, clean, self.format)
 
     def close(self) -> None:
         """Cut the file behind the last page, and mark both slots clean."""
@@ -353,18 +357,15 @@ def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
     return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
 
 
-def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
-    if not checkpoint.page:
-        return []
+def _free(mapping: Mapping, commit: Commit) -> np.ndarray:
     try:
-        content = mapping.read_run(checkpoint)
+        return checkpoint_of(mapping, commit)
     except CorruptionError as error:
         raise CorruptionError(
             f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
             f"pagestore fsck --salvage copies it",
             page=error.page,
         ) from error
-    return content[2 : 2 + 2 * int(content[1])].tolist()
 
 
 def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .errors import SchemaError
+from .errors import CorruptionError, SchemaError
 from .flat import Flat
 from .record import SETTINGS, Reader, Writer, utf8
 
@@ -38,6 +38,8 @@ class Settings(NamedTuple):
         source = Reader(content, SETTINGS)
         retain = source.take()
         tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
+        if not 0 <= retain <= RETAIN_MAX or branches.get(MAIN) != MAIN_ID:
+            raise CorruptionError(f"the settings say what cannot be: {retain} versions of branches {[*branches]}")
         return cls(retain, tags, branches)
 
 

@@ -51,8 +51,8 @@ def _entries(walk: Walk, options: argparse.Namespace, kind: int, columns: int, f
     values = walk.columns(options.page)
     names = [f"word {c}" for c in range(columns)]
     if kind != LEAF:
-        keys = columns - 1 - folds
-        names = [f"key {c}" for c in range(keys)] + ["child"] + [f"fold {f}" for f in range(folds)]
+        keys = columns - 2 - folds
+        names = [*(f"key {c}" for c in range(keys)), "child", *(f"fold {f}" for f in range(folds)), "birth"]
     widths = [int(words[HEADER + 2 * c + 1]) & 255 for c in range(columns)]
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]
