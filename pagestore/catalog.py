@@ -13,6 +13,7 @@ from .errors import CorruptionError
 from .flat import Flat, flat, rows
 from .kernels.fold import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, USER
 from .mapping import NO_RUN, Run
+from .operators import is_name, name_of
 from .record import CATALOG, Reader, Writer, utf8
 from .tree import Spec
 from .words import Column, Schema, Type
@@ -113,7 +114,8 @@ def _check_spec(name: str, spec: Spec) -> None:
     for op, column in spec.scans:
         after = {CARRY: (SUM,), THEN: (MIN, MAX, THEN)}.get(op)
         last = spec.columns + (op == CHECKSUM)
-        if op < 0 or CHECKSUM < op < USER or not 0 <= column < last or (after and before not in after):
+        known = 0 <= op <= CHECKSUM or (op >= USER and is_name(name_of(op)))
+        if not known or not 0 <= column < last or (after and before not in after):
             raise ValueError(f"{name!r} has a scan ({op}, {column}) behind one of operator {before}")
         before = op
 
@@ -127,6 +129,8 @@ def _take_info(source: Reader) -> Info:
     spec = Spec(tree_id, keys, values, scans)
     ends = (intervals[0], intervals[1]) if intervals else None
     _check_spec(name, spec)
-    if columns and (len(key) != keys or not keys <= len(columns) <= spec.columns or (ends and not {*ends} <= {*key})):
+    names = {column.name for column in columns}
+    fits = len(key) == keys and {*(ends or ())} <= {*key} <= names and len(names) == len(columns) <= spec.columns
+    if columns and not fits:
         raise ValueError(f"the columns of {name!r} are not those of its records")
     return Info(name, spec, Schema(columns, key) if columns else None, ends)

@@ -63,6 +63,10 @@ class Dictionary:
         else:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        try:
+            parts.validate(full=not binary)
+        except pa.ArrowInvalid as error:
+            raise CorruptionError(f"the dictionary holds what is no text: {error}") from None
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def greatest_id(self) -> int:

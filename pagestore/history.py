@@ -14,10 +14,10 @@ import numpy as np
 from .apply import apply, net
 from .errors import CorruptionError
 from .flat import Flat, flat
-from .layout import FIRST_PAGE
+from .layout import FIRST_PAGE, PAGES
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
-from .record import is_time
+from .record import NUMBER_MAX, is_time, lie_within
 from .tree import ERASE, INSERT, Pages, Spec, Tree, get, scan
 
 HISTORY = Spec(3, 1, 4)
@@ -39,7 +39,8 @@ class Entry(NamedTuple):
     def of(cls, row: Iterable[int]) -> "Entry":
         """An entry as a record or tree has it. Raises CorruptionError for one that cannot be."""
         entry = cls(*row)
-        if min(entry) < 0 or entry.page < FIRST_PAGE or not entry.words or not is_time(entry.timestamp):
+        numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_MAX)
+        if not numbers or not FIRST_PAGE <= entry.page < PAGES or not is_time(entry.timestamp):
             raise CorruptionError(f"the history has an entry that cannot be: {tuple(entry)}")
         return entry
 

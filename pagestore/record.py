@@ -17,7 +17,8 @@ from .layout import FIRST_PAGE, PAGES
 from .mapping import NO_RUN, Mapping, Run
 
 CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
-NUMBER_MAX = 1 << 62  # of what is counted
+NUMBER_MAX = 1 << 61  # of what is counted; locks.py has a byte for each version
+TREE_MAX = 1 << 32  # of a tree, of which the type word has so many bits
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 
@@ -154,11 +155,17 @@ class Commit:
         return HEAD + len(lists) + sum(map(len, lists)) + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
-    def read(cls, mapping: Mapping, run: Run, version: int) -> "Commit":
-        """The commit that made a version, out of its run. Raises CorruptionError, also for another one."""
+    def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
+        """The commit in a run, the one that made a version where that is given.
+
+        Raises CorruptionError, also for another one, and for what no commit says.
+        """
         commit = cls.decode(mapping.read_run(run))
-        if (commit.version, commit.administrative) != (version, 0):
+        if version is not None and (commit.version, commit.administrative) != (version, 0):
             raise CorruptionError(f"it holds the record of version {commit.version}, not of {version}", page=run.page)
+        fault = commit._fault()
+        if fault:
+            raise CorruptionError(f"it holds a commit's record that says what cannot be: {fault}", page=run.page)
         return commit
 
     @classmethod
@@ -167,19 +174,16 @@ class Commit:
         fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
-        commit = cls(message=source.take_text(), **fields)
-        fault = commit._fault()
-        if fault:
-            raise CorruptionError(f"a commit's record says what cannot be: {fault}")
-        return commit
+        return cls(message=source.take_text(), **fields)
 
     def _fault(self) -> str | None:
         """What the record says that no commit says, or None."""
         ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
-        if min(ordered) < 0 or max(ordered) > NUMBER_MAX or self.version > self.last_version:
+        versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
+        if not lie_within(ordered, 0, NUMBER_MAX) or not lie_within(versions, 0, self.last_version + 1):
             return f"commit {self.sequence} made version {self.version} of {self.last_version}"
-        if not is_time(self.timestamp):
-            return f"it was made at {self.timestamp}"
+        if not is_time(self.timestamp) or self.next_tree >= TREE_MAX:
+            return f"it was made at {self.timestamp}, and the next tree is {self.next_tree}"
         firsts, counts = self.written[::2], self.written[1::2]
         lists = {
             "added": self.added, "dead": self.dead[1::3], "recent": self.recent[1::5], "branches": self.branches[2::5],

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .catalog import FIRST_TREE, Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
-from .flat import Flat, rows
+from .flat import Flat, flat, rows
 from .history import HISTORY, Entry, History
 from .layout import FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD, pointer_birth
 from .mapping import Mapping, Run
@@ -17,6 +17,7 @@ from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 
 SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
+SHARED = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
 HEIGHT_BITS = 8  # of the word with a tree's height; the birth of its root is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
@@ -65,7 +66,7 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
     """
     mapping.cover(meta.top)
     run = Run(meta.state, meta.words)
-    commit = Commit.decode(mapping.read_run(run))
+    commit = Commit.read(mapping, run)
     if commit.sequence != meta.sequence:
         raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
     system = trees_of(commit.system, SYSTEM, mapping)
@@ -79,7 +80,8 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
         if not lenient:
             raise
         settings = Settings()
-    if MAIN_ID not in heads or not heads.keys() >= {*settings.branches.values()} or commit.top != meta.top:
+    known = {*settings.branches.values()}
+    if not (known == heads.keys() or (lenient and known <= heads.keys())) or commit.top != meta.top:
         raise CorruptionError("the newest commit does not say where the branches are, or how many pages there are")
     recent = [*map(Entry.of, rows(commit.recent, 5))]
     return State(
@@ -99,8 +101,7 @@ def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Cat
     if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
         raise CorruptionError("the catalog says what cannot be: records that pages do not hold", page=catalog.run.page)
     trees = trees_of(commit.roots, specs, mapping)
-    system = trees_of(commit.system, SYSTEM, mapping)
-    trees |= {spec.tree_id: system[spec.tree_id] for spec in (TEXTS, PLACES)}
+    trees |= trees_of(flat(*(row for row in rows(commit.system, 4) if row[0] in SHARED)), SHARED, mapping)
     return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
 
 

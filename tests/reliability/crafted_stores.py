@@ -16,7 +16,6 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -33,6 +32,7 @@ WORDS = PAGE // 8
 CHILD_INPUTS = 2000
 SECONDS, MEMORY = 20, 3 << 30  # that an input may take at most, and a child's addresses
 SLOT_WORDS = SIZE // 8
+BOUNDS = [(0,), (5,), (1 << 60,)], [(5,), (1 << 59,), (1 << 61,)]  # of intervals
 SPECIAL = [0, 1, 2, 3, 7, 63, 64, 65, 255, 256, 511, 4096, *(1 << n for n in (16, 31, 32, 40, 62)), -1, -2, -(1 << 63)]
 
 
@@ -65,7 +65,8 @@ def inputs(seed: int, first: int, count: int, folder: Path) -> Counter[str]:
     path, outcomes = folder / "crafted.pages", Counter()
     write(path)
     data = path.read_bytes()
-    ask(path, Random(0))  # kernels are loaded before memory is bounded
+    for number in range(4):
+        ask(path, Random(number), 1)  # kernels are loaded before memory is bounded
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for number in range(first, first + count):
         Path(folder, "at").write_text(str(number))
@@ -168,68 +169,82 @@ def changed(word: int, random: Random) -> int:
 # --- everything that is asked -----------------------------------------------------------------------------------------
 
 
-def ask(path: Path, random: Random) -> Counter[str]:
-    """Open a store, read, check and write it; what came of that."""
+def ask(path: Path, random: Random, share: float = 0.5) -> Counter[str]:
+    """Open a store and ask it a share of all questions: read it, write it, check it; what came of that."""
     outcomes: Counter[str] = Counter()
+    mode = random.choice(["r", "rw"])
     try:
-        with pagestore.open(path, mode="r", threads=1) as store:
-            read(store, outcomes)
-            tried(outcomes, "check", store.check)
-        with pagestore.open(path, sync="off", threads=1) as store:
-            edit(store, random, outcomes)
-            read(store, outcomes)
-            tried(outcomes, "vacuum", lambda: store.vacuum(keep_versions=1))
-            tried(outcomes, "check", store.check)
+        with pagestore.open(path, mode, sync="off", threads=1) as store:
+            questions = Questions(outcomes, random, share)
+            if mode == "rw" and random.random() < 0.7:
+                edit(store, random, questions)
+            read(store, random, questions)
+            questions.rarely("check", store.check)
+            if mode == "rw":
+                questions.rarely("vacuum", lambda: store.vacuum(keep_versions=1))
+                questions.rarely("write", store.compact)
     except PagestoreError as error:
         outcomes[f"open: {type(error).__name__}"] += 1
     return outcomes
 
 
-def tried(outcomes: Counter[str], name: str, question: Callable[[], object]) -> None:
-    """Ask a question."""
-    try:
-        question()
-        outcomes[f"{name}: a value"] += 1
-    except PagestoreError as error:
-        outcomes[f"{name}: {type(error).__name__}"] += 1
+class Questions:
+    """Asks a share of the questions, and counts what came of each."""
+
+    def __init__(self, outcomes: Counter[str], random: Random, share: float) -> None:
+        self.outcomes, self.random, self.share = outcomes, random, share
+
+    def ask(self, name: str, question: Callable[[], object]) -> None:
+        if self.random.random() >= self.share:
+            return
+        try:
+            question()
+            self.outcomes[f"{name}: a value"] += 1
+        except PagestoreError as error:
+            self.outcomes[f"{name}: {type(error).__name__}"] += 1
+
+    def rarely(self, name: str, question: Callable[[], object]) -> None:
+        if self.random.random() < 0.25:
+            self.ask(name, question)
 
 
-def read(store: pagestore.Store, outcomes: Counter[str]) -> None:
-    """Read all that there is, by all kernels that read."""
-    tried(outcomes, "stat", store.stat)
+def read(store: pagestore.Store, random: Random, questions: Questions) -> None:
+    """Read a version by all kernels that read, and what differs from another."""
     versions: list[int] = []
-    tried(outcomes, "history", lambda: versions.extend(line.version for line in store.history()))
-    for version in versions or [store.version]:
-        tried(outcomes, "version", lambda version=version: read_version(store.at(version), outcomes))
-    for name in ("big", "pair", "note"):
-        for old, new in pairwise(versions):
-            tried(outcomes, "diff", lambda name=name, old=old, new=new: store.diff(new, old, name).read_all())
+    questions.ask("history", lambda: versions.extend(line.version for line in store.history()))
+    version = random.choice(versions or [store.version])
+    try:
+        with store.at(version) as snapshot:
+            for name in snapshot:
+                read_relation(snapshot[name], name, questions)
+    except PagestoreError as error:
+        questions.outcomes[f"version: {type(error).__name__}"] += 1
+    if versions:
+        name, other = random.choice(["big", "pair", "note"]), random.choice(versions)
+        questions.ask("diff", lambda: store.diff(version, other, name).read_all())
+    questions.rarely("stat", store.stat)
 
 
-def read_version(snapshot: pagestore.Snapshot, outcomes: Counter[str]) -> None:
-    for name in snapshot:
-        relation = snapshot[name]
-        tried(outcomes, "rows", lambda relation=relation: list(relation))
-        tried(outcomes, "words", lambda relation=relation: [*relation.words()])
-        tried(outcomes, "range", lambda relation=relation: len(relation.range((3,), (1 << 61,))))
-        keys = [(k, k) if name in ("pair", "span") else (k,) for k in (*range(0, 100, 9), 1 << 60, 1 << 61)]
-        tried(outcomes, "get", lambda relation=relation, keys=keys: [key in relation for key in keys])
-        if name in ("big", "note"):
-            tried(outcomes, "get", lambda relation=relation, keys=keys: relation.get_many(keys))
-            tried(outcomes, "get", lambda relation=relation, keys=keys: [relation.get(key) for key in keys])
-        for scan in relation.scans:
-            bounds = [[(0,), (5,), (1 << 60,)], [(5,), (1 << 59,), (1 << 61,)]]
-            tried(outcomes, "scan", lambda relation=relation, scan=scan: relation.scan(scan))
-            tried(outcomes, "scan", lambda relation=relation, scan=scan, b=bounds: relation.scan_many(scan, *b))
-        if "count" in relation.scans:
-            tried(outcomes, "rank", lambda relation=relation: [relation.rank((k,)) for k in (3, 1 << 60)])
-            ranks = range(0, len(relation), 13)
-            tried(outcomes, "select", lambda relation=relation, ranks=ranks: [relation.select(r) for r in ranks])
-        if name == "span":
-            tried(outcomes, "stab", lambda relation=relation: [relation.stab(x) for x in (0, 77, 300, 900)])
+def read_relation(relation: pagestore.Relation, name: str, questions: Questions) -> None:
+    ask, keys = questions.ask, [(k, k) if name in ("pair", "span") else (k,) for k in (5, 99, 1 << 60)]
+    ask("rows", lambda: list(relation))
+    ask("words", lambda: [*relation.words()])
+    ask("range", lambda: len(relation.range((3,), (1 << 61,))))
+    ask("get", lambda: [key in relation for key in keys])
+    if name in ("big", "note"):
+        ask("get", lambda: relation.get_many(keys))
+        ask("get", lambda: [relation.get(key) for key in keys])
+    for scan in relation.scans:
+        ask("scan", lambda scan=scan: relation.scan(scan))
+        ask("scan", lambda scan=scan: relation.scan_many(scan, *BOUNDS))
+    if "count" in relation.scans:
+        ask("rank", lambda: [relation.rank((k,)) for k in (3, 1 << 60)])
+        ask("select", lambda: [relation.select(rank) for rank in range(0, len(relation), 50)])
+    if name == "span":
+        ask("stab", lambda: [relation.stab(x) for x in (0, 300, 900)])
 
 
-def edit(store: pagestore.Store, random: Random, outcomes: Counter[str]) -> None:
+def edit(store: pagestore.Store, random: Random, questions: Questions) -> None:
     """Some transactions, each of which may fail."""
 
     def once() -> None:
@@ -248,7 +263,7 @@ def edit(store: pagestore.Store, random: Random, outcomes: Counter[str]) -> None
             txn.create("fresh", "k: int64, v: int64", key="k").insert([(k, k) for k in range(random.choice([3, 900]))])
 
     for question in (once, create, once, lambda: store.tag("late"), lambda: store.delete_branch("side")):
-        tried(outcomes, "write", question)
+        questions.ask("write", question)
 
 
 if __name__ == "__main__":
