@@ -8,7 +8,7 @@ What a commit says comes as words, with the places of its lists where they will 
 
 import numpy as np
 
-from pagestore.kernels.checksum import crc_of
+from pagestore.kernels.checksum import ONES, add, crc_of
 from pagestore.kernels.enter import mark
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import words_at
@@ -19,7 +19,7 @@ from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYP
 
 COMMIT = 1
 HEAD = 19
-STAMPS = (1 << 31) - 1  # bits of a record's checksum that are its stamp
+STAMPS = (1 << 31) - 1  # bits of the checksum of a record and its birth that are its stamp
 WIDTHS = 4, 4, 5, 5, 3, 2, 1, 1  # words of a row; the last two lists are the pages added and removed
 LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
 
@@ -56,7 +56,7 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
     """
     room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
     alone = purpose == COMMIT and ids.shape[0] == 1
-    stamp = 0 if alone else crc_of(record, 0, record.shape[0]) & STAMPS
+    stamp = 0 if alone else (add(crc_of(record, 0, record.shape[0]) ^ ONES, birth) ^ ONES) & STAMPS
     for i in range(ids.shape[0]):
         begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
         ids[i] = page + i

@@ -32,7 +32,7 @@ def run(seed: int, amount: int) -> Counter[str]:
         while outcomes.total() < amount:
             older = workload(path, Random(number))
             data, truth, reached = path.read_bytes(), read(path), reached_by(path)
-            hurts = [(page, content) for page, contents in older.items() for content in contents]
+            hurts = [(page, content) for page, contents in older.items() for content in sorted(contents)]
             for page, content in Random(number).sample(hurts, min(len(hurts), amount - outcomes.total())):
                 hurt = bytearray(data)
                 hurt[page * PAGE : (page + 1) * PAGE] = content
