@@ -36,6 +36,7 @@ from .layout import (
     HEADER,
     INDEX,
     LEAF,
+    RECORDS_A_WORD,
     TYPE,
     page_type_fields,
     pointer_birth,
@@ -242,7 +243,7 @@ class Walk:
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"
         n = self.word(page, COUNT)
-        if n < 1:
+        if not 1 <= n <= RECORDS_A_WORD * self.pages.page_words:
             return f"it has {n} entries"
         for c in range(columns):
             descriptor = self.word(page, HEADER + 2 * c + 1)

@@ -36,6 +36,7 @@ RECORDS_A_WORD = 2  # of a page, and no more than that share it
 COLUMNS_MAX = 255  # of a page: the type word has a byte for them
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
+BIRTH_AT = PAGE_BITS + COLUMN_BITS
 PAGES, BIRTHS = (1 << PAGE_BITS) - 1, (1 << BIRTH_BITS) - 1
 
 
@@ -60,7 +61,7 @@ def pointer_to(page: int, columns: int, birth: int) -> int:
     >>> pointer & PAGES, pointer_columns(pointer), pointer_birth(pointer)
     (77, 3, 5)
     """
-    return page | columns << PAGE_BITS | (birth & BIRTHS) << (PAGE_BITS + COLUMN_BITS)
+    return page | columns << PAGE_BITS | (birth & BIRTHS) << BIRTH_AT
 
 
 def pointer_columns(pointer: int) -> int:
@@ -70,4 +71,4 @@ def pointer_columns(pointer: int) -> int:
 
 def pointer_birth(pointer: int) -> int:
     """The version that wrote the page, its low BIRTH_BITS; 0 if the pointer does not say."""
-    return pointer >> (PAGE_BITS + COLUMN_BITS)
+    return pointer >> BIRTH_AT

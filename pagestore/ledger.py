@@ -144,7 +144,7 @@ class Ledger:
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
-        if not lie_within(reclaim.freed, FIRST_PAGE, self.pager.space.top):
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.space.top):
             raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
         return reclaim
 
@@ -335,8 +335,9 @@ class Ledger:
             file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
-        where = record.sequence, record.last_version, *run, record.top
-        return Meta(self.page_size, self.uuid, *where, clean, self.format)
+        return Meta(
+            self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
+        )
 
     def close(self) -> None:
         """Cut the file behind the last page, and mark both slots clean."""

@@ -46,8 +46,7 @@ class Meta(NamedTuple):
 
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
-        *fields, form = self
-        body = _SLOT.pack(MAGIC, form, *fields)
+        body = _SLOT.pack(MAGIC, self.format, *self[:-1])
         return body + _CHECKSUM.pack(crc32c(body))
 
 

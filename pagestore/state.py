@@ -7,7 +7,7 @@ from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
 from .flat import Flat, flat, rows
 from .history import HISTORY, Entry, History
-from .layout import FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD, pointer_birth
+from .layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD
 from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
@@ -134,7 +134,7 @@ def roots_of(trees: dict[int, Tree]) -> Flat:
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer:
-            words += tree_id, pointer & PAGES, height | pointer_birth(pointer) << HEIGHT_BITS, count
+            words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
     return Flat("q", words)
 
 
