@@ -135,7 +135,7 @@ def tree_words(trees: Iterable[Tree]) -> list[int]:
     return [*chain(*map(_WORDS, trees))]
 
 
-_WORDS = attrgetter("root", "height", "spec.keys")
+_WORDS = attrgetter("pointer", "height", "spec.keys")
 
 
 @lru_cache(256)

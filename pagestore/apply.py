@@ -114,7 +114,7 @@ def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
     return np.array([*map(_ROW, trees)], np.int64)
 
 
-_ROW = attrgetter("spec.tree_id", "root", "height", "spec.keys", "spec.values")
+_ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values")
 
 
 def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
@@ -195,7 +195,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
         return [0, k_apply.ALL], [0, min(n, EDITS_MAX)]
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
-    top = tree.root, tree.height - 1
+    top = tree.pointer, tree.height - 1
     parts = checked(k_apply.cut_edits(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts

@@ -212,7 +212,7 @@ def _head(block: Block, number: int) -> Head:
         raise block.damaged(f"there is no version {head.version} that goes on from {head.base}")
     if not FIRST_PAGE < top <= FILE_MAX // size:
         raise block.damaged(f"there is no store of {top} pages")
-    if not 0 < head.words < top * size or not FIRST_PAGE <= head.page <= top - len(head.run.ids(size // WORD)):
+    if not 0 < head.run.length < top * size or not FIRST_PAGE <= head.page <= top - len(head.run.ids(size // WORD)):
         raise block.damaged(f"a record of {head.words} words at page {head.page} is not among the {top} pages")
     return head
 
@@ -303,7 +303,7 @@ def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int],
     Raises CorruptionError for what no store would have written.
     """
     try:
-        version = load_version(mapping, head.run, {})
+        version = load_version(mapping, head.run, {}, head.version)
         made = Commit.decode(mapping.read_run(head.run))
     except CorruptionError as error:
         raise CorruptionError(f"the backup is not whole: {error}") from None

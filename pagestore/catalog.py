@@ -15,15 +15,15 @@ from .dependants import Dependants, recorded
 from .errors import CorruptionError, SchemaError
 from .flat import Flat, flat, rows
 from .kernels.fold import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
+from .layout import COLUMNS_MAX
 from .mapping import NO_RUN, Run
 from .operators import is_name, name_of
 from .record import CATALOG, Reader, Writer, text_of, utf8
 from .scans import parse_scan, scan_names
-from .tree import PAGE_COLUMNS, Spec
+from .tree import Spec
 from .words import KEYS_MAX, Column, Schema, Type
 
 FIRST_TREE, TREES_MAX = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
-
 
 class Info(NamedTuple):
     """A relation: its name, its tree's shape, and its schema; trees of raw words have none."""
@@ -135,7 +135,7 @@ def _fault(info: Info) -> str | None:
         return "the name of a hidden tree starts with $, and no other"
     if not FIRST_TREE <= tree_id < TREES_MAX:
         return f"there is no tree {tree_id} of a relation"
-    if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > PAGE_COLUMNS:
+    if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > COLUMNS_MAX:
         return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
     if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"

@@ -3,7 +3,7 @@
     meta slots       both read; after a clean close they say the same
     record           commits, catalogs, settings and free lists read and point into the file
     checksum         a page's bytes are the ones that were written, and it knows its own number
-    birth            no page is younger than the page or the version that points to it
+    birth            no page is younger than the page or the version that points to it, and it is the one that is meant
     shape            kind, level, columns and tree are what parent and catalog say; columns lie inside
     key order        keys ascend strictly within a page and from page to page
     separators       an index entry holds exactly the least key below its child
@@ -29,12 +29,24 @@ from .flat import rows
 from .handle import Handle
 from .history import HISTORY, Entry
 from .kernels.page import unpack
-from .layout import BIRTH, COUNT, FIRST_PAGE, HEADER, INDEX, LEAF, TYPE, page_type_fields
+from .layout import (
+    BIRTH,
+    BIRTHS,
+    COUNT,
+    FIRST_PAGE,
+    HEADER,
+    INDEX,
+    LEAF,
+    RECORDS_A_WORD,
+    TYPE,
+    page_type_fields,
+    pointer_birth,
+)
 from .mapping import Mapping, Run, page_fault
 from .meta import Meta
 from .pager import STORE_LINEAGE
 from .reclaim import DEAD, DeadList
-from .record import Commit
+from .record import Commit, checkpoint_of
 from .recovery import read_slots
 from .scantree import fold_of, scan_tree_faults
 from .state import Version, load_version
@@ -169,6 +181,9 @@ class Walk:
             self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.records}")
         if below.birth > version:
             self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
+        said = pointer_birth(tree.pointer)
+        if said and said != below.birth & BIRTHS:
+            self._add("birth", tree.root, f"{name}: {_stale(below.birth, said)}", (tree.root,))
 
     def _page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
         key = page, spec.tree_id
@@ -223,6 +238,7 @@ class Walk:
         keys, birth = columns[: spec.keys], self.word(page, BIRTH)
         before: tuple[int, ...] | None = None
         count, whole = 0, True
+        births = births_of(columns, spec)
         for slot, child in enumerate(columns[spec.keys].tolist()):
             below = self._page(name, child, spec, level - 1, path)
             if below is None:
@@ -244,7 +260,9 @@ class Walk:
                 )
             if below.birth > birth:
                 self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
-            folds = tuple(columns[spec.keys + 1 :, slot].tolist())
+            if births[slot] not in (0, below.birth):
+                self._add("birth", child, f"{name}: {_stale(below.birth, births[slot])}", (*path, child))
+            folds = tuple(columns[spec.keys + 1 : spec.keys + 1 + len(spec.scans), slot].tolist())
             if folds != below.folds:
                 self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
             before, count = below.high, count + below.records
@@ -256,6 +274,8 @@ class Walk:
     def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
         kind, its_level, columns, folds, tree_id = page_type_fields(self.word(page, TYPE))
         wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
+        if level and columns == wanted + 1:
+            wanted += 1  # with births
         facts = {
             "kind": (kind, INDEX if level else LEAF),
             "level": (its_level, level),
@@ -267,7 +287,7 @@ class Walk:
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"
         n = self.word(page, COUNT)
-        if not 1 <= n <= 64 * self.pages.page_words:  # keys differ, in a bit each at least
+        if not 1 <= n <= RECORDS_A_WORD * self.pages.page_words:
             return f"it has {n} entries"
         for c in range(columns):
             descriptor = self.word(page, HEADER + 2 * c + 1)
@@ -369,9 +389,11 @@ class Check(Walk):
         for i, slot in enumerate(slots):
             if isinstance(slot, str):
                 self._add("meta slots", i, f"slot {i} does not read: {slot}")
-        metas = [slot for slot in slots if isinstance(slot, Meta)]
-        if len(metas) == 2 and all(meta.clean for meta in metas) and metas[0] != metas[1]:
-            self._add("meta slots", 0, "the store was closed cleanly, and the slots differ")
+        newest = max((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: (slot.sequence, slot.clean))
+        for i, slot in enumerate(slots):
+            if newest.clean and isinstance(slot, Meta) and slot.sequence != newest.sequence:
+                fact = f"the store was closed after commit {newest.sequence}, and slot {i} says {slot.sequence}"
+                self._add("meta slots", i, fact)
         problems = self.handle.recovery.problems if self.handle.recovery else ()
         for problem in problems:
             if not problem.startswith("meta slot"):
@@ -382,17 +404,17 @@ class Check(Walk):
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
-            version = load_version(self.mapping, entry.run, {})
+            version = load_version(self.mapping, entry.run, {}, entry.version)
         except (CorruptionError, ValueError) as error:
             self.run_of(f"{name}'s commit", entry.run)
             self._add("record", getattr(error, "page", entry.page), f"{name} does not read: {error}")
             return
-        if (version.version, version.branch) != (entry.version, entry.branch):
-            self._add("record", entry.page, f"{name}'s record says that it is version {version.version}")
+        if version.branch != entry.branch:
+            self._add("record", entry.page, f"{name}'s record says that it is of branch {version.branch}")
         self.reach(version)
 
     def _dead_list(self, entry: Entry) -> None:
-        commit = Commit.decode(self.mapping.read_run(entry.run))
+        commit = Commit.read(self.mapping, entry.run, entry.version)
         self.dead[entry.version] = commit.dead
         self.dead_list(entry.version, commit)
 
@@ -464,12 +486,17 @@ def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
 def free_pages(handle: Handle) -> set[int]:
     """All pages that the newest commit says are free."""
     commit = handle.state.commit
-    free: set[int] = set()
-    if commit.checkpoint.page:
-        content = handle.mapping.read_run(commit.checkpoint)
-        for first, count in rows(content[2 : 2 + 2 * int(content[1])].tolist(), 2):
-            free.update(range(first, first + count))
-    return free.union(commit.added).difference(commit.removed)
+    return {*checkpoint_of(handle.mapping, commit).tolist(), *commit.added}.difference(commit.removed)
+
+
+def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
+    """What the columns of an index page say of its children's births; 0 for what they do not say."""
+    births = columns[spec.keys + 1 + len(spec.scans) :]
+    return births[0].tolist() if len(births) else [0] * columns.shape[1]
+
+
+def _stale(birth: int, said: int) -> str:
+    return f"it is the page of version {birth} where that of version {said} is meant: the disk did not write that one"
 
 
 def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:

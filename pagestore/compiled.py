@@ -1,9 +1,11 @@
 """The compiled layer: what a host's own numba kernels may call. Its version is VERSION; it changes with any
 signature.
 
-A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.root,
-tree.height, tree.spec.keys`. A cursor is CURSOR_WORDS words of an int64 array from index o on. Functions
-return 1 on a record, 0 at the end, and `-page` for a corrupt page, which `raise_for` makes an exception:
+A kernel sees a tree as `(words, seen, page_words, root, height, keys)`: `*snapshot.pages, tree.pointer,
+tree.height, tree.spec.keys`. The pointer also says how many columns leaves have and which version wrote the root; a
+page's number alone, `tree.root`, will do, but then a cursor warrants no more than the key columns of a leaf. A cursor
+is CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a
+corrupt page, which `raise_for` makes an exception:
 
     first(words, seen, page_words, root, height, keys, cursors, o)          to the first record
     seek(words, seen, page_words, root, height, keys, key, m, cursors, o)   to the first with m columns >= key

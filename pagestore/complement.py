@@ -58,8 +58,8 @@ class Complement:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)
             n = checked(
                 kernel.next_missing(
-                    *pages, whole.root, whole.height, self._count_rows[0], whole.count,
-                    part_pages.words, part_pages.seen, part.root, part.height, scan_array(part.spec),
+                    *pages, whole.pointer, whole.height, self._count_rows[0], whole.count,
+                    part_pages.words, part_pages.seen, part.pointer, part.height, scan_array(part.spec),
                     self._count_rows[1], part.count, whole.spec.keys, whole.spec.columns, self._state, out,
                 ),
                 whole.spec,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pagestore.errors import CorruptionError
 from pagestore.kernels import delta as kernel
 from pagestore.tree import Pages, Tree, checked
 
@@ -33,8 +34,9 @@ class Delta:
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         old, new = self._old, self._new
         spec = new.spec
-        roots, heights = np.array([old.root, new.root]), np.array([old.height, new.height])
+        roots, heights = np.array([old.pointer, new.pointer]), np.array([old.height, new.height])
         checked(kernel.start_delta(*self._pages, roots, heights, self._state), spec)
+        left = old.count + new.count
         while True:
             actions = np.empty(self._rows, np.int64)
             out = np.empty((spec.columns, self._rows), np.int64)
@@ -43,6 +45,9 @@ class Delta:
             )
             if n == 0:
                 return
+            left -= n
+            if left < 0:
+                raise CorruptionError("it leads to more records than the tree has", page=new.root, tree=spec.tree_id)
             yield actions[:n], out[:, :n]
 
 

@@ -193,15 +193,15 @@ class DictionaryWriter(Dictionary):
     @step
     def move_long(self) -> None:
         """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
-        moved: dict[int, int] = {}
+        moved: dict[int, Run] = {}
         edits = []
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self.pager.write_run(flat_words(self._read_run(run)), TEXT).page
+                moved[page] = self.pager.write_run(flat_words(self._read_run(run)), TEXT)
                 with self.pager.of(STORE_LINEAGE):
                     self.pager.retire_run(run)
-            edits.append((id_, 1, moved[page]))
+            edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
         if edits:
             self._apply(TEXTS, np.array(edits, np.int64).T, SET)
 

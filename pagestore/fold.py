@@ -62,7 +62,7 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
     scans = scan_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans), n), np.int64)
-    shape = tree.root, tree.height, tree.spec.keys, scans, rows.first, rows.end
+    shape = tree.pointer, tree.height, tree.spec.keys, scans, rows.first, rows.end
     status = kernel.scan_groups(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
@@ -124,6 +124,6 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
         raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
     checked(
-        kernel.select_records(*pages, tree.root, tree.height, spec.keys, spec.columns, row, ranks, out), spec
+        kernel.select_records(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec
     )
     return out

@@ -122,4 +122,4 @@ class Groups:
 
 
 NOTHING = np.array([0, 0, k_apply.ALL, 0])  # of what kernels/settle.py takes
-_PLACE, _COUNT = attrgetter("root", "height"), attrgetter("count")
+_PLACE, _COUNT = attrgetter("pointer", "height"), attrgetter("count")

@@ -199,7 +199,7 @@ class Handle:
         with self._guard:
             loaded = self._versions.get(number)
             if loaded is None:
-                loaded = load_version(self.mapping, entry.run, self._catalogs)
+                loaded = load_version(self.mapping, entry.run, self._catalogs, number)
                 self._remember(loaded)
             return loaded
 
@@ -213,7 +213,8 @@ class Handle:
         """The newest version of a branch."""
         number = self.state.heads[branch].version
         version = self._versions.get(number) or self.version_of(number)
-        assert version is not None
+        if version is None:
+            raise CorruptionError(f"the newest version of a branch, {number}, is not in the history")
         return version
 
     def entry(self, version: int) -> Entry:

@@ -6,7 +6,7 @@ time, branch).
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,10 @@ import numpy as np
 from .apply import apply, net
 from .errors import CorruptionError
 from .flat import Flat, flat
+from .layout import FIRST_PAGE, PAGES
 from .mapping import Run
 from .pager import STORE_LINEAGE, Pager
+from .record import NUMBER_MAX, is_time, lie_within
 from .tree import ERASE, INSERT, Pages, Spec, Tree, get, scan
 
 HISTORY = Spec(3, 1, 4)
@@ -32,6 +34,15 @@ class Entry(NamedTuple):
     words: int
     timestamp: int
     branch: int
+
+    @classmethod
+    def of(cls, row: Iterable[int]) -> "Entry":
+        """An entry as a record or tree has it. Raises CorruptionError for one that cannot be."""
+        entry = cls(*row)
+        numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_MAX)
+        if not numbers or not FIRST_PAGE <= entry.page < PAGES or not is_time(entry.timestamp):
+            raise CorruptionError(f"the history has an entry that cannot be: {tuple(entry)}")
+        return entry
 
     @property
     def run(self) -> Run:
@@ -62,13 +73,13 @@ class History:
             at = bisect_left(self._old, (version,))
             return self._old[at] if at < len(self._old) and self._old[at].version == version else None
         found, values = get(pages, self.tree, np.array([[version]]))
-        return Entry(version, *values[:, 0].tolist()) if found[0] else None
+        return Entry.of((version, *values[:, 0].tolist())) if found[0] else None
 
     def old(self, pages: Pages) -> list[Entry]:
         """The entries in the tree. O(versions) the first time."""
         if self._old is None:
             batches = scan(pages, self.tree) if self.tree.count else ()
-            self._old = [Entry(*row) for batch in batches for row in batch.T.tolist()]
+            self._old = [Entry.of(row) for batch in batches for row in batch.T.tolist()]
         return self._old
 
     def entries(self, pages: Pages) -> list[Entry]:

@@ -39,6 +39,6 @@ def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) ->
     alphas = len(points) - 2
     row = spec.scans.index((MAX, alphas + 1))
     out, visits = np.empty((spec.columns, room), np.int64), np.zeros(1, np.int64)
-    shape = tree.root, tree.height, spec.keys, spec.columns, alphas, row
+    shape = tree.pointer, tree.height, spec.keys, spec.columns, alphas, row
     n = checked(stab_points(*pages, *shape, points, out, visits), spec)
     return (out[:, :n], int(visits[0])) if n <= room else overlaps_counted(pages, tree, points, n)

@@ -30,13 +30,13 @@ from .flat import Flat, empty, flat, flat_words, rows
 from .history import HISTORY, RECENT_MAX, Entry, History
 from .kernels.apply import reserve_of
 from .kernels.record import write_commit
-from .layout import CRC, HEIGHT_MAX
+from .layout import CRC, FIRST_PAGE, HEIGHT_MAX
 from .locks import VersionLocks
 from .mapping import Mapping, Run, run_pages
-from .meta import SLOT_SIZE, Meta, slot_of
+from .meta import FORMAT, SLOT_SIZE, Meta, slot_of
 from .pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from .reclaim import DEAD, DeadList, Reclaim
-from .record import CATALOG, FREE, Commit, Writer
+from .record import CATALOG, FREE, Commit, Writer, checkpoint_of, lie_within
 from .record import SETTINGS as SETTINGS_RUN
 from .retention import excess
 from .settings import Settings
@@ -73,7 +73,7 @@ class Ledger:
         self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
-        self.page_size, self.uuid = meta.page_size, meta.uuid
+        self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
@@ -83,9 +83,7 @@ class Ledger:
     def _open_books(self) -> None:
         """Know of the free space what the last commit says."""
         commit = self.state.commit
-        extents = rows(_free_extents(self.mapping, commit.checkpoint), 2)
-        free = np.concatenate([np.zeros(0, np.int64), *(np.arange(first, first + n) for first, n in extents)])
-        space = Space(commit.top, free, commit.added, commit.removed)
+        space = Space(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]
@@ -172,6 +170,8 @@ class Ledger:
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.space.top):
+            raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
         return reclaim
 
     def _readable(self, entry: Entry) -> bool:
@@ -267,7 +267,7 @@ class Ledger:
                 self._dead.clear()
             entry = self.state.history.find(self.mapping.pages, version)
             assert entry is not None
-            dead = self._dead[version] = Commit.decode(self.mapping.read_run(entry.run)).dead
+            dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
         return dead
 
     def _dead_rows(self, history: History, freed: Flat) -> DeadList:
@@ -318,8 +318,7 @@ class Ledger:
         space.use(kept[1])  # before the difference is counted anew
         out = Writer(FREE)
         out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
-        pager.fill_run(run, out.words, FREE)
-        record.checkpoint = run
+        record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 
     def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[np.ndarray]) -> Run:
@@ -357,7 +356,7 @@ class Ledger:
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         written = write_commit(
             file.outlet, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
-            self.pager.version, arena, ids, page_words,
+            self.pager.version, arena, ids, page_words, self.mapping.pages.seen,
         )  # fmt: skip
         assert written >= 0, f"a record that is longer than its run of {run.words} words"
         record.added, record.removed = space.difference()
@@ -370,12 +369,18 @@ class Ledger:
         file, sync = self.mapping.file, self.sync
         if sync == "full":
             file.fdatasync()
+        before, self.format = self.format, FORMAT
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if sync != "off":
             file.fdatasync()
+        if before != FORMAT:  # else a library that reads no more than that takes the commit before for the newest
+            state = self.state
+            file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
-        return Meta(self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean)
+        return Meta(
+            self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
+        )
 
     def close(self) -> None:
         """Cut the file behind the last page, and mark both slots clean. Nobody is writing.
@@ -400,18 +405,15 @@ def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
     return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
 
 
-def _free_extents(mapping: Mapping, checkpoint: Run) -> list[int]:
-    if not checkpoint.page:
-        return []
+def _free(mapping: Mapping, commit: Commit) -> np.ndarray:
     try:
-        content = mapping.read_run(checkpoint)
+        return checkpoint_of(mapping, commit)
     except CorruptionError as error:
         raise CorruptionError(
             f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
             f"pagestore fsck --salvage copies it",
             page=error.page,
         ) from error
-    return content[2 : 2 + 2 * int(content[1])].tolist()
 
 
 def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:

@@ -40,9 +40,7 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
     """A line of the history; None if the writer drops the version at this moment."""
     settings = handle.state.settings
     try:
-        commit = Commit.decode(handle.mapping.read_run(entry.run))
-        if (commit.version, commit.administrative) != (entry.version, 0):
-            raise CorruptionError(f"the record of version {entry.version} is another's", page=entry.page)
+        commit = Commit.read(handle.mapping, entry.run, entry.version)
     except CorruptionError as error:
         if handle.refresh().history.find(handle.mapping.pages, entry.version):
             fact = f"it holds the record of version {entry.version}, which does not read"

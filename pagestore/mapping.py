@@ -10,7 +10,7 @@ from .errors import CorruptionError
 from .file import File
 from .flat import Flat
 from .kernels.record import lay_out
-from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, TYPE, WORD, page_type_fields
+from .layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from .tree import Pages
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
@@ -18,21 +18,34 @@ FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 
 class Run(NamedTuple):
-    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none."""
+    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none.
+
+    Above its low 32 bits, `words` has the record's stamp, 0 where that is not known.
+    """
 
     page: int
     words: int
+
+    @property
+    def length(self) -> int:
+        return self.words & LENGTHS
+
+    @property
+    def stamp(self) -> int:
+        return self.words >> LENGTH_BITS
 
     def ids(self, page_words: int) -> range:
         return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
 
 
+LENGTH_BITS = 32  # of `words`
+LENGTHS = (1 << LENGTH_BITS) - 1
 NO_RUN = Run(0, 0)
 
 
 def run_pages(words: int, page_words: int) -> int:
     """Pages that a run of so many words takes."""
-    return max(1, -(-words // (page_words - HEADER)))
+    return max(1, -(-(words & LENGTHS) // (page_words - HEADER)))
 
 
 def pages_of_run(run: Run, record: Flat, birth: int, purpose: int, page_words: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,12 +134,12 @@ class Mapping:
         page_words = self.pages.page_words
         ids = run.ids(page_words)
         if not 0 < ids.start < ids.stop:
-            raise CorruptionError(f"a run of {run.words} words cannot start there", page=run.page)
-        size, at = (ids.stop - ids.start) * self.page_size, ids.start * self.page_size
-        data = self.file.pread(size, at) if at + size <= self.file.size() else b""  # it may say any number of words
-        if len(data) < size:
+            raise CorruptionError(f"a run of {run.length} words cannot start there", page=run.page)
+        if ids.stop > self.file.size() // self.page_size:
             raise CorruptionError("the file is cut off before its end", page=run.page)
-        words = np.frombuffer(data, np.int64)
+        data = self.file.pread(len(ids) * self.page_size, ids.start * self.page_size)
+        words = np.frombuffer(data.ljust(len(ids) * self.page_size, b"\0"), np.int64)
+        birth, stamp = int(words[BIRTH]), run.stamp or int(words[STAMP])
         parts = []
         for i, page in enumerate(ids):
             part = words[i * page_words : (i + 1) * page_words]
@@ -135,10 +148,12 @@ class Mapping:
                 raise CorruptionError(fault, page=page)
             if page_type_fields(int(part[TYPE]))[0] != RUN or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD:
                 raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
+            if (int(part[BIRTH]), int(part[STAMP])) != (birth, stamp):
+                raise CorruptionError("it holds another record than it should", page=page)
             parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
         content = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(content) != run.words:
-            raise CorruptionError(f"the run holds {len(content)} words, not {run.words}", page=run.page)
+        if len(content) != run.length:
+            raise CorruptionError(f"the run holds {len(content)} words, not {run.length}", page=run.page)
         return content
 
 

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from .layout import FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PAGES
+
 MAGIC = b"pageSTR\x00"
-FORMAT = 1
+FORMAT, OLDEST = 2, 1  # what is written, and what is read
 SLOT_SIZE = 4096
 CLEAN = 1
 
@@ -40,6 +42,7 @@ class Meta(NamedTuple):
     words: int
     top: int
     clean: bool
+    format: int = FORMAT
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -48,7 +51,7 @@ class Meta(NamedTuple):
 
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
-        body = _SLOT.pack(MAGIC, FORMAT, *self)
+        body = _SLOT.pack(MAGIC, self.format, *self[:-1])
         return body + _CHECKSUM.pack(crc32c(body))
 
 
@@ -76,8 +79,12 @@ def unpack(data: bytes) -> Meta | str:
         return "empty" if not any(data[:SIZE]) else "bad magic"
     if crc32c(data[: _SLOT.size]) != _CHECKSUM.unpack_from(data, _SLOT.size)[0]:
         return "bad checksum"
-    if format_version != FORMAT:
-        return f"format {format_version}, and this library reads format {FORMAT}"
+    if not OLDEST <= format_version <= FORMAT:
+        return f"format {format_version}, and this library reads formats {OLDEST} to {FORMAT}"
     *fields, flags = fields
     page_size, identity, sequence, version, state, words, top = fields
-    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN))
+    if page_size & (page_size - 1) or not PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX:
+        return f"pages of {page_size} bytes"
+    if min(sequence, version, state, words) < 0 or not FIRST_PAGE <= top <= PAGES:
+        return f"commit {sequence} of version {version} with {top} pages"
+    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN), format_version)

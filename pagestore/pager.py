@@ -13,13 +13,13 @@ dictionary), any other is a branch.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .flat import Flat, flat
-from .layout import BIRTH
-from .mapping import Mapping, Run, pages_of_run, run_pages
+from .layout import BIRTH, COLUMNS_MAX, STAMP, TYPE
+from .mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
 from .outlet import CLOSED
 from .space import Space
 from .step import Work
@@ -91,17 +91,19 @@ class Pager:
         """
         if len(ids):
             file, page_words = self.mapping.file, self.pages.page_words
-            self._put(ids, max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
+            self._put(max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
 
-    def _put(self, pages: np.ndarray | slice, top: int, write: Callable[..., None], *what: Any) -> None:
-        """Have `what` written to pages below `top`; they need not be verified. Errors as `write` says."""
+    def _put(
+        self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int
+    ) -> None:
+        """Have pages written below `top`; they need not be verified. Errors as `write` says."""
         self._grow(top)
         try:
-            write(*what)
+            write(arena, ids, page_words)
         except OSError as error:
             self.poison = error
             raise
-        self.pages.seen[pages] = 1
+        self.pages.seen[ids] = arena[TYPE : len(ids) * page_words : page_words] >> 16 & COLUMNS_MAX
 
     def _grow(self, top: int) -> None:
         """Let the file hold pages below `top`, and leave what frees space its pages: free ones inside are as good."""
@@ -180,8 +182,7 @@ class Pager:
     def write_run(self, record: Flat, purpose: int) -> Run:
         """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
         run = self.reserve_run(len(record))
-        self.fill_run(run, record, purpose)
-        return run
+        return self.fill_run(run, record, purpose)
 
     def reserve_run(self, words: int) -> Run:
         """Consecutive pages for a record of so many words."""
@@ -194,12 +195,12 @@ class Pager:
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
-    def fill_run(self, run: Run, record: Flat, purpose: int) -> None:
-        """Write a record to the pages of a run reserved for it; zeros fill what it leaves."""
+    def fill_run(self, run: Run, record: Flat, purpose: int) -> Run:
+        """Write a record to the pages of a run reserved for it, zeros fill what it leaves; the run, and its stamp."""
         page_words = self.pages.page_words
         arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
-        end = run.page + len(ids)
-        self._put(slice(run.page, end), end, self.mapping.file.write_pages, arena, ids, page_words)
+        self._put(run.page + len(ids), self.mapping.file.write_pages, arena, ids, page_words)
+        return Run(run.page, run.length | int(arena[STAMP]) << LENGTH_BITS)
 
     def retire_run(self, run: Run) -> None:
         """A record is replaced or not needed any more."""

@@ -4,24 +4,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .errors import CorruptionError
-from .kernels.page import enter, field
+from .kernels.enter import child, enter
+from .kernels.page import field
 from .layout import COUNT
 from .tree import Pages, Tree
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
     """Pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
-    return _below(pages, tree.root, tree.height - 1, tree.spec.keys, page) if tree.root else ()
+    level, keys = tree.height - 1, tree.spec.keys
+    start = enter(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
-def _below(pages: Pages, at: int, level: int, keys: int, page: int) -> tuple[int, ...]:
+def _below(
+    pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]
+) -> tuple[int, ...]:
+    """The way from page `at`, an index page whose words begin at `start`; pages that were passed are known not to."""
     if at == page:
         return (at,)
-    start = enter(*pages, at, level) if level else -1
-    if start < 0:
+    if start <= 0 or at in passed:
         return ()
+    passed.add(at)
     for slot in range(int(pages.words[start + COUNT])):
-        way = _below(pages, int(field(pages.words, start, keys, slot)), level - 1, keys, page)
+        below = int(field(pages.words, start, keys, slot))
+        first = child(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
+        way = _below(pages, below, first, level - 1, keys, page, passed)
         if way:
             return (at, *way)
     return ()

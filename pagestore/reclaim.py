@@ -23,9 +23,9 @@ from itertools import chain
 import numpy as np
 
 from .apply import apply, net
+from .errors import CorruptionError
 from .flat import Flat, empty, rows
 from .history import Entry
-from .mapping import run_pages
 from .pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from .tree import ERASE, INSERT, Spec, Tree, scan
 
@@ -63,7 +63,10 @@ class Reclaim:
         else:
             self._drop((branch,), entry.version, p, q, origin)
             self._drop((STORE_LINEAGE,), entry.version, at, at, NO_ORIGIN)
-        self.freed.extend(range(entry.page, entry.page + run_pages(entry.words, self._pager.pages.page_words)))
+        pages = entry.run.ids(self._pager.pages.page_words)
+        if pages.stop > len(self._pager.pages.seen):
+            raise CorruptionError(f"the record of version {entry.version} is said to be beyond the file's end")
+        self.freed.extend(pages)
 
     def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
         """Drop k from lineages where the retained versions before `at` and from `to` on are its neighbours."""

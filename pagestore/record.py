@@ -4,16 +4,22 @@ A text in a record is its length in bytes, then its UTF-8 bytes padded with zero
 its number of rows, then the rows. Every record begins with a word that says what it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 import numpy as np
 
 from .errors import CorruptionError, SchemaError
 from .flat import Flat, empty, flat, flat_words
 from .kernels.record import COMMIT, HEAD, WIDTHS, gather
-from .mapping import NO_RUN, Run
+from .layout import FIRST_PAGE, PAGES
+from .mapping import NO_RUN, Mapping, Run
 
 CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
+NUMBER_MAX = 1 << 61  # of what is counted; locks.py has a byte for each version
+TREE_MAX = 1 << 32  # of a tree, of which the type word has so many bits
+TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 
 class Writer:
@@ -156,12 +162,72 @@ class Commit:
         return HEAD + len(lists) + sum(map(len, lists)) + 1 + -(-len(self.message.encode()) // 8)
 
     @classmethod
+    def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
+        """The commit in a run, the one that made a version where that is given.
+
+        Raises CorruptionError, also for another one, and for what no commit says.
+        """
+        commit = cls.decode(mapping.read_run(run))
+        if version is not None and (commit.version, commit.administrative) != (version, 0):
+            raise CorruptionError(f"it holds the record of version {commit.version}, not of {version}", page=run.page)
+        fault = commit._fault()
+        if fault:
+            raise CorruptionError(f"it holds a commit's record that says what cannot be: {fault}", page=run.page)
+        return commit
+
+    @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
         source = Reader(content, COMMIT)
         fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
         return cls(message=source.take_text(), **fields)
+
+    def _fault(self) -> str | None:
+        """What the record says that no commit says, or None."""
+        ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
+        versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
+        if not lie_within(ordered, 0, NUMBER_MAX) or not lie_within(versions, 0, self.last_version + 1):
+            return f"commit {self.sequence} made version {self.version} of {self.last_version}"
+        if not is_time(self.timestamp) or self.next_tree >= TREE_MAX:
+            return f"it was made at {self.timestamp}, and the next tree is {self.next_tree}"
+        firsts, counts = self.written[::2], self.written[1::2]
+        lists = {
+            "added": self.added, "dead": self.dead[1::3], "recent": self.recent[1::5], "branches": self.branches[2::5],
+            "runs": [run.page or FIRST_PAGE for run in (self.catalog, self.settings, self.checkpoint)],
+            "written": [*firsts, *(first + n - 1 for first, n in zip(firsts, counts, strict=True))],
+        }  # fmt: skip
+        for name, pages in lists.items():
+            if not lie_within(pages, FIRST_PAGE, self.top):
+                return f"its list {name!r} has pages that are not among the {self.top} of the store"
+        return None if lie_within(self.removed, FIRST_PAGE, PAGES) else "its list 'removed' has pages that cannot be"
+
+
+def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
+    """Whether least <= n < end for all numbers."""
+    return not numbers or (least <= min(numbers) and max(numbers) < end)
+
+
+def is_time(timestamp: int) -> bool:
+    """Whether so many microseconds since 1970 are a time that `datetime` knows."""
+    return 0 <= timestamp < TIME_END
+
+
+def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
+    """Pages that are free by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
+    if not commit.checkpoint.page:
+        return np.zeros(0, np.int64)
+    extents = Reader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
+    firsts, counts = extents[::2], extents[1::2]
+    most = commit.top + len(commit.removed)  # the file may have been longer then, and those pages have been removed
+    pages = np.zeros(0, np.int64)
+    if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGES) and sum(counts) <= most:
+        pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])
+    removed = np.array(commit.removed, np.int64)
+    odd = np.concatenate([np.setdiff1d(pages[pages >= commit.top], removed), np.setdiff1d(removed, pages)])
+    if len(pages) != sum(counts) or len(odd) or (np.diff(pages) <= 0).any():
+        raise CorruptionError("the list of free pages says what cannot be", page=commit.checkpoint.page)
+    return pages
 
 
 _WORDS = (

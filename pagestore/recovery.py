@@ -143,7 +143,7 @@ def _read_all(mapping: Mapping, state: State) -> None:
     if state.commit.checkpoint.page:
         mapping.read_run(state.commit.checkpoint)
     for head in state.heads.values():
-        version = load_version(mapping, head.run, {})
+        version = load_version(mapping, head.run, {}, head.version)
         for tree in (*version.trees.values(), *state.system.values()):
             for _ in scan(mapping.pages, tree) if tree.root else ():
                 pass

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from .catalog import Info
-from .check import Check
+from .check import Check, births_of
 from .errors import CorruptionError, PagestoreError
 from .file import File
 from .handle import Handle
+from .layout import BIRTH, BIRTHS, pointer_birth
 from .relation import Relation
 from .settings import MAIN_ID
 from .snapshot import Snapshot
@@ -105,7 +106,7 @@ def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterato
     """The leaves that read, in key order; a bad page is noted with its neighbours' keys."""
     after: tuple | None = None
     broken: list[int] = []
-    for page, words in _leaves(check, tree.root, tree.height - 1, info):
+    for page, words in _leaves(check, tree.root, tree.height - 1, info, pointer_birth(tree.pointer)):
         if words is None:
             broken.append(page)
             continue
@@ -119,14 +120,14 @@ def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterato
 
 
 def _leaves(
-    check: Check, page: int, level: int, info: Info, low: list[int] | None = None
+    check: Check, page: int, level: int, info: Info, birth: int, low: list[int] | None = None
 ) -> Iterator[tuple[int, np.ndarray | None]]:
-    """The leaves below a page that begins with key `low`; None for what does not read, or is whole but was there before
-    the write that the disk lost.
+    """The leaves below a page that a version wrote and that begins with key `low`; None for what does not read, or is
+    whole but was there before the write that the disk lost.
     """
     if not page:
         return
-    if not check.sound(page, info.spec, level):
+    if not check.sound(page, info.spec, level) or (birth and (check.word(page, BIRTH) ^ birth) & BIRTHS):
         yield page, None
         return
     columns = check.columns(page)
@@ -135,5 +136,6 @@ def _leaves(
     elif level == 0:
         yield page, columns
     else:
-        for *key, child in columns[: info.spec.keys + 1].T.tolist():
-            yield from _leaves(check, child, level - 1, info, key)
+        births = births_of(columns, info.spec)
+        for (*key, child), born in zip(columns[: info.spec.keys + 1].T.tolist(), births, strict=True):
+            yield from _leaves(check, child, level - 1, info, born, key)

@@ -47,8 +47,8 @@ class Scratch:
         if len(self.dead) < 2 * pages:  # which an arena of fewer pages, but larger ones, does not bring
             self.dead = np.empty((2 * pages, 2), np.int64)
         _, rows, entries = self.node.shape
-        if rows < columns + folds + 5 or entries < 8 * page_words + edits:
-            wanted = max(rows, columns + folds + 5), max(entries, 8 * page_words + edits + STAGGER)
+        if rows < columns + folds + 6 or entries < 8 * page_words + edits:
+            wanted = max(rows, columns + folds + 6), max(entries, 8 * page_words + edits + STAGGER)
             self.node = np.empty((LEVELS, *wanted), np.int64)
         if self.moving.shape[1] <= columns:
             self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .errors import SchemaError
+from .errors import CorruptionError, SchemaError
 from .flat import Flat
-from .record import SETTINGS, Reader, Writer, utf8
+from .record import NUMBER_MAX, SETTINGS, Reader, Writer, lie_within, utf8
 
 RETAIN_DEFAULT = 16
 RETAIN_ALL = 0
@@ -38,6 +38,8 @@ class Settings(NamedTuple):
         source = Reader(content, SETTINGS)
         retain = source.take()
         tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
+        if retain < 0 or branches.get(MAIN) != MAIN_ID or not lie_within([*tags.values()], 0, NUMBER_MAX):
+            raise CorruptionError(f"the settings say what cannot be: {retain} versions of {branches}, tags {tags}")
         return cls(retain, tags, branches)
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from .catalog import FIRST_TREE, Catalog
 from .dictionary import PLACES, TEXTS
 from .errors import CorruptionError
-from .flat import Flat, rows
+from .flat import Flat, flat, rows
 from .history import HISTORY, Entry, History
-from .layout import HEIGHT_MAX
+from .layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD
 from .mapping import Mapping, Run
 from .meta import Meta
 from .pager import NO_ORIGIN
@@ -17,6 +17,9 @@ from .settings import MAIN_ID, Settings
 from .tree import Spec, Tree
 
 SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
+SHARED = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
+HEIGHT_BITS = 8  # of the word with a tree's height; the birth of its root is above them
+HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 
 class Version(NamedTuple):
@@ -63,10 +66,10 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
     """
     mapping.cover(meta.top)
     run = Run(meta.state, meta.words)
-    commit = Commit.decode(mapping.read_run(run))
+    commit = Commit.read(mapping, run)
     if commit.sequence != meta.sequence:
         raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
-    system = trees_of(commit.system, SYSTEM)
+    system = trees_of(commit.system, SYSTEM, mapping)
     heads = {
         branch: Head(version, Run(page, words), origin)
         for branch, version, page, words, origin in rows(commit.branches, 5)
@@ -77,21 +80,28 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
         if not lenient:
             raise
         settings = Settings()
-    recent = [Entry(*row) for row in rows(commit.recent, 5)]
+    known = {*settings.branches.values()}
+    if not (known == heads.keys() or (lenient and known <= heads.keys())) or commit.top != meta.top:
+        raise CorruptionError("the newest commit does not say where the branches are, or how many pages there are")
+    recent = [*map(Entry.of, rows(commit.recent, 5))]
     return State(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
         heads, History(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
     )  # fmt: skip
 
 
-def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Version:
-    """The version whose record is a run. `catalogs` remembers those read before, by place and birth."""
-    commit = Commit.decode(mapping.read_run(run))
+def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog], version: int) -> Version:
+    """The version whose record is a run. `catalogs` remembers those read before, by place and birth.
+
+    Raises CorruptionError, also for the record of another version.
+    """
+    commit = Commit.read(mapping, run, version)
     catalog = _load_catalog(mapping, commit.catalog, catalogs) if commit.catalog.page else Catalog()
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
-    trees = trees_of(commit.roots, specs)
-    system = trees_of(commit.system, SYSTEM)
-    trees |= {spec.tree_id: system[spec.tree_id] for spec in (TEXTS, PLACES)}
+    if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
+        raise CorruptionError("the catalog says what cannot be: records that pages do not hold", page=catalog.run.page)
+    trees = trees_of(commit.roots, specs, mapping)
+    trees |= trees_of(flat(*(row for row in rows(commit.system, 4) if row[0] in SHARED)), SHARED, mapping)
     return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
 
 
@@ -102,22 +112,29 @@ def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Ca
     return catalogs[key]
 
 
-def trees_of(words: Flat, specs: dict[int, Spec]) -> dict[int, Tree]:
-    """Trees by id from rows (tree, root, height, count); a tree without a row is empty."""
+def trees_of(words: Flat, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
+    """Trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
+
+    Raises CorruptionError for a row that cannot be.
+    """
     trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
-    for tree_id, root, height, count in rows(words, 4):
-        if tree_id not in specs or not 1 <= height <= HEIGHT_MAX:
-            raise CorruptionError(f"the record has a tree {tree_id} of height {height}, and the catalog none like it")
-        trees[tree_id] = Tree(root, height, count, specs[tree_id])
+    top = len(mapping.pages.seen)
+    most = top * RECORDS_A_WORD * mapping.pages.page_words
+    for tree_id, root, word, count in rows(words, 4):
+        height, birth = word & HEIGHTS, word >> HEIGHT_BITS
+        if not (tree_id in specs and FIRST_PAGE <= root < top and 0 < height <= HEIGHT_MAX and 0 < count <= most):
+            fact = f"there can be no tree {tree_id} of height {height} with {count} records and root {root}"
+            raise CorruptionError(fact)
+        trees[tree_id] = Tree.at(root, height, count, specs[tree_id], birth)
     return trees
 
 
 def roots_of(trees: dict[int, Tree]) -> Flat:
     """The rows of the trees that are not empty."""
     words: list[int] = []
-    for tree_id, (root, height, count, _) in trees.items():
-        if root:
-            words += tree_id, root, height, count
+    for tree_id, (pointer, height, count, _) in trees.items():
+        if pointer:
+            words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
     return Flat("q", words)
 
 

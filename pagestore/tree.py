@@ -22,7 +22,7 @@ from pagestore.kernels.cursor import CURSOR_WORDS
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM
 from pagestore.kernels.kernel import compiled
 from pagestore.kernels.scantree import BUDGET, WORDS_PAID
-from pagestore.layout import HEADER, HEIGHT_MAX
+from pagestore.layout import COLUMNS_MAX, HEADER, HEIGHT_MAX, PAGES, pointer_to
 from pagestore.operators import address_of
 from pagestore.order import FEW, Coded, ascending, count_of, near_order
 from pagestore.pool import pooled
@@ -37,13 +37,12 @@ __all__ = [
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
 BULK_PAGES = 256  # that bulk writes at once
-PAGE_COLUMNS = 255  # of which an index page has the folds; the type word has a byte for them
 RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
 UNSHARED = nullcontext()
 
 
 class Pages(NamedTuple):
-    """What every reading kernel knows: the map, which pages were verified, and the words of a page."""
+    """What every reading kernel knows: the map, how many columns verified pages have, and the words of a page."""
 
     words: np.ndarray
     seen: np.ndarray
@@ -68,8 +67,8 @@ class Spec(NamedTuple):
     def fits(self, page_words: int) -> bool:
         """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
         folds = len(self.scans)
-        entry = self.keys + 1 + folds
-        if max(self.columns, entry) > PAGE_COLUMNS:
+        entry = self.keys + 1 + folds  # births fit in, or are left out
+        if max(self.columns, entry) > COLUMNS_MAX:
             return False
         room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
         descriptors = 3  # words a column: two, and what the rounding to whole words takes
@@ -77,9 +76,12 @@ class Spec(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf."""
+    """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
 
-    root: int
+    Kernels take the pointer to the root, which says more of it than its page (see layout.py).
+    """
+
+    pointer: int
     height: int
     count: int  # type: ignore[assignment]  # a tuple's own count() is never asked for
     spec: Spec
@@ -87,6 +89,16 @@ class Tree(NamedTuple):
     @classmethod
     def empty(cls, spec: Spec) -> "Tree":
         return cls(0, 0, 0, spec)
+
+    @classmethod
+    def at(cls, page: int, height: int, count: int, spec: Spec, birth: int) -> "Tree":
+        """The tree whose root is a page that a version wrote; 0 for a version that is not known."""
+        return cls(pointer_to(page, spec.columns, birth), height, count, spec)
+
+    @property
+    def root(self) -> int:
+        """The page of the root."""
+        return self.pointer & PAGES
 
 
 class Pager(Protocol):
@@ -184,7 +196,7 @@ def _finish_bulk(
         )
         _flush(pager, arena, ids, int(progress[k_bulk.USED]))
         level += not sizes[level]
-    return Tree(int(node[level, spec.keys, 0]), level, count, spec)
+    return Tree.at(int(node[level, spec.keys, 0]), level, count, spec, pager.version)
 
 
 def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
@@ -201,7 +213,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     n = keys.shape[1]
     keys = np.ascontiguousarray(keys, np.int64)
     found, out = np.zeros(n, bool), np.zeros((spec.values, n), np.int64)
-    shape = (tree.root, tree.height, spec.keys, spec.values)
+    shape = (tree.pointer, tree.height, spec.keys, spec.values)
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty((spec.keys + 2, k_read.PLACE_ROWS, max(k_read.GROUP, spec.keys)), np.int64)
@@ -220,7 +232,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 def ready(pages: Pages, tree: Tree) -> np.ndarray:
     """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
-    return np.array([*places, pages.page_words, tree.root, tree.height, tree.spec.values, 0], np.int64)
+    return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
 
 
 class Finder:
@@ -253,7 +265,7 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
     """How many records, counted up to `most`, start with each of prefixes[m, n]: int64[n].  O(n log count)."""
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
-    shape = (tree.root, tree.height, tree.spec.keys)
+    shape = (tree.pointer, tree.height, tree.spec.keys)
     checked(k_read.count_prefixes(*pages, *shape, prefixes, most, counts), tree.spec)
     return counts
 
@@ -276,13 +288,13 @@ def scan(
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     rows = max(1, min(rows, tree.count))
     start = np.array(lo or (0,), np.int64)
-    checked(k_cursor.seek(*pages, tree.root, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
+    checked(k_cursor.seek(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
     n, found = rows, 0
     while n == rows:
         out = pooled(len(wanted), rows)
         n = checked(k_read.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
         found += n
-        if n < rows and found != tree.count and not (lo or hi):
+        if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
             fact = f"it leads to {found} records, and the tree has {tree.count}"
             raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
         if n:
@@ -307,7 +319,7 @@ def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
     """Ids of all pages of a tree, each parent before its children."""
     out = np.empty(64, np.int64)
     while True:
-        n = checked(k_read.tree_pages(*pages, tree.root, tree.height, tree.spec.keys, out), tree.spec)
+        n = checked(k_read.tree_pages(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
         if n <= len(out):
             return out[:n]
         out = np.empty(n, np.int64)

@@ -1,10 +1,15 @@
 """`pagestore page FILE N`: one page, drawn for a human."""
 
 import argparse
+from contextlib import suppress
 
 from pagestore.check import Walk
+from pagestore.errors import CorruptionError
+from pagestore.kernels.enter import is_whole
 from pagestore.layout import BIRTH, COUNT, CRC, HEADER, LEAF, RUN, TYPE, page_type_fields
 from pagestore.mapping import page_fault
+from pagestore.state import SYSTEM
+from pagestore.store import Store
 
 from .report import answer, common, opened, table
 
@@ -27,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
         words = walk.pages.words[options.page * page_words : (options.page + 1) * page_words]
         kind, level, columns, folds, tree = page_type_fields(int(words[TYPE]))
         fault = page_fault(words, options.page)
+        if not fault and kind != RUN and not is_whole(walk.pages.words, options.page * page_words, page_words):
+            fault = "its columns do not lie inside"
         data = {
             "page": options.page,
             "kind": KINDS.get(kind, kind),
@@ -42,17 +49,28 @@ def run(options: argparse.Namespace) -> int:
         if kind == RUN:
             lines.append(f"a record of {data['count']} bytes here")
         elif not fault:
-            lines += _entries(walk, options, kind, columns, folds, words)
+            keys = _keys(store).get(tree, columns - 2 - folds)
+            lines += _entries(walk, options, kind, columns, folds, keys, words)
         answer(options, data, "\n".join(lines))
     return 1 if fault else 0
 
 
-def _entries(walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, words) -> list[str]:
+def _keys(store: Store) -> dict[int, int]:
+    """How many key columns trees have, by their numbers, as far as the newest version knows."""
+    specs = [*SYSTEM.values()]
+    with suppress(CorruptionError), store.snapshot() as snapshot:
+        specs += [info.spec for info in snapshot._version.catalog.relations.values()]
+    return {spec.tree_id: spec.keys for spec in specs}
+
+
+def _entries(
+    walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, keys: int, words
+) -> list[str]:
     values = walk.columns(options.page)
     names = [f"word {c}" for c in range(columns)]
     if kind != LEAF:
-        keys = columns - 1 - folds
-        names = [f"key {c}" for c in range(keys)] + ["child"] + [f"fold {f}" for f in range(folds)]
+        names = [*(f"key {c}" for c in range(keys)), "child", *(f"fold {f}" for f in range(folds))]
+        names += ["birth"] * (columns - len(names))  # which a page of format 1 has not
     widths = [int(words[HEADER + 2 * c + 1]) & 255 for c in range(columns)]
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]

@@ -13,19 +13,31 @@ from pagestore.kernels.build import (
     KEY,
     RECORD,
     anchor,
+    births_at,
     body_words,
     cuts,
     emit,
+    entry_columns,
     hand_up,
-    records_max,
     words_needed,
 )
+from pagestore.kernels.enter import child, enter
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import LINE, prefetch
-from pagestore.kernels.page import child_slot, enter, field, lower, run_end, unpack
+from pagestore.kernels.page import (
+    birth_at,
+    child_slot,
+    columns_of,
+    field,
+    folds_of,
+    lower,
+    records_max,
+    run_end,
+    unpack,
+)
 from pagestore.kernels.scantree import SHIFTED
 from pagestore.kernels.shift import shift_page
-from pagestore.layout import BIRTH, COUNT
+from pagestore.layout import BIRTH, COUNT, HEIGHT_MAX, ID, pointer_to
 
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 
@@ -54,6 +66,7 @@ def reserve_of(height, n, columns, page_words):
 
 
 reserved = kernel(reserve_of)
+pointer = kernel(pointer_to)
 
 
 @kernel
@@ -61,7 +74,7 @@ def apply_edits(
     words, seen, page_words, root, height, keys, values, scans, actions, edits, visible, stages, first, last,
     arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
 ):  # fmt: skip
-    """Run the batch; `tally` comes back with status, new root and height, and what was used.
+    """Run the batch; `tally` comes back with status, the pointer to the new root, its height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
     and the caller goes on with the rest.
@@ -75,8 +88,10 @@ def apply_edits(
         tally[:] = 0
         walk[:, :] = 0
         walk[END, top] = actions.shape[0]
-        if height > 0 and not take_in(words, seen, page_words, root, top, walk, tally):
-            return
+        if height > 0:
+            page = enter(words, seen, page_words, root, top, read_columns(keys, values, scans, top))
+            if not take_in(words, page, scans, top, walk, tally):
+                return
         walk[SLOT, top] = first
         walk[ENTRIES, top] = min(last, walk[ENTRIES, top])
         go_below(
@@ -103,7 +118,7 @@ def go_below(
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
             stop_if_short(ids, dead, reserve, walk, tally)
-            if descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
+            if descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
                 level -= 1
             if tally[STATUS] != OK:
                 return
@@ -119,7 +134,7 @@ def go_below(
 @kernel
 def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
     """Append the root's entries of the run to the right to those of this one. Their pages must have been written."""
-    columns = keys + 1 + folds
+    columns = entry_columns(keys, 0, folds, top)
     source, runs = other_node[top], max(other_walk[RUNS, top], 0)
     i = 0
     for r in range(runs + 1):
@@ -144,7 +159,7 @@ def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cut
     Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
     that makes, at most P, or ``-page_id``. An entry with edits below takes as long as `page_edits` of them.
     """
-    page = enter(words, seen, page_words, root, level)
+    page = enter(words, seen, page_words, root, level, keys + 1)
     if page < 0:
         return page
     wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + COUNT]
@@ -173,15 +188,21 @@ def stop_if_short(ids, dead, reserve, walk, tally):
 
 
 @kernel
-def take_in(words, seen, page_words, page_id, level, walk, tally):
-    """Make a page the current node of its level."""
-    page = enter(words, seen, page_words, page_id, level)
+def read_columns(keys, values, scans, level):
+    """How many columns of a page are read; its children's births it may lack."""
+    return keys + values if level == 0 else keys + 1 + scans.shape[0]
+
+
+@kernel
+def take_in(words, page, scans, level, walk, tally):
+    """Make a page that was entered the current node of its level; False, and the tally says why, where it is none."""
+    if page > 0 and folds_of(words, page) != scans.shape[0]:
+        page = -words[page + ID]
     if page < 0:
-        tally[STATUS] = CORRUPT
-        tally[EVIDENCE] = -page
+        refuse(-page, tally)
         return False
     walk[PAGE, level] = page
-    walk[PAGE_ID, level] = page_id
+    walk[PAGE_ID, level] = words[page + ID]
     walk[ENTRIES, level] = words[page + COUNT]
     walk[SLOT, level] = 0
     walk[CHANGED, level] = walk[SIZE, level] > 0
@@ -243,9 +264,15 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
 
 @kernel
 def decode(words, page, columns, lo, hi, buffer, at):
-    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row behind the columns)."""
-    for c in range(columns):
+    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row behind the columns).
+
+    Children of a page of format 1 have births that nobody knows.
+    """
+    there = min(columns, columns_of(words, page))
+    for c in range(there):
         unpack(words, page, c, lo, hi, buffer[c], at)
+    for c in range(there, columns):
+        buffer[c, at : at + hi - lo] = 0
     for i in range(at, at + hi - lo):
         buffer[columns, i] = 0
 
@@ -259,10 +286,11 @@ def decode_noted(words, columns, buffer, walk, level):
 
 
 @kernel
-def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tally):
+def descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
     """Copy the children without edits, take in the next one with edits; False if there is none."""
+    keys, values = shape[0], shape[1]
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
-    columns = keys + 1 + scans.shape[0]
+    columns = entry_columns(keys, 0, scans.shape[0], level)
     e = tally[EDIT]
     end = walk[END, level]
     target = entries
@@ -282,7 +310,8 @@ def descend(words, seen, page_words, keys, scans, edits, level, node, walk, tall
         ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
         for i in range(ahead, ahead + page_words, LINE):
             prefetch(words, i)
-    return take_in(words, seen, page_words, field(words, page, keys, target), level - 1, walk, tally)
+    below = child(words, seen, page_words, page, keys, target, level - 1, read_columns(keys, values, scans, level - 1))
+    return take_in(words, below, scans, level - 1, walk, tally)
 
 
 @kernel
@@ -419,8 +448,21 @@ def follow(words, page, keys, edits, first, e, at, ends):
 
 
 @kernel
+def refuse(page_id, tally):
+    """Stop at a page that is not what it should be."""
+    tally[STATUS] = CORRUPT
+    tally[EVIDENCE] = page_id
+
+
+@kernel
 def drop(page_id, born, dead, tally):
-    """Note that the tree does without a page from now on, and which version made it."""
+    """Note that the tree does without a page from now on, and which version made it.
+
+    There is room for what a tree with pages of the right size may need.
+    """
+    if tally[DEAD] == dead.shape[0]:
+        refuse(page_id, tally)
+        return
     dead[tally[DEAD], 0] = page_id
     dead[tally[DEAD], 1] = born
     tally[DEAD] += 1
@@ -438,7 +480,8 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
         walk[SIZE, level] = 0
         if level < top:
             slot = walk[SLOT, parent] - 1
-            copy_run(words, keys + 1 + scans.shape[0], slot, slot + 1, node[parent], walk, parent)
+            columns = entry_columns(keys, values, scans.shape[0], parent)
+            copy_run(words, columns, slot, slot + 1, node[parent], walk, parent)
         return parent
     if level < top:
         walk[CHANGED, parent] = 1
@@ -446,7 +489,7 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
         drop(walk[PAGE_ID, level], words[walk[PAGE, level] + BIRTH], dead, tally)
         if shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
             return parent
-        decode_noted(words, entry_columns(keys, values, scans, level), node[level], walk, level)
+        decode_noted(words, entry_columns(keys, values, scans.shape[0], level), node[level], walk, level)
     if level < top and underfull(page_words, keys, values, scans, level, node[level], walk[SIZE, level]):
         slot = walk[SLOT, parent]
         if slot < walk[ENTRIES, parent]:
@@ -455,7 +498,11 @@ def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids,
                 end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits, tally[EDIT], end)
             walk[SLOT, parent] = slot + 1
             walk[END, level] = end
-            take_in(words, seen, page_words, field(words, walk[PAGE, parent], keys, slot), level, walk, tally)
+            wanted = read_columns(keys, values, scans, level)
+            take_in(
+                words, child(words, seen, page_words, walk[PAGE, parent], keys, slot, level, wanted), scans, level,
+                walk, tally,
+            )  # fmt: skip
             walk[CHANGED, level] = 1
             return level
         if walk[SIZE, parent] > 0:
@@ -474,18 +521,11 @@ def first_not_below(words, page, slot, keys, edits, lo, hi):
 
 
 @kernel
-def entry_columns(keys, values, scans, level):
-    if level == 0:
-        return keys + values
-    return keys + 1 + scans.shape[0]
-
-
-@kernel
 def underfull(page_words, keys, values, scans, level, buffer, size):
     """Would the buffer fill less than a third of a page, by words and by entries?"""
     if size == 0:
         return True
-    columns = entry_columns(keys, values, scans, level)
+    columns = entry_columns(keys, values, scans.shape[0], level)
     room = body_words(page_words, columns, scans, level)
     least = least_words(page_words, room, size)
     return size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
@@ -502,9 +542,9 @@ def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, wal
     """Write the successor of the current page by shifting its bits, if that is possible (see shift.py)."""
     keys, values, birth, _ = shape
     runs, n = walk[RUNS, level], walk[SIZE, level]
-    if runs <= 0:
+    if runs <= 0 or tally[USED] == ids.shape[0]:
         return False
-    columns = entry_columns(keys, values, scans, level)
+    columns = entry_columns(keys, values, scans.shape[0], level)
     room = body_words(page_words, columns, scans, level)
     least = least_words(page_words, room, n) if level < top else 0
     used = tally[USED]
@@ -529,7 +569,7 @@ def arrived(scans, keys, level, above, walk, tally):
     """One page of a level is in the arena, and its entry in the buffer above."""
     at = walk[SIZE, level + 1]
     tally[USED] += 1
-    above[keys + 1 + scans.shape[0], at] = tally[USED]
+    above[entry_columns(keys, 0, scans.shape[0], level + 1), at] = tally[USED]
     walk[SIZE, level + 1] = at + 1
 
 
@@ -537,12 +577,11 @@ def arrived(scans, keys, level, above, walk, tally):
 def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally):
     """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
     keys, values, birth, _ = shape
-    above = node[level + 1]
-    decode_noted(words, keys + 1 + scans.shape[0], above, walk, level + 1)
+    above, width = node[level + 1], entry_columns(keys, values, scans.shape[0], level + 1)
+    decode_noted(words, width, above, walk, level + 1)
     last = walk[SIZE, level + 1] - 1
-    page_id = above[keys, last]
-    fresh = above[keys + 1 + scans.shape[0], last]
-    columns = entry_columns(keys, values, scans, level)
+    page_id, fresh = above[keys, last], above[width, last]
+    columns = entry_columns(keys, values, scans.shape[0], level)
     walk[SIZE, level + 1] = last
     walk[RUNS, level] = walk[RUNS, level + 1] = -1
     if fresh:
@@ -552,10 +591,10 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
         else:
             drop(page_id, birth, dead, tally)
         return
-    page = enter(words, seen, page_words, page_id, level)
-    if page < 0:
-        tally[STATUS] = CORRUPT
-        tally[EVIDENCE] = -page
+    there = pointer(page_id, 0, birth_in(above, keys, scans, last))
+    page = enter(words, seen, page_words, there, level, read_columns(keys, values, scans, level))
+    if page < 0 or folds_of(words, page) != scans.shape[0]:
+        refuse(page_id, tally)
         return
     walk[SIZE, level] = prepend(words, page, columns, node[level], walk[SIZE, level])
     drop(page_id, words[page + BIRTH], dead, tally)
@@ -576,12 +615,15 @@ def prepend(source, page, columns, buffer, size):
 def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
     keys, values, birth, tree_id = shape
-    columns = entry_columns(keys, values, scans, level)
+    columns = entry_columns(keys, values, scans.shape[0], level)
     n = walk[SIZE, level]
     lo = 0
     above, spare = node[level + 1], node[-1]
     ends = spare[ENDS]
     pieces = cuts(node[level], columns, n, page_words, scans, level, spare)
+    if tally[USED] + pieces > ids.shape[0]:
+        refuse(walk[PAGE_ID, level], tally)
+        return
     alone = pieces == 1 and walk[RUNS, level] > 0
     for p in range(pieces):
         at = walk[SIZE, level + 1]
@@ -611,35 +653,43 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
         tally[ROOT] = 0
         tally[HEIGHT] = 0
         return
-    page_id = node[level, keys, 0]
+    page_id, known = node[level, keys, 0], birth_in(node[level], keys, scans, 0)
     while level > 1:  # an index page with one child is no root
         fresh = slot_of(page_id, ids, tally[USED])
         born = shape[2]
         if fresh:
-            child = only_child(arena, (fresh - 1) * page_words, keys)
+            below, its_birth = only_child(arena, (fresh - 1) * page_words, keys)
         else:
-            page = enter(words, seen, page_words, page_id, level - 1)
+            page = enter(words, seen, page_words, pointer(page_id, 0, known), level - 1, keys + 1)
             if page < 0:
-                tally[STATUS] = CORRUPT
-                tally[EVIDENCE] = page_id
+                refuse(page_id, tally)
                 return
-            child = only_child(words, page, keys)
+            below, its_birth = only_child(words, page, keys)
             born = words[page + BIRTH]
-        if child == 0:
+        if below == 0:
             break
         drop(page_id, born, dead, tally)
-        page_id = child
+        page_id, known = below, its_birth
         level -= 1
-    tally[ROOT] = page_id
+    if level > HEIGHT_MAX:
+        refuse(page_id, tally)
+    tally[ROOT] = pointer(page_id, keys + shape[1], known)
     tally[HEIGHT] = level
 
 
 @kernel
 def only_child(source, page, keys):
-    """The child of an index page that has just one, else 0."""
+    """The child of an index page that has just one, else 0, and its birth."""
     if source[page + COUNT] > 1:
-        return 0
-    return field(source, page, keys, 0)
+        return 0, 0
+    return field(source, page, keys, 0), birth_at(source, page, keys, 0)
+
+
+@kernel
+def birth_in(buffer, keys, scans, i):
+    """The birth of the child of entry i of a buffer; 0 where it is not known."""
+    births = births_at(keys, scans.shape[0])
+    return buffer[births, i] if births >= 0 else 0
 
 
 @kernel

@@ -7,6 +7,7 @@ One call for all of them, where the edits are few: a transaction of one edit spe
 """
 
 from pagestore.kernels.apply import ALL, DEAD, DELTA, EDIT, OK, SHORT, STATUS, USED, WHOLE, WRITTEN, apply_edits
+from pagestore.kernels.enter import mark
 from pagestore.kernels.kernel import addressed, by_address, kernel
 from pagestore.kernels.net import compose_few
 from pagestore.kernels.write import FD, write_pages
@@ -82,8 +83,7 @@ def apply_out(
     if tallies[last, STATUS] == OK and outlet[FD] >= 0:
         begin, end = tallies[0, WRITTEN], total(tallies[: last + 1], USED)
         n = write_pages(outlet, arena[begin * page_words :], ids[begin:end], page_words)
-        for i in range(begin, begin + n):
-            seen[ids[i]] = 1
+        mark(arena[begin * page_words :], ids[begin : begin + n], seen, page_words)
         tallies[0, WRITTEN] = begin + n
     return done
 

@@ -1,14 +1,14 @@
 """Fresh pages out of decoded columns: how many entries fit, one page, a run of even pages.
 
 Entries wait in a `node` buffer, int64[C, capacity]: the records of a leaf, or the (keys, child,
-folds) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
+folds, birth) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
 """
 
 from pagestore.kernels.kernel import kernel, late
-from pagestore.kernels.page import field, pack, type_word, width_of
+from pagestore.kernels.page import field, pack, records_max, type_word, width_of
 from pagestore.kernels.patch import patch_scan_tree
 from pagestore.kernels.scantree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
-from pagestore.layout import BIRTH, COUNT, HEADER, ID, INDEX, LEAF, TYPE
+from pagestore.layout import BIRTH, COLUMNS_MAX, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 
 # rows of the last level of `node`, which no tree reaches: scratch of a word for each column or entry
 KEY, RECORD, ENDS, LOW, HIGH = range(5)
@@ -24,15 +24,26 @@ def body_words(page_words, columns, scans, level):
 
 
 @kernel
-def records_max(page_words):
-    """More records than this never share a page, which bounds the scratch of every kernel."""
-    return 2 * page_words
+def births_at(keys, folds):
+    """The column of an index page with its children's births; -1 in one that would be too wide with them."""
+    return keys + 1 + folds if keys + 1 + folds < COLUMNS_MAX else -1
+
+
+@kernel
+def entry_columns(keys, values, folds, level):
+    """How many columns pages of a level have."""
+    if level == 0:
+        return keys + values
+    return keys + 1 + folds + (births_at(keys, folds) >= 0)
 
 
 @kernel
 def anchor(columns, folds, level):
-    """The column with the children of an index page: its base is 0, so that a fresh child fits in place.  Else -1."""
-    return columns - 1 - folds if level > 0 else -1
+    """The column with the children of an index page: its base is 0, so that a fresh child fits in place.  Else -1.
+
+    A page of the most columns may be without births; it is left alone.
+    """
+    return columns - 2 - folds if level > 0 and columns < COLUMNS_MAX else -1
 
 
 @kernel
@@ -121,17 +132,14 @@ def emit(
     arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at,
     words, old, runs, work,
 ):  # fmt: skip
-    """Write entries lo..hi as one page and append its entry (keys, child, folds) to `parent` at `at`.
+    """Write entries lo..hi as one page and append its entry (keys, child, folds, birth) to `parent` at `at`.
 
     `old` is the page of the map that it succeeds, or -1, and `runs` how many runs of entries were copied
     from there: what its ScanTree may carry over.
     """
     folds = scans.shape[0]
-    if level == 0:
-        kind, columns = LEAF, keys + values
-    else:
-        kind, columns = INDEX, keys + 1 + folds
-    kind_word = type_word(kind, level, columns, folds, tree_id)
+    columns = entry_columns(keys, values, folds, level)
+    kind_word = type_word(INDEX if level else LEAF, level, columns, folds, tree_id)
     write_page(arena, used, page_words, ids[used], birth, kind_word, node, columns, lo, hi)
     hand_up(
         arena, used, page_words, ids[used], level, keys, columns, scans, node, lo, hi, True, parent, at,
@@ -152,6 +160,9 @@ def hand_up(
     for c in range(keys):
         parent[c, at] = field(arena, page, c, 0)
     parent[keys, at] = page_id
+    births = births_at(keys, scans.shape[0])
+    if births >= 0:
+        parent[births, at] = arena[page + BIRTH]
     if scans.shape[0]:
         scan_tree(
             work[SCAN_TREE], words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page,

@@ -4,9 +4,9 @@ Level 0 of `node` takes the records, every level above the entries of the pages 
 written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
 """
 
-from pagestore.kernels.apply import entry_columns
-from pagestore.kernels.build import ENDS, cuts, emit, fill, records_max
+from pagestore.kernels.build import ENDS, cuts, emit, entry_columns, fill
 from pagestore.kernels.kernel import kernel
+from pagestore.kernels.page import records_max
 
 SPARE = 16  # one part of so many of a page stays free, so that the first edits of it do not cut it in two
 
@@ -76,7 +76,7 @@ def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, siz
     """Write one page from every level that has two pages' worth of entries waiting."""
     level = 0
     while sizes[level] >= 2 * records_max(page_words):
-        columns = entry_columns(keys, values, scans, level)
+        columns = entry_columns(keys, values, scans.shape[0], level)
         lo = 0
         while sizes[level] - lo > records_max(page_words):
             end = fill(node[level], columns, lo, sizes[level], filled(page_words), scans, level, node[-1])
@@ -117,7 +117,7 @@ def finish_level(
     page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
 ):
     """Write what waits on a level, cut evenly, from its page progress[TAKEN] on; nothing waits when all is written."""
-    columns = entry_columns(keys, values, scans, level)
+    columns = entry_columns(keys, values, scans.shape[0], level)
     spare = node[-1]
     ends = spare[ENDS]
     progress[USED] = 0

@@ -51,8 +51,14 @@ add = look_up if BY_TABLES else machine.crc_of_word
 @kernel
 def checksum(words, page, page_words):
     """crc32c of the bytes of a page behind its first word."""
+    return crc_of(words, page + 1, page + page_words)
+
+
+@kernel
+def crc_of(words, begin, end):
+    """crc32c of the bytes of words[begin:end]."""
     crc = ONES
-    for i in range(page + 1, page + page_words):
+    for i in range(begin, end):
         crc = add(crc, words[i])
     return crc ^ ONES
 

@@ -101,6 +101,8 @@ def next_missing(
             else:
                 low = middle
         page, slot = select(words, seen, page_words, root, height, keys, row, low)
+        if page < 0:
+            return page
         for c in range(columns):
             out[c, n] = field(words, page, c, slot)
         n += 1

@@ -1,20 +1,21 @@
 """A cursor: a place in a tree, kept as CURSOR_WORDS words of an int64 array from index o on.
 
-    0     1     2        3            4     5     6     7
-    page  slot  entries  height    |  page  slot  page  slot ...      (level 1, level 2, ...)
+    0     1     2        3       4            5     6     7     8
+    page  slot  entries  height  columns   |  page  slot  page  slot ...      (level 1, level 2, ...)
 
-`page` is the index of a page's first word.  The cursor of an exhausted or empty tree has page -1.
-Many cursors share one flat array, because a view costs a kernel more than an index.  Every function hands
-a corrupt page up as a negative status: ``-page_id``.
+`page` is the index of a page's first word, `columns` how many a leaf must have.  The cursor of an exhausted or
+empty tree has page -1.  Many cursors share one flat array, because a view costs a kernel more than an index.  Every
+function hands a corrupt page up as a negative status: ``-page_id``.
 """
 
 
+from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.page import child_slot, enter, field, locate
-from pagestore.layout import COUNT
+from pagestore.kernels.page import child_slot, field, locate
+from pagestore.layout import COUNT, HEIGHT_MAX
 
-LEAF_PAGE, LEAF_SLOT, LEAF_ENTRIES, TREE_HEIGHT, PATH = range(5)
-CURSOR_WORDS = 4 + 2 * 10
+LEAF_PAGE, LEAF_SLOT, LEAF_ENTRIES, TREE_HEIGHT, LEAF_COLUMNS, PATH = range(6)
+CURSOR_WORDS = PATH + 2 * (HEIGHT_MAX - 1)
 AT_END = -1
 
 
@@ -28,22 +29,20 @@ def seek(words, seen, page_words, root, height, keys, key, m, cursors, o):
     cursors[o + LEAF_PAGE] = AT_END
     if height == 0:
         return 0
-    return descend(words, seen, page_words, root, height - 1, keys, key, m, cursors, o)
+    cursors[o + LEAF_COLUMNS] = columns_at(root, keys, 0)
+    page = enter(words, seen, page_words, root, height - 1, columns_at(root, keys, height - 1))
+    return descend(words, seen, page_words, page, height - 1, keys, key, m, cursors, o)
 
 
 @kernel
-def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
+def descend(words, seen, page_words, page, level, keys, key, m, cursors, o):
     """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need be."""
-    while level > 0:
-        page = enter(words, seen, page_words, page_id, level)
-        if page < 0:
-            return page
+    while level > 0 and page > 0:
         slot = child_slot(words, page, key, m, keys, 0)
         cursors[o + PATH + 2 * level - 2] = page
         cursors[o + PATH + 2 * level - 1] = slot
-        page_id = field(words, page, keys, slot)
         level -= 1
-    page = enter(words, seen, page_words, page_id, level)
+        page = child_at(words, seen, page_words, page, keys, slot, level, cursors, o)
     if page < 0:
         return page
     slot, _ = locate(words, page, key, m, 0)
@@ -56,6 +55,12 @@ def descend(words, seen, page_words, page_id, level, keys, key, m, cursors, o):
 
 
 @kernel
+def child_at(words, seen, page_words, page, keys, slot, level, cursors, o):
+    """As `child`, with as many columns as the cursor's tree has at that level."""
+    return child(words, seen, page_words, page, keys, slot, level, keys + 1 if level else cursors[o + LEAF_COLUMNS])
+
+
+@kernel
 def next_leaf(words, seen, page_words, keys, cursors, o):
     """Move to the first record of the next leaf; status as for `seek`."""
     level = 1
@@ -65,24 +70,21 @@ def next_leaf(words, seen, page_words, keys, cursors, o):
         slot = cursors[o + PATH + 2 * level - 1] + 1
         if slot < words[page + COUNT]:
             cursors[o + PATH + 2 * level - 1] = slot
-            return leftmost(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, cursors, o)
+            page = child_at(words, seen, page_words, page, keys, slot, level - 1, cursors, o)
+            return leftmost(words, seen, page_words, page, level - 1, keys, cursors, o)
         level += 1
     cursors[o + LEAF_PAGE] = AT_END
     return 0
 
 
 @kernel
-def leftmost(words, seen, page_words, page_id, level, keys, cursors, o):
+def leftmost(words, seen, page_words, page, level, keys, cursors, o):
     """Go down to the first record below a page of the given level."""
-    while level > 0:
-        page = enter(words, seen, page_words, page_id, level)
-        if page < 0:
-            return page
+    while level > 0 and page > 0:
         cursors[o + PATH + 2 * level - 2] = page
         cursors[o + PATH + 2 * level - 1] = 0
-        page_id = field(words, page, keys, 0)
         level -= 1
-    page = enter(words, seen, page_words, page_id, level)
+        page = child_at(words, seen, page_words, page, keys, 0, level, cursors, o)
     if page < 0:
         return page
     cursors[o + LEAF_PAGE] = page
@@ -98,7 +100,9 @@ def first(words, seen, page_words, root, height, keys, cursors, o):
     cursors[o + LEAF_PAGE] = AT_END
     if height == 0:
         return 0
-    return leftmost(words, seen, page_words, root, height - 1, keys, cursors, o)
+    cursors[o + LEAF_COLUMNS] = columns_at(root, keys, 0)
+    page = enter(words, seen, page_words, root, height - 1, columns_at(root, keys, height - 1))
+    return leftmost(words, seen, page_words, page, height - 1, keys, cursors, o)
 
 
 @kernel
@@ -121,7 +125,8 @@ def forward(words, seen, page_words, keys, key, m, cursors, o):
         return 0
     slot = child_slot(words, page, key, m, keys, slot)
     cursors[o + PATH + 2 * level - 1] = slot
-    return descend(words, seen, page_words, field(words, page, keys, slot), level - 1, keys, key, m, cursors, o)
+    page = child_at(words, seen, page_words, page, keys, slot, level - 1, cursors, o)
+    return descend(words, seen, page_words, page, level - 1, keys, key, m, cursors, o)
 
 
 @kernel

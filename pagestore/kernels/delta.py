@@ -10,10 +10,11 @@ load ahead (0: nowhere), and for each level (page, slot, entries).
 
 
 from pagestore.kernels.apply import ERASE, INSERT
+from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import LINE, prefetch
-from pagestore.kernels.page import bits, column, enter, field, word_from
-from pagestore.layout import COUNT
+from pagestore.kernels.page import bits, column, columns_of, field, word_from
+from pagestore.layout import COUNT, ID, PAGES
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
 BLOCK = 16  # words that are compared between two looks
@@ -26,21 +27,20 @@ def start_delta(words, seen, page_words, roots, heights, state):
     state[:, :] = 0
     for side in range(2):
         state[side, HEIGHT] = heights[side]
-        state[side, LEVEL] = heights[side] if heights[side] and roots[0] != roots[1] else -1
+        state[side, LEVEL] = heights[side] if heights[side] and roots[0] & PAGES != roots[1] & PAGES else -1
     for side in range(2):
         if state[side, LEVEL] > 0:
-            status = open_page(words, seen, page_words, roots[side], state[side])
-            if status < 0:
-                return status
+            level = heights[side] - 1
+            page = enter(words, seen, page_words, roots[side], level, columns_at(roots[side], 0, level))
+            if page < 0:
+                return page
+            open_page(words, page_words, page, state[side])
     return 1
 
 
 @kernel
-def open_page(words, seen, page_words, page_id, side):
-    """Go down one level, to the first entry of a page."""
-    page = enter(words, seen, page_words, page_id, side[LEVEL] - 1)
-    if page < 0:
-        return page
+def open_page(words, page_words, page, side):
+    """Go down one level, to the first entry of a page that was entered."""
     side[LEVEL] -= 1
     at = STACK + 3 * side[LEVEL]
     side[at] = page
@@ -50,7 +50,6 @@ def open_page(words, seen, page_words, page_id, side):
     if side[LEVEL] == 0:  # the other side's leaf is mostly next, and then both are read to the end
         for i in range(page, page + page_words, LINE):
             prefetch(words, i)
-    return 1
 
 
 @kernel
@@ -168,6 +167,10 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
     """
     n = 0
     old, new = state[0], state[1]
+    for side in (old, new):  # the roots were entered by who does not know how many columns there are
+        at = STACK + 3 * side[LEVEL]
+        if side[LEVEL] >= 0 and columns_of(words, side[at]) < (keys + 1 if side[LEVEL] else columns):
+            return -words[side[at] + ID]
     while n + 2 <= actions.shape[0]:
         if old[LEVEL] < 0 and new[LEVEL] < 0:
             break
@@ -198,10 +201,12 @@ def next_changes(words, seen, page_words, keys, columns, state, actions, out):
             report(words, side, ERASE if left else INSERT, columns, actions, out, n)
             n += 1
             continue
-        at = STACK + 3 * side[LEVEL]
-        status = open_page(words, seen, page_words, field(words, side[at], keys, side[at + 1]), side)
-        if status < 0:
-            return status
+        at, level = STACK + 3 * side[LEVEL], side[LEVEL] - 1
+        wanted = keys + 1 if level else columns
+        page = child(words, seen, page_words, side[at], keys, side[at + 1], level, wanted)
+        if page < 0:
+            return page
+        open_page(words, page_words, page, side)
     return n
 
 

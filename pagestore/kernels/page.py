@@ -1,41 +1,35 @@
-"""One page as arrays: verified, narrow columns in and out, and search on the keys of a page.
+"""One page as arrays: narrow columns in and out, and search on the keys of a page.
 
 A kernel gets the whole map as ``words`` and addresses a page by the index of its first word.
 Columns are read through two descriptor words (see layout.py), so a lookup hoists them once and
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.kernels.checksum import checksum
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import either, word_at
-from pagestore.layout import COUNT, CRC, GREATEST, HEADER, ID, INDEX, LEAF, TYPE, page_type
+from pagestore.layout import COUNT, GREATEST, HEADER, RECORDS_A_WORD, TYPE, page_type
 
-KIND_AND_LEVEL = (1 << 16) - 1  # of a type word
 NARROW = 57  # bits of a value that is one load away
 
 type_word = kernel(page_type)
 
 
 @kernel
-def enter(words, seen, page_words, page_id, level):
-    """Index of the first word of a page of a tree's level, verified the first time anybody touches it.
+def records_max(page_words):
+    """More records than this never share a page, which bounds the scratch of every kernel."""
+    return RECORDS_A_WORD * page_words
 
-    A page that is not what it should be gives ``-page_id`` instead; every kernel hands a negative
-    page up as its status, and the Python wrapper makes it a CorruptionError.  A page that was whole once, and that
-    the disk did not write again, is noticed where its level is another: a leaf taken for an index page would lead
-    anywhere.
-    """
-    if page_id <= 0 or page_id >= seen.shape[0]:
-        return -max(page_id, 1)
-    page = page_id * page_words
-    if seen[page_id] == 0:
-        kind = INDEX if level else LEAF
-        if words[page + ID] != page_id or words[page + TYPE] & KIND_AND_LEVEL != type_word(kind, level, 0, 0, 0):
-            return -page_id
-        if words[page + CRC] != checksum(words, page, page_words):
-            return -page_id
-        seen[page_id] = 1
-    return page
+
+@kernel
+def columns_of(words, page):
+    """How many columns a page has."""
+    return words[page + TYPE] >> 16 & 255
+
+
+@kernel
+def folds_of(words, page):
+    """How many folds an entry of the page's tree has."""
+    return words[page + TYPE] >> 24 & 255
 
 
 @kernel
@@ -69,6 +63,13 @@ def field(words, page, c, i):
     """Value i of column c."""
     base, start, width = column(words, page, c)
     return base + bits(words, start, width, i)
+
+
+@kernel
+def birth_at(words, page, keys, slot):
+    """Which version wrote the child at a slot of an index page; 0 where the page does not say."""
+    last = keys + 1 + folds_of(words, page)
+    return field(words, page, last, slot) if columns_of(words, page) > last else 0
 
 
 @kernel

@@ -12,6 +12,7 @@ from pagestore.kernels.cursor import (
     next_leaf,
     seek,
 )
+from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.kernel import allocating, kernel
 from pagestore.kernels.machine import LINE, as_array, bytes_at, either, prefetch, word_at, words_at
 from pagestore.kernels.page import (
@@ -19,7 +20,6 @@ from pagestore.kernels.page import (
     bits,
     child_slot,
     column,
-    enter,
     field,
     halve,
     locate,
@@ -27,7 +27,7 @@ from pagestore.kernels.page import (
     run_end,
     unpack,
 )
-from pagestore.layout import COUNT, GREATEST, HEADER
+from pagestore.layout import COUNT, GREATEST, HEADER, ID, PAGES
 
 GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
 VECTORS = 16  # so many columns or more are looked into by vectors
@@ -77,10 +77,11 @@ def get_records(words, seen, page_words, root, height, keys, values, wanted, ord
 @kernel
 def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
     """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
-    status = place[PAGE] = enter(words, seen, page_words, root, height - 1)
+    status = place[PAGE] = enter(words, seen, page_words, root, height - 1, columns_at(root, keys, height - 1))
     for level in range(height - 2, -1, -1):
         if status > 0:
-            status = children(words, seen, page_words, level, keys, wanted, group, place[KEY], place[PAGE])
+            columns = columns_at(root, keys, level)
+            status = children(words, seen, page_words, level, columns, keys, wanted, group, place[KEY], place[PAGE])
     return status
 
 
@@ -99,7 +100,7 @@ def prefetch_leaves(words, pages, n, like):
 
 
 @kernel
-def children(words, seen, page_words, level, keys, wanted, group, key, pages):
+def children(words, seen, page_words, level, columns, keys, wanted, group, key, pages):
     """Put the child, of that level, that key wanted[:, group[g]] belongs to in place of index page pages[g], for all g.
 
     Keys that are clearly between the separators around a child follow it there; the next one is looked for from there
@@ -115,15 +116,15 @@ def children(words, seen, page_words, level, keys, wanted, group, key, pages):
         else:
             slot = child_slot(words, page, key, keys, keys, 0)
         last = page
-        child = enter(words, seen, page_words, field(words, page, keys, slot), level)
-        if child < 0:
-            return child
+        below = child(words, seen, page_words, page, keys, slot, level, columns)
+        if below < 0:
+            return below
         low = field(words, page, 0, slot)
         high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else GREATEST
-        pages[g] = child
+        pages[g] = below
         g += 1
         while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
-            pages[g] = child
+            pages[g] = below
             g += 1
     return 1
 
@@ -244,20 +245,20 @@ def find_record(ready, key, out):
     """
     ready, wanted = words_at(ready, READY), as_array(key)
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
-    page_id, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
-    c, part = 0, 0.5
-    for level in range(ready[HEIGHT] - 1, -1, -1):
-        prefetch(words, page_id * page_words + HEADER)
-        if level == 0 and ready[LIKE]:
-            prefetch_near(words, page_id * page_words, ready[LIKE], keys + ready[VALUES], part)
-        page = enter(words, seen, page_words, page_id, level)
+    root, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
+    top, c, part = ready[HEIGHT] - 1, 0, 0.5
+    page = enter(words, seen, page_words, root, top, columns_at(root, keys, top)) if top >= 0 else 0
+    for level in range(top, -1, -1):
         if page < 0:
             return page
+        prefetch(words, page + HEADER)
+        if level == 0 and ready[LIKE]:
+            prefetch_near(words, page, ready[LIKE], keys + ready[VALUES], part)
         slot, equal = locate_near(words, page, wanted, keys, c, part)
         if level:
             slot = slot if equal else max(slot - 1, 0)
-            page_id = field(words, page, keys, slot)
             c, part = between(words, page, slot, wanted, keys)
+            page = child(words, seen, page_words, page, keys, slot, level - 1, columns_at(root, keys, level - 1))
             continue
         ready[LIKE] = page
         if equal:
@@ -412,23 +413,32 @@ def read_range(words, seen, page_words, keys, columns, stop, stop_m, cursor, out
 def tree_pages(words, seen, page_words, root, height, keys, out):
     """Page ids of a tree, root first, into `out`; returns how many there are (or ``-page_id``).
 
-    When `out` is too small the count still comes back, so the caller can grow it.
+    When `out` is too small the count still comes back, so the caller can grow it.  A tree that has more pages than the
+    file comes to some of them again: it is the root's page that is said to be bad then.
     """
     way = np.empty((height, 2), np.int64)  # by level: the index page that was come through, the slot of its next child
-    n, level, page_id = 0, height - 1, root
+    n, level, page_id = 0, height - 1, root & PAGES
+    page = enter(words, seen, page_words, root, level, keys + 1) if height > 1 else 0
     while 0 <= level < height:
+        if page < 0:
+            return page
+        if n == seen.shape[0]:
+            return -(root & PAGES)
         if n < out.shape[0]:
             out[n] = page_id
         n += 1
         if level:
-            way[level, 0], way[level, 1] = enter(words, seen, page_words, page_id, level), 0
-            if way[level, 0] < 0:
-                return way[level, 0]
+            way[level, 0], way[level, 1] = page, 0
         level = max(level, 1)
         while level < height and way[level, 1] == words[way[level, 0] + COUNT]:
             level += 1
         if level < height:
-            page_id = field(words, way[level, 0], keys, way[level, 1])
+            parent, slot = way[level, 0], way[level, 1]
+            page_id = field(words, parent, keys, slot)
             way[level, 1] += 1
             level -= 1
+            if level:
+                page = child(words, seen, page_words, parent, keys, slot, level, keys + 1)
+            elif page_id <= 0 or page_id >= seen.shape[0]:
+                page = -words[parent + ID]
     return n

@@ -8,15 +8,18 @@ What a commit says comes as words, with the places of its lists where they will 
 
 import numpy as np
 
+from pagestore.kernels.checksum import ONES, add, crc_of
+from pagestore.kernels.enter import mark
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.machine import words_at
 from pagestore.kernels.page import type_word
 from pagestore.kernels.space import count
 from pagestore.kernels.write import FD, write_pages
-from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE, WORD
+from pagestore.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD
 
 COMMIT = 1
 HEAD = 19
+STAMPS = (1 << 31) - 1  # bits of the checksum of a record and its birth that are its stamp
 WIDTHS = 4, 4, 5, 5, 3, 2, 1, 1  # words of a row; the last two lists are the pages added and removed
 LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
 
@@ -48,13 +51,17 @@ def append(record, n, words):
 def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
     """Lay a record out in pages of a run that holds so many words, to be written to ids[n]: from `page` on.
 
-    Zeros fill up the run.
+    Zeros fill up the run. Its pages bear the record's stamp, by which they belong together; who points to the run knows
+    it, too. A commit of one page needs none: it says itself which commit it is.
     """
     room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
+    alone = purpose == COMMIT and ids.shape[0] == 1
+    stamp = 0 if alone else (add(crc_of(record, 0, record.shape[0]) ^ ONES, birth) ^ ONES) & STAMPS
     for i in range(ids.shape[0]):
         begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
         ids[i] = page + i
-        to[CRC] = to[SCAN] = to[AGE] = to[HEADER - 1] = 0
+        to[CRC] = to[AGE] = to[HEADER - 1] = 0
+        to[STAMP] = stamp
         to[ID], to[BIRTH], to[TYPE], to[COUNT] = page + i, birth, kind, WORD * min(room, words - begin)
         here = record[begin : begin + room]
         for j in range(here.shape[0]):
@@ -63,7 +70,9 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
 
 @kernel
-def write_commit(outlet, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words):
+def write_commit(
+    outlet, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words, seen
+):  # fmt: skip
     """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
 
     The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
@@ -78,4 +87,5 @@ def write_commit(outlet, address, n, freed, m, used, lists, place, record, page,
     if length < 0:
         return length
     lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
+    mark(arena, ids, seen, page_words)
     return write_pages(outlet, arena, ids, page_words) if outlet[FD] >= 0 else 0

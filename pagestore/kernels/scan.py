@@ -9,10 +9,11 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 `is_plain` names are, and take them as they come.
 """
 
+from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.fold import COUNT, MAX, MIN, SUM, combine, lift_entry
 from pagestore.kernels.kernel import inlined, kernel
 from pagestore.kernels.machine import bytes_at, prefetch, words_at
-from pagestore.kernels.page import NARROW, bits, child_slot, column, enter, field, locate, narrow
+from pagestore.kernels.page import NARROW, bits, child_slot, column, field, folds_of, locate, narrow
 from pagestore.kernels.read import (
     EQUAL,
     HEIGHT,
@@ -31,7 +32,7 @@ from pagestore.kernels.read import (
 )
 from pagestore.kernels.scantree import tree_column, tree_start
 from pagestore.layout import COUNT as ENTRIES
-from pagestore.layout import HEIGHT_MAX, SCAN
+from pagestore.layout import HEIGHT_MAX, ID, SCAN
 
 GROUP = 32  # intervals whose bounds are looked for side by side
 UNBOUNDED = -1
@@ -65,7 +66,7 @@ def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
     if is_plain(scans, first, end):
         fold_plain(words, page, level, keys, scans, first, lo, hi, acc)
         return
-    area, depth, i, a, j, b = parts(words, page, lo, hi)
+    area, depth, i, a, j, b = parts(words, page, end, lo, hi)
     fold_entries(words, page, level, keys, scans, first, end, lo, a, acc)
     fold_nodes(words, page, area, scans, first, end, (1 << depth) + i, (1 << depth) + j, acc)
     fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
@@ -79,12 +80,18 @@ def is_plain(scans, first, end):
 
 
 @inlined
-def parts(words, page, lo, hi):
+def scan_header(words, page, end):
+    """The word that says where a page's ScanTree is; 0 for none, and for one without the fold words before `end`."""
+    return words[page + SCAN] if folds_of(words, page) >= end else 0
+
+
+@inlined
+def parts(words, page, end, lo, hi):
     """What entries lo..hi are made of: entries lo..a, leaves i..j of the ScanTree and entries b..hi.
 
     As (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
     """
-    header = words[page + SCAN]
+    header = scan_header(words, page, end)
     area, depth = page + (header >> 8 & 0xFFFFFF), header & 255
     if depth:
         entries = words[page + ENTRIES]
@@ -112,7 +119,7 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
         low += hi - lo
         n += 1
     else:
-        area, depth, i, a, j, b = parts(words, page, lo, hi)
+        area, depth, i, a, j, b = parts(words, page, first + 1 + (op == SUM), lo, hi)
         base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
         top_base, top_start, top_width = 0, start, 0
         if op == SUM and level > 0:
@@ -287,7 +294,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
         together = size if low == high else 0
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
-                words, seen, page_words, root, height, keys, low if at == 0 else high, bounds,
+                words, seen, page_words, root, height, keys, end, low if at == 0 else high, bounds,
                 group[at : at + size + together], at, scans[first, 0] != COUNT, place, ways,
             )  # fmt: skip
             if status < 0:
@@ -359,15 +366,16 @@ def work_words(folds, n):
 
 
 @kernel
-def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, at, folded, place, ways):
+def descend_many(words, seen, page_words, root, height, keys, end, m, bounds, group, at, folded, place, ways):
     """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
+    place.  Slot UNBOUNDED of the root if m is 0.  Pages have the fold words before `end`, and `folded` says whether
+    leaves' ScanTrees are read afterwards.
     Returns 1, or ``-page_id``.
     """
     n, pages = group.shape[0], place[PAGE]
-    pages[:n] = enter(words, seen, page_words, root, height - 1)
+    pages[:n] = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
     for level in range(height - 1, -1, -1):
         for g in range(n):
             if pages[g] < 0:
@@ -386,9 +394,16 @@ def descend_many(words, seen, page_words, root, height, keys, m, bounds, group, 
             slot = place[LOW, g]
             if level:
                 slot = max(slot - 1 + (place[EQUAL, g] if m == keys else 0), 0)
-                pages[g] = enter(words, seen, page_words, field(words, pages[g], keys, slot), level - 1)
+                columns = columns_folded(root, keys, end, level - 1)
+                pages[g] = child(words, seen, page_words, pages[g], keys, slot, level - 1, columns)
             ways[level, 1, at + g] = slot
     return 1
+
+
+@kernel
+def columns_folded(root, keys, end, level):
+    """How many columns of pages of a level are read below a pointer by who folds words before `end`."""
+    return keys + 1 + end if level else columns_at(root, keys, 0)
 
 
 @kernel
@@ -416,10 +431,10 @@ def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc
 
 
 @kernel
-def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end, key, m, acc):
-    """All below a page before the upper bound, folded on the way down."""
+def fold_before(words, seen, page_words, root, level, keys, scans, first, end, key, m, acc):
+    """All below a root before the upper bound, folded on the way down."""
+    page = enter(words, seen, page_words, root, level, columns_folded(root, keys, end, level))
     for d in range(level, -1, -1):
-        page = enter(words, seen, page_words, page_id, d)
         if page < 0:
             return page
         if d == 0:
@@ -428,27 +443,34 @@ def fold_before(words, seen, page_words, page_id, level, keys, scans, first, end
             slot = child_slot(words, page, key, m, keys, 0)
         fold_page(words, page, d, keys, scans, first, end, 0, slot, acc)
         if d:
-            page_id = field(words, page, keys, slot)
+            page = child(words, seen, page_words, page, keys, slot, d - 1, columns_folded(root, keys, end, d - 1))
     return 1
 
 
 @kernel
 def select(words, seen, page_words, root, height, keys, count_row, rank):
     """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
-    page_id = root
+    end = count_row + 1
+    page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
     for level in range(height - 1, 0, -1):
-        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page, 0
         slot, rank = count_down(words, page, keys, count_row, rank)
-        page_id = field(words, page, keys, slot)
-    return enter(words, seen, page_words, page_id, 0), rank
+        if slot == words[page + ENTRIES]:
+            return -words[page + ID], 0
+        page = child(words, seen, page_words, page, keys, slot, level - 1, columns_folded(root, keys, end, level - 1))
+    if page > 0 and (rank < 0 or rank >= words[page + ENTRIES]):
+        return -words[page + ID], 0
+    return page, rank
 
 
 @kernel
 def count_down(words, page, keys, count_row, rank):
-    """The child that holds the record of a rank, and its rank in there: down the ScanTree, then along a leaf."""
-    header = words[page + SCAN]
+    """The child that holds the record of a rank, and its rank in there: down the ScanTree, then along a leaf.
+
+    Counts that are wrong lead behind the last child at most.
+    """
+    header = scan_header(words, page, count_row + 1)
     depth = header & 255
     slot = 0
     if depth:
@@ -463,11 +485,12 @@ def count_down(words, page, keys, count_row, rank):
                 k += 1
         slot = tree_start(words, page, area, words[page + ENTRIES], depth, k - (1 << depth))
     base, start, width = column(words, page, keys + 1 + count_row)
-    below = base + bits(words, start, width, slot)
-    while rank >= below:
+    while slot < words[page + ENTRIES]:
+        below = base + bits(words, start, width, slot)
+        if rank < below:
+            break
         rank -= below
         slot += 1
-        below = base + bits(words, start, width, slot)
     return slot, rank
 
 

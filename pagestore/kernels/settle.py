@@ -9,6 +9,7 @@ calls. A kernel of a host's has all this under `groups.py`.
 from pagestore.kernels import apply as tally
 from pagestore.kernels.apply import ALL, WHOLE, reserved
 from pagestore.kernels.beside import HEIGHT, KEYS, ROOT, VALUES, apply_beside_at, total
+from pagestore.kernels.enter import mark
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.net import compose_few
 from pagestore.kernels.write import FD, write_pages
@@ -52,7 +53,8 @@ def settle(
     if not whole or write_pages(outlet, arena, free[:used], page_words) < used:
         some[:] = 0
         return False
-    note(free[:used], seen, lineage, dead[:gone], taken, retired)
+    mark(arena, free[:used], seen, page_words)
+    note(free[:used], lineage, dead[:gone], taken, retired)
     for t in range(first, end):
         trees[t, ROOT], trees[t, HEIGHT] = tallies[t, tally.ROOT], tallies[t, tally.HEIGHT]
     waits[g] = 0
@@ -60,10 +62,8 @@ def settle(
 
 
 @kernel
-def note(ids, seen, lineage, dead, taken, retired):
+def note(ids, lineage, dead, taken, retired):
     """Take the books of pages ids[n] that were written, and of the `dead` ones that they replace."""
-    for i in range(ids.shape[0]):
-        seen[ids[i]] = 1
     for i in range(dead.shape[0]):
         row = retired[taken[GONE] + i]
         row[0], row[1], row[2] = lineage, dead[i, 0], dead[i, 1]

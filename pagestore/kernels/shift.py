@@ -10,9 +10,9 @@ word AGE counts the edits since that was done, and a quarter of the entries is t
 """
 
 
-from pagestore.kernels.build import measured, records_max
+from pagestore.kernels.build import measured
 from pagestore.kernels.kernel import kernel
-from pagestore.kernels.page import column, pack, unpack, word_from
+from pagestore.kernels.page import column, columns_of, pack, records_max, unpack, word_from
 from pagestore.layout import AGE, BIRTH, COUNT, HEADER, ID, TYPE
 
 PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
@@ -25,15 +25,16 @@ def shift_page(
     """Write the page of n entries that succeeds page `old` to word `page` of the arena; whether it could be done.
 
     `runs` rows (first, end, place) of `node` from row `runs_at` on say which entries stay, and where; the rest
-    of the n entries stands in node[c]. It cannot be done where too much changed, or where the columns would
-    take less than `least` or more than `room` words. Column `anchored` has base 0 (-1: none has).
+    of the n entries stands in node[c]. It cannot be done where too much changed, where the old page is of format 1 and
+    has no births, or where the columns would take less than `least` or more than `room` words. Column `anchored` has
+    base 0 (-1: none has).
     """
     entries = words[old + COUNT]
     kept = 0
     for r in range(runs):
         kept += node[runs_at + 1, r] - node[runs_at, r]
     age = words[old + AGE] + max(n, entries) - kept
-    if PATIENCE * age > n or n > records_max(page_words):
+    if PATIENCE * age > n or n > records_max(page_words) or columns_of(words, old) != columns:
         return False
     at = HEADER + 2 * columns
     for c in range(columns):

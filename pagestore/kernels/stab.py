@@ -7,11 +7,12 @@ ScanTree of each page, lead from one end at or behind lo to the next.
 import numpy as np
 
 from pagestore.kernels.borrow import borrowed
+from pagestore.kernels.enter import child, enter
 from pagestore.kernels.kernel import allocating, kernel
-from pagestore.kernels.page import bits, child_slot, column, enter, field, locate
-from pagestore.kernels.scan import leaf_before
+from pagestore.kernels.page import bits, child_slot, column, field, locate
+from pagestore.kernels.scan import leaf_before, scan_header
 from pagestore.kernels.scantree import tree_column, tree_start
-from pagestore.layout import COUNT, HEIGHT_MAX, SCAN
+from pagestore.layout import COUNT, HEIGHT_MAX
 
 
 @allocating
@@ -73,10 +74,9 @@ def upper_bound(words, page, key, m):
 @kernel
 def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits):
     """One point: depth-first over the children that can match; `n` records stand in `out` already."""
-    level = height - 1
-    page_id = root
+    level, with_fold = height - 1, keys + 2 + row
+    page = enter(words, seen, page_words, root, level, with_fold if level else columns)
     while True:
-        page = enter(words, seen, page_words, page_id, level)
         if page < 0:
             return page
         end = upper_bound(words, page, key, alphas + 1)
@@ -95,8 +95,8 @@ def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key,
             slot = next_reaching(words, page, keys + 1 + row, row, path[level, 1], end, x, visits)
             if slot < end:
                 path[level, 1] = slot + 1
-                page_id = field(words, page, keys, slot)
                 level -= 1
+                page = child(words, seen, page_words, page, keys, slot, level, with_fold if level else columns)
                 break
             level += 1
 
@@ -118,7 +118,7 @@ def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
 @kernel
 def next_reaching(words, page, c, row, slot, end, x, visits):
     """First entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree's max."""
-    header = words[page + SCAN]
+    header = scan_header(words, page, row + 1)
     depth = header & 255
     if depth == 0 or slot >= end:
         return along(words, page, c, slot, end, x, visits)

@@ -24,7 +24,7 @@ class Pages:
         magic, form, page_size = struct.unpack_from("<8sII", self.data, at)
         sequence, _, state, words = struct.unpack_from("<4q", self.data, at + 32)
         (checksum,) = struct.unpack_from("<I", self.data, at + 92)
-        good = magic == b"pageSTR\0" and form == 1 and checksum == crc32c(self.data[at : at + 92])
+        good = magic == b"pageSTR\0" and form in (1, 2) and checksum == crc32c(self.data[at : at + 92])
         return (page_size, sequence, state, words) if good else None
 
     def page(self, number: int) -> tuple[int, ...]:
@@ -36,10 +36,13 @@ class Pages:
         return words
 
     def run(self, page: int, words: int) -> "Reader":
-        """The record that starts at a page."""
+        """The record that starts at a page; its length, and above 32 bits the stamp of its pages, if that is known."""
         out: list[int] = []
-        while len(out) < words:
+        stamp = words >> 32
+        while len(out) < words & 0xFFFFFFFF:
             content = self.page(page)
+            if stamp and content[5] != stamp:
+                raise ValueError(f"page {page} holds another record")
             out += content[8 : 8 + content[4] // 8]
             page += 1
         return Reader(out)
@@ -106,24 +109,26 @@ def column(page: tuple[int, ...], c: int, n: int) -> list[int]:
     return [value - (1 << 64) if value >> 63 else value for value in values]
 
 
-def records(pages: Pages, root: int, keys: int) -> Iterator[Record]:
-    """The records of a tree, in order."""
+def records(pages: Pages, root: int, birth: int, keys: int) -> Iterator[Record]:
+    """The records of a tree, in order. A version wrote its root; 0 if that is not known."""
     if not root:
         return
     page = pages.page(root)
-    kind, columns = page[3] & 255, page[3] >> 16 & 255
+    if birth and (page[2] - birth) % 2**21:
+        raise ValueError(f"page {root} is another version's")
+    kind, columns, folds = (page[3] >> bit & 255 for bit in (0, 16, 24))
     entries = zip(*(column(page, c, page[4]) for c in range(columns)), strict=True)
     for entry in entries:
         if kind == 1:
             yield entry
         else:
-            yield from records(pages, entry[keys], keys)
+            yield from records(pages, entry[keys], entry[-1] if columns == keys + 2 + folds else 0, keys)
 
 
-def texts(pages: Pages, root: int) -> dict[int, bytes]:
+def texts(pages: Pages, root: int, birth: int) -> dict[int, bytes]:
     """The dictionary; a long text, which takes zstandard, reads as its length in brackets."""
     parts: dict[int, list[int]] = {}
-    for id_, _, word in records(pages, root, 2):
+    for id_, _, word in records(pages, root, birth, 2):
         parts.setdefault(id_, []).append(word)
     out = {}
     for id_, words in parts.items():
@@ -148,13 +153,13 @@ def relations(path: str) -> dict[str, list[tuple]]:
     newest = commit(pages.run(pages.state, pages.words))
     head = next(branch for branch in newest["branches"] if branch[0] == 1)
     version = commit(pages.run(head[2], head[3]))
-    roots = {tree: root for tree, root, _, _ in version["roots"] + version["system"]}
-    dictionary = texts(pages, roots.get(1, 0))
+    roots = {tree: (root, height >> 8) for tree, root, height, _ in version["roots"] + version["system"]}
+    dictionary = texts(pages, *roots.get(1, (0, 0)))
     out = {}
     for relation in catalog(pages.run(*version["catalog"])) if version["catalog"][0] else []:
         stored = relation["key"] + [name for name, _ in relation["columns"] if name not in relation["key"]]
         rows = []
-        for record in records(pages, roots.get(relation["tree"], 0), relation["keys"]):
+        for record in records(pages, *roots.get(relation["tree"], (0, 0)), relation["keys"]):
             words = dict(zip(stored, record, strict=False))
             rows.append(tuple(value(kind, words[name], dictionary) for name, kind in relation["columns"]))
         if relation["columns"]:

@@ -8,10 +8,12 @@ from types import FunctionType, ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from pagestore import layout
 from pagestore.apply import apply
 from pagestore.kernels import apply as k_apply
 from pagestore.kernels import build as k_build
 from pagestore.kernels import delta as k_delta
+from pagestore.kernels import enter as k_enter
 from pagestore.kernels import page as k_page
 from pagestore.kernels import read as k_read
 from pagestore.kernels import shift as k_shift
@@ -21,6 +23,8 @@ from pagestore.layout import LEAF, TYPE
 from pagestore.scratch import Scratch
 from pagestore.tree import INSERT, Spec, bulk, pages_of
 from tests.pagestore.memory import MemoryPager
+
+ALL_COLUMNS = 255  # of a page that was verified
 
 
 class Memory:
@@ -55,7 +59,7 @@ def word_at(words: Memory | np.ndarray, byte: int) -> np.int64:
 
 def plain(*modules: ModuleType, **others) -> SimpleNamespace:
     """The kernels of modules as plain Python over `Memory`, and over whatever stands where addresses would."""
-    names = dict(chain.from_iterable(vars(module).items() for module in (k_page, *modules)))
+    names = dict(chain.from_iterable(vars(module).items() for module in (layout, k_page, k_enter, *modules)))
     for name, value in names.items():
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType):
@@ -81,7 +85,7 @@ def test_a_look_up_waits_for_its_leaf_once(kind, values):
     pager, rows = MemoryPager(8192, 1 << 10), kind(200_000, random)
     tree = bulk(pager, Spec(1, 2, values), [np.concatenate([rows, random.integers(0, 1 << 30, (values, 200_000))])])
     words, _, page_words = pager.pages
-    memory, seen, out = Memory(words), np.ones(1 << 10, np.uint8), np.zeros(values)
+    memory, seen, out = Memory(words), np.full(1 << 10, ALL_COLUMNS, np.uint8), np.zeros(values)
     ready = [memory, len(words), seen, len(seen), page_words, tree.root, tree.height, values, 0]
     find_record = plain(k_read).find_record
 
@@ -152,7 +156,7 @@ def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compare
     leaves = {page for page in before ^ after if words[page * page_words + TYPE] & 255 == LEAF}
 
     memory, kernels = Memory(words), plain(k_delta)
-    shape, state = (memory, np.ones(1 << 14, np.uint8), page_words), np.zeros((2, 20), np.int64)
+    shape, state = (memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words), np.zeros((2, 20), np.int64)
     actions, out = np.empty(100, np.int64), np.empty((2, 100), np.int64)
     kernels.start_delta(*shape, [old.root, new.root], [old.height, new.height], state)
     assert kernels.next_changes(*shape, 2, 2, state, actions, out) == 6
@@ -174,8 +178,8 @@ def test_edits_ask_for_the_next_leaf_before_they_write_one():
     memory, ids, none = Memory(words), np.arange(1000, 1064), np.empty((0, 3), np.int64)
     actions = np.full(10, INSERT)
     plain(k_build, k_shift, k_apply).apply_edits(
-        memory, np.ones(1 << 14, np.uint8), page_words, tree.root, tree.height, 2, 0, none, actions, edits, 2,
-        k_apply.WHOLE, 0, k_apply.ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
+        memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words, tree.root, tree.height, 2, 0, none, actions, edits,
+        2, k_apply.WHOLE, 0, k_apply.ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
         np.empty((2, 20), np.int64), room.walk, room.tallies[0], room.work,
     )  # fmt: skip
     used, gone = room.tallies[0, [k_apply.USED, k_apply.DEAD]].tolist()

@@ -36,7 +36,7 @@ from pagestore.errors import (
 )
 from pagestore.layout import CRC, ID
 from pagestore.mapping import GROWTH_MIN
-from pagestore.meta import Meta
+from pagestore.meta import Meta, unpack
 from pagestore.sketch import Sketch
 from pagestore.store import empty_store
 from pagestore.tree import pages_of
@@ -460,7 +460,7 @@ def test_properties_and_hidden_trees(store):
         (bytes(20_000), CorruptionError, "neither meta slot"),
         (empty_store(4096)[:9000], CorruptionError, "cut off"),
         (
-            empty_store(4096).replace(b"pageSTR\0\1", b"pageSTR\0\2"),
+            empty_store(4096).replace(b"pageSTR\0\2", b"pageSTR\0\3"),
             (FormatError, CorruptionError),
             "slot|format",
         ),
@@ -475,11 +475,11 @@ def test_files_that_are_no_store(tmp_path, content, error, words):
     assert path.read_bytes() == content
 
 
-def test_a_newer_format_is_named(tmp_path, monkeypatch):
+def test_a_newer_format_is_named(tmp_path):
     path = tmp_path / "f.pages"
-    monkeypatch.setattr("pagestore.meta.FORMAT", 9)
-    path.write_bytes(empty_store(4096))
-    monkeypatch.undo()
+    store = empty_store(4096)
+    slot = unpack(store)
+    path.write_bytes(store.replace(slot.pack(), slot._replace(format=9).pack()))
     with pytest.raises(FormatError, match="format 9"):
         pagestore.open(path)
 

@@ -52,7 +52,7 @@ class Meter:
             setattr(module, name, value)
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
-        touched[: len(self._seen)] |= self._seen
+        np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
         self.counts = {
             "pages read": len(read),
             "pages written": len(self._traffic.pages),
