@@ -389,10 +389,11 @@ class Check(Walk):
         for i, slot in enumerate(slots):
             if isinstance(slot, str):
                 self._add("meta slots", i, f"slot {i} does not read: {slot}")
-        newest = max((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: (slot.sequence, slot.clean))
-        for i, slot in enumerate(slots):
-            if newest.clean and isinstance(slot, Meta) and slot.sequence != newest.sequence:
-                fact = f"the store was closed after commit {newest.sequence}, and slot {i} says {slot.sequence}"
+        metas = {i: slot for i, slot in enumerate(slots) if isinstance(slot, Meta)}
+        closed = max((meta.sequence for meta in metas.values() if meta.clean), default=-1)
+        for i, meta in metas.items():
+            if meta.sequence < closed:
+                fact = f"the store was closed after commit {closed}, and slot {i} says {meta.sequence}"
                 self._add("meta slots", i, fact)
         problems = self.handle.recovery.problems if self.handle.recovery else ()
         for problem in problems:

@@ -17,9 +17,7 @@ def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
     return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
-def _below(
-    pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]
-) -> tuple[int, ...]:
+def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]) -> tuple[int, ...]:
     """The way from page `at`, an index page whose words begin at `start`; pages that were passed are known not to."""
     if at == page:
         return (at,)

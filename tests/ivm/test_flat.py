@@ -443,7 +443,7 @@ def test_what_is_left_to_the_join_over_pages():
     plan = plan_of("r(x, y), u(x)", ["x", "y"])
     trees = {"r": big, "u": small}
     assert not pays(plan.shape, [trees[t.index.predicate] for t in plan.tries]), "ten keys, a million records"
-    trees["u"] = small._replace(root=4, count=1 << 19)
+    trees["u"] = small._replace(pointer=4, count=1 << 19)
     assert pays(plan.shape, [trees[t.index.predicate] for t in plan.tries])
     assert not pays(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])

@@ -1,6 +1,7 @@
-"""Lost writes: each page of a store put back to what it held before, and to zeros, one at a time.
+"""Lost writes: each page of a store put back to what it held after an earlier commit, and to zeros, one at a time.
 
-A store so hurt reads right wherever it reads, and `check` names the page if anything reaches it.
+A store so hurt reads right wherever it reads, and `check` names the page if anything reaches it. What a transaction has
+written that was rolled back is left out: its births are those of the next one.
 
     python -m tests.reliability.stale SEED AMOUNT
 """
@@ -128,11 +129,13 @@ def workload(path: Path, random: Random) -> dict[int, set[bytes]]:
     many = random.random() < 0.15  # more versions than one commit lists
     keys: list[int] = []
     with pagestore.open(path, page_size=PAGE, sync="off", retain="all" if many else random.choice([1, 2, 4])) as store:
+        commit = -1
         for step in range(90 if many else random.randrange(4, 30)):
             with suppress(ExistsError, RetainedError):  # of a tag or branch
                 change(store, random, step, keys, 4 if many else 40)
-            note(path, contents)
-        store.close()
+            if store._handle.state.sequence != commit:
+                commit = store._handle.state.sequence
+                note(path, contents)
     data = path.read_bytes()
     for number, page in pages(data):
         contents[number] = (contents[number] | {bytes(PAGE)}) - {page}
