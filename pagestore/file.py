@@ -160,6 +160,8 @@ class File:
         return CLOSED if config.DISABLE_JIT else self._opened()
 
     def _opened(self) -> np.ndarray:
+        if self._fd < 0:
+            return CLOSED
         if not self._outlet.covers(self._map.nbytes):
             self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True))
         return self._outlet.words

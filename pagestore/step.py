@@ -25,6 +25,7 @@ class Work:
     def __init__(self, lock: Any = None) -> None:
         self.lock = lock or RLock()  # held during a step, so that a store is not closed in the midst of one
         self.broken = False
+        self.given: BaseException | None = None  # what the rows of somebody else's iterator raised, if anything
 
     def check(self) -> None:
         """Raises TransactionError after a step that was broken off, or when another transaction has new books."""
@@ -47,8 +48,9 @@ def step(change: Callable[Concatenate[Of, Given], Made]) -> Callable[Concatenate
             work.broken = True
             try:
                 made = change(self, *args, **named)
-            except REFUSALS:
-                work.broken = False
+            except BaseException as error:
+                work.broken = not isinstance(error, REFUSALS) and error is not work.given
+                work.given = None
                 raise
             work.broken = False
             return made

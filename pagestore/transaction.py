@@ -303,7 +303,7 @@ class Transaction:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
         self._grows()
         with self._atomic():
-            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, batches)
+            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
         return self._trees[info.spec.tree_id].count
 
     def vouch(self, *hosts: str) -> None:
@@ -550,6 +550,14 @@ class Transaction:
             self.pager.unmark()
         self._trees.update(zip(numbers, trees, strict=True))
         return deltas
+
+    def _given(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Batches of somebody else's, whose exceptions leave a step as good as undone."""
+        try:
+            yield from batches
+        except BaseException as error:
+            self.pager.work.given = error
+            raise
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:

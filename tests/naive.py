@@ -203,7 +203,8 @@ def holds(literal: Literal, binding: Binding, state: State) -> bool:
         failure = binding[v.name]
         if isinstance(failure, RangeError):
             raise failure
-    inside = [failure for _, failure in outcomes(literal.body, without(literal.exists, binding), state)]
+    known = {name: v for name, v in without(literal.exists, binding).items() if not isinstance(v, RangeError)}
+    inside = [failure for _, failure in outcomes(literal.body, known, state)]
     if None in inside:
         return False
     for failure in inside:

@@ -118,6 +118,14 @@ def test_a_function_with_two_values_is_a_conflict():
         views("f[x] = y <- edge(x, y).", edge={(1, 2), (1, 3)})
 
 
+def test_a_failure_beside_a_negation_is_none_of_its_own():
+    # p(x) <- edge(x, y), s = x * 4611686018427387904, !edge(0, 0).
+    text = "p(x) <- edge(x, y), s = x * 4611686018427387904, !edge(0, 0)."
+    assert views(text, edge={(2, 1), (0, 0)})["p"] == set()
+    with pytest.raises(RangeError):
+        views(text, edge={(2, 1)})
+
+
 def test_edits_in_order():
     program = compile(
         EDGE + '+edge(1, 2). +edge(1, 3). -edge(1, 2). ^v[1] = 5. ^v[1] = 6. +s[1] = "a". -s[1].'
