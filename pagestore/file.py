@@ -78,6 +78,8 @@ class File:
         # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
         self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
         self._fd = self._file.fileno()
+        about = os.fstat(self._fd)
+        self._identity = about.st_ino, about.st_dev
         self._map = np.zeros(0, np.int64)
         self._outlet = Outlet(self._fd)
         open_files.add(self)
@@ -110,7 +112,8 @@ class File:
         """Raises MovedError where the file's path does not lead to this file any more."""
         self._check()
         try:
-            same = os.path.samestat(os.stat(self._place), os.fstat(self._fd))
+            there = os.stat(self._place)
+            same = (there.st_ino, there.st_dev) == self._identity
         except FileNotFoundError:
             same = False
         if not same:

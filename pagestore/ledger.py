@@ -47,6 +47,7 @@ from .tree import Tree
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
+LOOK_AGAIN = 0.1  # seconds
 
 
 class Interrupted(Exception):
@@ -78,6 +79,7 @@ class Ledger:
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
+        self._look = 0.0  # when to look next whether the file is in its place
         self._open_books()
 
     def _open_books(self) -> None:
@@ -94,8 +96,12 @@ class Ledger:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        self.check()
-        with self.lock:
+        with self.lock:  # or else the store might be closed meanwhile
+            self.check()
+            now = time.monotonic()
+            if self.sync != "off" or now >= self._look:  # an unsynced commit takes little longer than the look
+                self.mapping.file.check_place()
+                self._look = now + LOOK_AGAIN
             if not self._settled:
                 self.pager.work.broken = True  # whoever still has these books may not go on
                 self._open_books()
@@ -103,12 +109,10 @@ class Ledger:
             self.pager.begin(version, lineage, origin, owns)
 
     def check(self) -> None:
-        """Raises PoisonedError, and MovedError where the file is not in its place any more."""
-        with self.lock:  # or else the store might be closed meanwhile
-            cause = self.poison or self.pager.poison
-            if cause:
-                raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
-            self.mapping.file.check_place()
+        """Raises PoisonedError."""
+        cause = self.poison or self.pager.poison
+        if cause:
+            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     def commit(self, draft: Draft) -> Version:
         """Make the next version. O(pages written + relations), two syncs at most."""
