@@ -92,6 +92,7 @@ class Handle:
                 self.file.write_mapped(self.meta.page_size)
             if self.recovery:
                 make_durable(self.mapping, self.state, self.meta, bool(self.recovery.problems))
+                self.meta = self.meta._replace(clean=False)
             self.ledger = Ledger(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
         elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
             self.recovery = None  # it is being written

@@ -80,6 +80,7 @@ class Ledger:
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
         self._look = 0.0  # when to look next whether the file is in its place
+        self._closed = state if meta.clean else None  # what both slots say is the newest, and that it was closed
         self._open_books()
 
     def _open_books(self) -> None:
@@ -397,6 +398,8 @@ class Ledger:
         spare = self.reserve if file.room() < 64 * self.reserve * self.page_size else 0
         if file.size() > (state.commit.top + spare) * self.page_size:
             file.truncate((state.commit.top + spare) * self.page_size)
+        if state is self._closed:
+            return  # nothing was committed
         file.fdatasync()
         slot = self.meta(state.commit, state.run, clean=True).pack()
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):

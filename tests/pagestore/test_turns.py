@@ -12,6 +12,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import FormatError, LockedError, MovedError, TransactionError
+from pagestore.file import File
 
 
 @pytest.fixture
@@ -169,3 +170,21 @@ def test_a_store_that_was_dropped_is_closed(tmp_path):
     gc.collect()
     with pagestore.open(tmp_path / "s.pages") as store:
         assert store.recovery is None
+
+
+def test_a_store_that_was_only_read_is_not_synced(tmp_path, monkeypatch):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.create("r", "x: int64").insert([1])
+    before = path.read_bytes()
+    monkeypatch.setattr(File, "fdatasync", lambda file: pytest.fail("a sync"))
+    with pagestore.open(path) as store:
+        assert list(store.snapshot()["r"]) == [(1,)]
+        with store.transaction() as txn:
+            txn["r"].insert(range(9000))
+            txn.rollback()
+    assert path.read_bytes()[: 2 * store.page_size] == before[: 2 * store.page_size]
+    assert path.stat().st_size == len(before)
+    monkeypatch.undo()
+    with pagestore.open(path) as store:
+        assert store.recovery is None and not store.check()
