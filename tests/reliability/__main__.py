@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PIECES = {  # campaign: how much of it is one process's work, and how many processes' work all of it is
-    "images": (25_000, 40),
     "interrupts": (1_000, 10),
-    "kills": (100, 10),
-    "flips": (5_000, 4),
-    "beside": (1_000, 5),
-    "full": (250, 4),
-    "crafted": (5_000, 10),
-    "crafted_stores": (5_000, 10),
-    "stale": (2_000, 5),
+    "kills": (250, 4),
+    "flips": (2_500, 4),
+    "beside": (500, 4),
+    "full": (100, 4),
+    "stale": (500, 4),
+    "crafted": (8_000, 10),
+    "crafted_stores": (2_000, 10),
+    "images": (25_000, 40),
 }
 
 

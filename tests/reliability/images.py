@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
 from warnings import catch_warnings, simplefilter
 
+from crc32c import crc32c
+
 from pagestore.handle import Handle
+from pagestore.snapshot import Snapshot
 from pagestore.store import Store, empty_store
 from tests.pagestore.simulator import FALLBACK, SECTOR, Operation, SimulatedFile, play
 
@@ -83,11 +85,11 @@ def _judge_life(rng: Random, counts: Counter[str], amount: int) -> None:
     life = Life(empty_store(4096))
     for _ in range(rng.choice([1, 2, 2, 3])):
         _live(life, rng, counts)
-    seen: set[bytes] = set()
+    seen: set[tuple[int, int]] = set()
     for done, image in _images(life, rng):
-        digest = blake2b(image, digest_size=12).digest() + done.to_bytes(4, "little")
-        if digest not in seen:
-            seen.add(digest)
+        one = done, crc32c(image)
+        if one not in seen:
+            seen.add(one)
             _judge(life, done, image, counts)
         if counts["images"] >= amount:
             return
@@ -132,8 +134,14 @@ def _live(life: Life, rng: Random, counts: Counter[str]) -> None:
 
 
 def _rows(store: Store) -> Rows:
-    snapshot = store.snapshot()
-    return list(snapshot["r"]) if "r" in snapshot else []
+    with store.snapshot() as snapshot:
+        return _rows_of(snapshot)
+
+
+def _rows_of(snapshot: Snapshot) -> Rows:
+    if "r" not in snapshot:
+        return []
+    return [*zip(*(column.tolist() for column in snapshot["r"].to_numpy().values()), strict=True)]
 
 
 def _edit(store: Store, rng: Random, rows: Rows, begun: int, tries: list[Try]) -> Rows:
@@ -206,15 +214,17 @@ def _chosen(pending: list[Operation], rng: Random, variant: int) -> Iterator[Ope
 def _judge(life: Life, done: int, image: bytes, counts: Counter[str]) -> None:
     """The newest version is one that may be there, and every version holds what was put into it."""
     acknowledged, newest = life.allowed(done)
-    store = Store(Handle(SimulatedFile(image, limit=1 << 22)))
+    store = Store(Handle(SimulatedFile(image, limit=len(image) + (1 << 20))))
     assert acknowledged <= store.version <= newest, (
         f"after {done} operations version {store.version} is there, not {acknowledged} to {newest}; {store.recovery}"
     )
-    history = [info.version for info in store.history()]
-    for version in history:
-        with store.at(version) as snapshot:
-            found = list(snapshot["r"]) if "r" in snapshot else []
-            assert found in life.holds(version, done), f"after {done} operations version {version} is another"
+    handle = store._handle
+    history = handle.state.history.entries(handle.mapping.pages)
+    for entry in history:
+        with store.at(entry.version) as snapshot:
+            found = _rows_of(snapshot)
+            right = found in life.holds(entry.version, done)
+            assert right, f"after {done} operations version {entry.version} is another"
     counts["images"] += 1
     counts["versions read"] += len(history)
     if counts["images"] % FULLY == 0:

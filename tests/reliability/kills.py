@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -31,16 +29,19 @@ def run(seed: int, amount: int) -> Counter[str]:
 
 
 def _kill(path: Path, rng: Random, counts: Counter[str]) -> None:
-    sync = rng.choice(["full", "commit", "off"])
-    command = [sys.executable, "-m", "tests.reliability.kills", str(path), sync]
-    root = str(Path(__file__).parents[2])
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as writer:
-        assert writer.stdout
-        acknowledged = int(writer.stdout.readline())
+    heard, told = os.pipe()
+    sync, writer = rng.choice(["full", "commit", "off"]), os.fork()
+    if not writer:
+        os.close(heard)
+        _write(path, sync, told)
+    os.close(told)
+    with os.fdopen(heard) as lines:
+        acknowledged = int(lines.readline())
         time.sleep(rng.uniform(0, 0.05))
-        os.kill(writer.pid, signal.SIGKILL)
-        acknowledged = max([acknowledged, *(int(line) for line in writer.stdout if line.endswith("\n"))])
-    with pagestore.open(path) as store:
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
+        acknowledged = max([acknowledged, *(int(line) for line in lines if line.endswith("\n"))])
+    with pagestore.open(path, threads=1) as store:
         assert acknowledged <= store.version <= acknowledged + 1, f"{store.version} instead of {acknowledged}"
         rows = list(store.snapshot()["r"])
         assert rows == [(k, store.version) for k in range(ROWS)], f"{rows[:3]} in version {store.version}"
@@ -52,17 +53,16 @@ def _kill(path: Path, rng: Random, counts: Counter[str]) -> None:
     counts["commits acknowledged"] += acknowledged
 
 
-def _write(path: str, sync: str) -> None:
+def _write(path: Path, sync: str, told: int) -> None:
     """Commit for ever, and say so."""
-    store = pagestore.open(path, page_size=4096, sync=sync, retain=3, threads=1)
-    while True:
-        with store.transaction() as txn:
-            version = txn.version
-            if "r" not in txn:
-                txn.create("r", "k: int64, v: int64", key="k")
-            txn["r"].set([(k, version) for k in range(ROWS)])
-        os.write(1, f"{version}\n".encode())
-
-
-if __name__ == "__main__":
-    _write(*sys.argv[1:])
+    try:
+        store = pagestore.open(path, page_size=4096, sync=sync, retain=3, threads=1)
+        while True:
+            with store.transaction() as txn:
+                version = txn.version
+                if "r" not in txn:
+                    txn.create("r", "k: int64, v: int64", key="k")
+                txn["r"].set([(k, version) for k in range(ROWS)])
+            os.write(told, f"{version}\n".encode())
+    finally:
+        os._exit(1)  # what it has of its parent is not its own
