@@ -5,7 +5,7 @@ A slot that is damaged is told from one that was never written, since the commit
 
 from collections import Counter
 from random import Random
-from warnings import catch_warnings
+from warnings import catch_warnings, simplefilter
 
 from pagestore.errors import CorruptionError, FormatError, RecoveryWarning
 from pagestore.handle import Handle
@@ -59,6 +59,7 @@ def _flipped(image: bytes, byte: int, bit: int, versions: Rows) -> str:
     flipped = bytearray(image)
     flipped[byte] ^= 1 << bit
     with catch_warnings(record=True) as warned:
+        simplefilter("always")  # also one that was seen before
         try:
             store = Store(Handle(SimulatedFile(bytes(flipped), limit=1 << 22)))
             newest = store.version == max(versions)
