@@ -553,10 +553,11 @@ class Transaction:
 
     def _given(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Batches of somebody else's, whose exceptions leave a step as good as undone."""
+        work = self.pager.work
         try:
             yield from batches
         except BaseException as error:
-            self.pager.work.given = error
+            work.given = error
             raise
 
     @contextmanager

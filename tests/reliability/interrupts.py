@@ -119,7 +119,8 @@ class Patient:
             counts["interrupts"] += 1
             return error.with_traceback(None)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            with suppress(Interrupt):  # the last moment for it
+                signal.setitimer(signal.ITIMER_REAL, 0)
             sys.settrace(None)
             if not alarm:
                 self.lines[name] = max(self.lines.get(name, 0), passed)

@@ -14,9 +14,9 @@ SAMPLES = {
     "flips": 200,
     "beside": 30,
     "full": 6,
-    "crafted": 300,
-    "crafted_stores": 300,
-    "stale": 60,
+    "crafted": 200,
+    "crafted_stores": 200,
+    "stale": 12,
 }
 
 
