@@ -57,6 +57,7 @@ class Patient:
         self.path, self.rng = path, rng
         self.rows: Rows = {}
         self.lines: dict[str, int] = {}
+        self.armed = False  # whether a signal raises
         self.store = pagestore.open(path, page_size=4096, retain=3, threads=1)
         with self.store.transaction() as txn:
             txn.create("r", "k: int64, v: int64", key="k", scans=["count"])
@@ -103,12 +104,16 @@ class Patient:
 
         alarm = self.rng.random() < 0.2
         try:
-            if alarm:
-                signal.signal(signal.SIGALRM, _raise)
-                signal.setitimer(signal.ITIMER_REAL, self.rng.uniform(1e-5, ALARM))
-            else:
-                sys.settrace(trace)
-            change()
+            try:
+                self.armed = True
+                if alarm:
+                    signal.signal(signal.SIGALRM, self._raise)
+                    signal.setitimer(signal.ITIMER_REAL, self.rng.uniform(1e-5, ALARM))
+                else:
+                    sys.settrace(trace)
+                change()
+            finally:
+                self.armed = False
             counts["too late"] += 1
         except Interrupt as interrupt:
             counts["interrupts"] += 1
@@ -119,12 +124,15 @@ class Patient:
             counts["interrupts"] += 1
             return error.with_traceback(None)
         finally:
-            with suppress(Interrupt):  # the last moment for it
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             sys.settrace(None)
             if not alarm:
                 self.lines[name] = max(self.lines.get(name, 0), passed)
         return None
+
+    def _raise(self, *_: object) -> None:
+        if self.armed:
+            raise Interrupt("a signal")
 
     def _go_on(self, counts: Counter[str]) -> None:
         """Write to the store, which a poisoned handle is opened anew for."""
@@ -150,10 +158,6 @@ class Patient:
         assert not faults, faults[0]
         assert dict(self.store.snapshot()["r"]) == self.rows
         counts["checks"] += 1
-
-
-def _raise(*_: object) -> None:
-    raise Interrupt("a signal")
 
 
 def _commit(patient: Patient, after: Rows) -> None:
