@@ -105,7 +105,7 @@ def _newest_whole(
     if page_size is not None and page_size != metas[0].page_size:
         raise FormatError(f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out")
     problems = [f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)]
-    if problems and not metas[0].clean and (lost := _without_slot(file, metas[0])):
+    if problems and (lost := _without_slot(file, metas[0])):
         problems[0] += f"; commit {lost[1].sequence}, which it said is the newest, was found in the file"
         return *lost, Recovery(lost[0].version, False, tuple(problems))
     for meta in metas:

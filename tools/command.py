@@ -9,6 +9,7 @@ import argparse
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
@@ -83,7 +84,9 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     from .report import complain, plain
 
     try:
-        code = module.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
+            code = module.run(options)
         sys.stdout.flush()
         return code
     except (argparse.ArgumentError, OptionError) as error:

@@ -11,8 +11,9 @@ import time
 import pytest
 
 import pagestore
-from pagestore.errors import FormatError, LockedError, MovedError, TransactionError
+from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarning, TransactionError
 from pagestore.file import File
+from pagestore.meta import SLOT_SIZE, slot_of
 
 
 @pytest.fixture
@@ -188,3 +189,23 @@ def test_a_store_that_was_only_read_is_not_synced(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pagestore.open(path) as store:
         assert store.recovery is None and not store.check()
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_a_damaged_slot_takes_nothing_back(tmp_path, commits):
+    """Also where the other slot is yet from when the store was closed."""
+    path = tmp_path / "s.pages"
+    pagestore.open(path).close()
+    store = pagestore.open(path)
+    for n in range(commits):
+        with store.transaction() as txn:
+            txn.create(f"r{n}", "x: int64").insert([n])
+    newest = SLOT_SIZE * slot_of(store._handle.state.sequence)
+    image = bytearray(path.read_bytes())
+    store.close()
+    image[newest + 20] ^= 1
+    path.write_bytes(image)
+    with pytest.warns(RecoveryWarning, match="was found in the file"), pagestore.open(path) as again:
+        assert again.version == commits and list(again.snapshot()[f"r{commits - 1}"]) == [(commits - 1,)]
+    with pagestore.open(path) as mended:
+        assert mended.recovery is None and not mended.check()

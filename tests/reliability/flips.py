@@ -21,7 +21,7 @@ def run(seed: int, amount: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     rng = Random(seed)
     while counts["flips"] < amount:
-        sync, closed = rng.choice(["full", "commit"]), rng.random() < 0.3
+        sync, closed = rng.choice(["full", "commit"]), rng.random() < 0.4
         versions, image = _store(rng, sync, closed)
         for _ in range(min(300, amount)):
             slot = rng.randrange(2) if rng.random() < 0.5 else None
@@ -50,6 +50,12 @@ def _store(rng: Random, sync: str, closed: bool) -> tuple[Rows, bytes]:
         versions[store.version] = sorted(rows.items())
     if closed:
         store.close()
+    if closed and rng.random() < 0.5:  # the other slot says yet that it was closed
+        file = SimulatedFile(file.content(), limit=1 << 22)
+        store = Store(Handle(file, sync=sync))
+        with store.transaction() as txn:
+            txn["r"].set([(7, "again")])
+        versions[store.version] = sorted((rows | {7: "again"}).items())
     store._handle.open = False
     return versions, file.content()
 
