@@ -303,7 +303,7 @@ def _changed_row(row: dict[str, str]) -> str:
 
 
 def _rows(folder: Path, table: tables.Table) -> pa.Table:
-    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name).batches())
+    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, utc=True).batches())
 
 
 def _time(seconds: float) -> str:
