@@ -2,7 +2,10 @@
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pagestore_tools import command, demo
@@ -28,6 +31,15 @@ def test_a_folder_to_keep_must_be_new(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "mine").touch()
     assert command.ivm(["demo", "--keep", str(tmp_path)]) == 1
     assert "is not empty: give --keep a new folder" in capsys.readouterr().err
+
+
+def test_the_rows_that_a_job_left_have_times_in_utc(tmp_path: Path) -> None:
+    folder = tmp_path / "parquet" / "december"
+    folder.mkdir(parents=True)
+    times = pa.array([0, 10**6], pa.timestamp("us", "America/New_York"))
+    pq.write_table(pa.table({"t": times}), folder / "part-0.parquet")
+    table = SimpleNamespace(name="december")
+    assert demo._rows(tmp_path, table)["t"].type == pa.timestamp("us")  # type: ignore[arg-type]
 
 
 @pytest.mark.campaign
