@@ -16,6 +16,7 @@ RULES = """edge(x, y) -> int(x), int(y).
     path(x, z) <- edge(x, y), edge(y, z).
     closed(x, y, z) <- path(x, z), edge(x, y), edge(y, z), edge(x, z).
 """
+pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")  # a crash may leave half a commit
 
 
 def run_workload(workspace, rng, steps=20):

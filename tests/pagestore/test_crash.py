@@ -12,6 +12,7 @@ from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
 from tests.pagestore.simulator import FALLBACK, SimulatedFile, crashes
 
+pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")  # a crash may leave half a commit
 Rows = list[tuple[int, int]]
 
 
