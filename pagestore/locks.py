@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from weakref import ref
 
+from .errors import CorruptionError
 from .file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
 from .history import Entry
+from .meta import VERSIONS
 
 
 class Mark(ref["Pin"]):
@@ -52,6 +54,8 @@ class VersionLocks:
 
     def pin(self, version: int) -> Pin | None:
         """Keep a version from being dropped; None if that is happening at this moment. O(1)."""
+        if not 0 <= version < VERSIONS:
+            raise CorruptionError(f"there can be no version {version}")
         with self._guard:
             self._settle()
             if version in self._going:

@@ -441,9 +441,16 @@ _CHANGES = {
     b"TREE": (_word, _flipped, _length),
 }
 
-if __name__ == "__main__":
+
+def main() -> None:
     if sys.argv[1] == "in":
         sys.stdout.buffer.write(pickle.dumps(_child(Path(sys.argv[2]), *map(int, sys.argv[3:]))))
     else:
         for outcome, count in sorted(run(*map(int, sys.argv[1:])).items()):
             print(f"{count:8} {outcome}")
+
+
+if __name__ == "__main__":
+    from tests.reliability import crafted  # what is pickled is known by the module's own name
+
+    crafted.main()

@@ -56,7 +56,8 @@ def judged(path: Path, page: int, truth: dict, reached: dict[int, str], where: s
     except CorruptionError as error:
         assert page == error.page or f"page {page}:" in str(error), f"{where}: opening says {error}"
         return "refused"
-    assert not needed or any(violation.page == page for violation in found), f"{where}: check says {found}"
+    named = any(page in (violation.page, *violation.path) for violation in found)
+    assert named or not needed, f"{where}: check says {found}"
     assert needed or not found, f"{where}, and check says {found}"
     assert needed or not wrong, f"{where}, and reading fails"
     return "an error in reading" if wrong else "found by check" if found else "free"
