@@ -358,10 +358,10 @@ def _batch(content: bytes, rng: random.Random) -> bytes:
     """An Arrow stream of rows that are other ones, or not rows of words at all."""
     try:
         table = pa.ipc.open_stream(content).read_all()
+        columns = [column.combine_chunks() for column in table.columns]
     except (pa.ArrowException, OSError, ValueError):  # the block was changed before
         return content
     names, n = table.column_names, table.num_rows
-    columns = [column.combine_chunks() for column in table.columns]
     how, place = rng.randrange(11), rng.randrange(len(columns))
     options = None
     if how == 0:
