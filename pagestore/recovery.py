@@ -142,13 +142,15 @@ def _read_all(mapping: Mapping, state: State) -> None:
     """Read all of the newest version of each branch, and what the store keeps for itself. Raises CorruptionError."""
     if state.commit.checkpoint.page:
         mapping.read_run(state.commit.checkpoint)
+    trees = {*state.system.values()}
     for head in state.heads.values():
         version = load_version(mapping, head.run, {}, head.version)
-        for tree in (*version.trees.values(), *state.system.values()):
-            for _ in scan(mapping.pages, tree) if tree.root else ():
-                pass
+        trees.update(version.trees.values())
         for _, page, words in Dictionary(lambda: mapping.pages, version.trees, mapping.read_run).long_texts():
             mapping.read_run(Run(page, words))
+    for tree in trees:
+        for _ in scan(mapping.pages, tree) if tree.root else ():
+            pass
 
 
 def make_durable(mapping: Mapping, state: State, meta: Meta, both: bool) -> None:
