@@ -69,12 +69,7 @@ class Conjunction:
         negative = [x for x in disjunct if isinstance(x, Negation)]
         self.keys = {a.name for x in positive for a in x.args if isinstance(a, Var)}
         self.keys |= {
-            a.name
-            for n in negative
-            for x in n.body
-            if isinstance(x, Atom)
-            for a in x.args
-            if isinstance(a, Var)
+            a.name for n in negative for x in n.body if isinstance(x, Atom) for a in x.args if isinstance(a, Var)
         }
         self.used_once = self._used_once(disjunct)
         self.keys |= {
@@ -209,11 +204,7 @@ class Conjunction:
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
-            if (
-                isinstance(side, Var)
-                and side.name not in known
-                and {v.name for v in variables(other)} <= known
-            ):
+            if isinstance(side, Var) and side.name not in known and {v.name for v in variables(other)} <= known:
                 return side
         return None
 

@@ -66,9 +66,7 @@ def _check_single(
         raise Clash(rows[:, clashes[0]], stored[:, clashes[0]])
 
 
-def _follow(
-    actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
-) -> tuple[int, ...] | None:
+def _follow(actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """The value of one key after its edits, from `value` on; None is no value."""
     clash = None
     for number, action in enumerate(actions):

@@ -82,9 +82,7 @@ class Engine:
     deltas: dict[Index, Delta] = field(default_factory=dict)
     large: bool = False  # whether a delta has more rows than HUGE_FROM
     accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
-    built: dict[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # sensitivity and body rows at the last building
+    built: dict[str, tuple[int, int]] = field(default_factory=dict)  # sensitivity and body rows at the last building
 
     # -- a delta through all views
 
@@ -245,10 +243,7 @@ class Engine:
         predicate = self._predicate(name)
         found = next(scan(self.txn.pages, tree, key, rows=2))  # there are two at least
         shown = [
-            tuple(
-                self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py()
-                for c, t in enumerate(predicate.types)
-            )
+            tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
             for i in range(2)
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
@@ -349,9 +344,7 @@ class Engine:
         self.built[views.sense_name(p, 0)] = total, sum(tree.count for tree in trees.values())
         return evaluation._replace(recorded=[])
 
-    def _in_full(
-        self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
-    ) -> Evaluation:
+    def _in_full(self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None) -> Evaluation:
         rules = self.installed.program.rules
         return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, asked)
 
@@ -388,9 +381,7 @@ class Engine:
         for name, parts in waiting.items():
             self._fill_view(name, parts)
 
-    def _evaluate(
-        self, views: Views, p: int, plan: Plan
-    ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    def _evaluate(self, views: Views, p: int, plan: Plan) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         head = self.installed.heads[plan]
         evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
@@ -425,9 +416,7 @@ class Source(Protocol):
     def decode(self, type_: str, words: np.ndarray) -> pa.Array: ...
 
 
-def recompute(
-    source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1
-) -> list[np.ndarray]:
+def recompute(source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1) -> list[np.ndarray]:
     """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing.
 
     Raises UnknownViewError for a relation, RangeError and RoomError.

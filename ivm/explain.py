@@ -69,9 +69,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
             how = f"through the permuted index {tree_name(trie.index)}"
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
-            sense = f"sensitivity at {', '.join(sensed)}" + (
-                f" (granularity {granularity})" if granularity > 1 else ""
-            )
+            sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
         elif plan.probes:
             sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:

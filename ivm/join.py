@@ -145,7 +145,5 @@ class Join(Run):
 
     def _advance(self) -> None:
         raise_for(
-            kernel.leapfrog(
-                *self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs
-            )
+            kernel.leapfrog(*self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
         )

@@ -70,8 +70,7 @@ def maintain(
     rows_before = before.bindings()
     rows_after, recorded = after.all()
     renewals = [
-        sensitivity.renewal(index, hit, fresh)
-        for index, hit, fresh in zip(indices, matched, recorded, strict=True)
+        sensitivity.renewal(index, hit, fresh) for index, hit, fresh in zip(indices, matched, recorded, strict=True)
     ]
     return Change(
         difference(rows_before, rows_after),
@@ -146,9 +145,7 @@ def _match(
                 contributions.append((depth, rows))
             elif branches.shape[1]:
                 matched[i] = sensitivity.matches(pages, indices[i], branches)
-                contributions.append(
-                    (plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i]))
-                )
+                contributions.append((plan.sensors[i].level, sensitivity.regions(plan.sensors[i], matched[i])))
     return contributions, matched
 
 

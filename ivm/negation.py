@@ -29,9 +29,7 @@ class _Lift:
         self._helpers: list[Rule] = []
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
-        body = tuple(
-            tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body
-        )
+        body = tuple(tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body)
         for helper in self._helpers:
             yield from _Lift(self._predicates).rules(helper)
         yield replace(rule, body=body)

@@ -116,9 +116,7 @@ class Orders:
         if len(level) == len({n for a in self._atoms for n in a.names if n is not None}):
             cost += 0 if self._collected(order) else MERGED * levels[-1][1]
             indices = {self._conjunction.index(a, level) for a in self._atoms}
-            cost += sum(
-                2 * self._distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order)
-            )
+            cost += sum(2 * self._distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
         return cost
 
     def _sorting(self, cost: float, order: Sequence[str]) -> float:

@@ -111,16 +111,11 @@ class Plan:
         for t, trie in enumerate(self.tries):
             arguments[t, : len(trie.levels)] = trie.levels
         parts = [
-            [
-                (t, trie.levels.index(v))
-                for t, trie in enumerate(self.tries)
-                if v in trie.levels and not trie.negated
-            ]
+            [(t, trie.levels.index(v)) for t, trie in enumerate(self.tries) if v in trie.levels and not trie.negated]
             for v in range(levels)
         ]
         absent = [
-            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v]
-            for v in range(levels)
+            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v] for v in range(levels)
         ]
         bounds = [[b for b in self.bounds if b.level == v] for v in range(levels)]
         reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]

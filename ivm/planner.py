@@ -77,9 +77,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     if maintenance == MATCH:
         return replace(plan, choice="matched, as asked for")
     if maintenance == AUTO and not plan.sensors:
-        return replace(
-            plan, choice="matched: all tries follow the key order, so no sensitivity index is needed"
-        )
+        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     if maintenance == PROBE:

@@ -79,9 +79,7 @@ class Asked(NamedTuple):
     work: int  # how many branches, counted for every trie
 
 
-def _asked(
-    laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
-) -> Asked:
+def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]) -> Asked:
     """Lay branches out: the words of n are their n actions, then the n words of each level."""
     pieces, spans, at = [], [], 0
     for actions, rows in changed:

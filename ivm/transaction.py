@@ -137,9 +137,7 @@ class Transaction:
         predicate = self._installed.program.predicates[name]
         keys = len(row) - len(other)
         shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
-        before = [
-            self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])
-        ]
+        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])]
         return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
 
 
@@ -148,9 +146,7 @@ def _are_empty(rows: Any) -> bool:
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, tuple) and not row for row in rows)
 
 
-def _words_of_edits(
-    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
-) -> dict[str, Edits]:
+def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed) -> dict[str, Edits]:
     """Edits as words, by predicate, in order."""
     intern, find = encoder(txn), finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}

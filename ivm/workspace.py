@@ -113,9 +113,7 @@ class Workspace:
             drop_strays(txn, before, installed)
             for predicate in block.part.predicates.values():
                 provide(txn, predicate, installed)
-            engine = Engine(
-                txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built)
-            )
+            engine = Engine(txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built))
             engine.fill([v for v in installed.rules if v in block.rules])
             saved = save(txn, installed, engine.built)
             if block.part.edits:

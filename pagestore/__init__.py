@@ -1,10 +1,10 @@
 """A versioned storage engine in one file: ordered relations, snapshots, diffs, range folds.
 
-    import pagestore
-    with pagestore.open("graph.pages") as store:
-        with store.transaction() as txn:
-            txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
-        store.snapshot()["edge"].to_arrow()
+import pagestore
+with pagestore.open("graph.pages") as store:
+    with store.transaction() as txn:
+        txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
+    store.snapshot()["edge"].to_arrow()
 """
 
 from . import kernels as kernels  # first: it says where compiled kernels are kept

@@ -287,14 +287,10 @@ def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray,
     _, actions, edits = room
     if left < -n:
         key = tuple(edits[: spec.keys, -1 - left - n].tolist())
-        raise EditError(
-            f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches"
-        )
+        raise EditError(f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches")
     if left < 0:
         key = tuple(edits[: spec.keys, -1 - left].tolist())
-        raise EditError(
-            f"key {key}: one batch both adds to and sets this record; apply them one after the other"
-        )
+        raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
     return actions[:left], edits[:, :left]
 
 

@@ -25,6 +25,7 @@ from .words import KEYS_MAX, Column, Schema, Type
 
 FIRST_TREE, TREES_MAX = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
 
+
 class Info(NamedTuple):
     """A relation: its name, its tree's shape, and its schema; trees of raw words have none."""
 

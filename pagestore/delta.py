@@ -40,9 +40,7 @@ class Delta:
         while True:
             actions = np.empty(self._rows, np.int64)
             out = np.empty((spec.columns, self._rows), np.int64)
-            n = checked(
-                kernel.next_changes(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec
-            )
+            n = checked(kernel.next_changes(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec)
             if n == 0:
                 return
             left -= n

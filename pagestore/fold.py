@@ -123,7 +123,5 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     row = count_rows(tree).first
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
         raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
-    checked(
-        kernel.select_records(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec
-    )
+    checked(kernel.select_records(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec)
     return out

@@ -39,9 +39,7 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
     """
     if not is_name(name):
-        raise SchemaError(
-            f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}"
-        )
+        raise SchemaError(f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}")
     code = code_of(name)
     if code in _registered:
         raise ExistsError(f"there is an operator {name!r} already in this process")

@@ -93,9 +93,7 @@ class Pager:
             file, page_words = self.mapping.file, self.pages.page_words
             self._put(max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
 
-    def _put(
-        self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int
-    ) -> None:
+    def _put(self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
         """Have pages written below `top`; they need not be verified. Errors as `write` says."""
         self._grow(top)
         try:

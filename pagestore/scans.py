@@ -49,11 +49,7 @@ def parse_scan(text: str, schema: Schema) -> Scan:
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
         return Scan(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
-    if (
-        not columns
-        or (name not in ORDERED and len(columns) > 1)
-        or (name.startswith("arg") and len(columns) < 2)
-    ):
+    if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
         raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
         for column in columns[:1] if name.startswith("arg") else columns:
@@ -154,9 +150,7 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
     over = np.flatnonzero(words[0] >> 63 != words[1])
     if len(over):
         total = (int(words[1, over[0]]) << 64) + (int(words[0, over[0]]) & (1 << 64) - 1)
-        raise WordError(
-            f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan for it"
-        )
+        raise WordError(f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan for it")
     return pa.array(words[0])
 
 

@@ -60,9 +60,7 @@ def _column(page: np.ndarray, descriptor: int, n: int) -> list[int]:
     return [_signed(base + (bits >> i * width & mask)) for i in range(n)]
 
 
-def scan_tree_faults(
-    page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray
-) -> Iterator[str]:
+def scan_tree_faults(page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray) -> Iterator[str]:
     """What is wrong with a page's ScanTree, given the page's decoded columns int64[C, n]."""
     try:
         tree = read_scan_tree(page, scans, level)

@@ -191,9 +191,7 @@ def _finish_bulk(
     progress = np.zeros(3, np.int64)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
         ids = pager.reserve(BULK_PAGES)
-        k_bulk.finish_level(
-            *shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work
-        )
+        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work)
         _flush(pager, arena, ids, int(progress[k_bulk.USED]))
         level += not sizes[level]
     return Tree.at(int(node[level, spec.keys, 0]), level, count, spec, pager.version)

@@ -188,11 +188,7 @@ def sides(literal: Compare) -> list[tuple[Term, Term]]:
 
 
 def defines(target: Term, source: Term, binding: Binding) -> bool:
-    return (
-        isinstance(target, Var)
-        and target.name not in binding
-        and all(v.name in binding for v in variables(source))
-    )
+    return isinstance(target, Var) and target.name not in binding and all(v.name in binding for v in variables(source))
 
 
 def holds(literal: Literal, binding: Binding, state: State) -> bool:
@@ -267,9 +263,7 @@ def number(op: str, a: object, b: object) -> object:
 
 def moment(op: str, a: object, b: object) -> object:
     """Dates count days, timestamps microseconds."""
-    unit = (
-        timedelta(microseconds=1) if isinstance(a, datetime) or isinstance(b, datetime) else timedelta(days=1)
-    )
+    unit = timedelta(microseconds=1) if isinstance(a, datetime) or isinstance(b, datetime) else timedelta(days=1)
     if op == "-" and isinstance(b, date):
         return (a - b) // unit
     day, n = (a, b) if isinstance(a, date) else (b, a)

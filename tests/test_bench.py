@@ -143,9 +143,7 @@ def test_a_meter_counts_what_happens_and_leaves_no_trace(tmp_path: Path) -> None
 def alone(monkeypatch) -> None:
     """As where none of the optional peers is installed."""
     found, peers = importlib.util.find_spec, {"duckdb", "lmdb", "polars"}
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more)
-    )
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more))
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,7 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
         ([], "holds no Parquet file"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_in_one_sentence(
-    job, tables: list[pa.Table], complaint: str
-) -> None:
+def test_what_cannot_be_loaded_is_refused_in_one_sentence(job, tables: list[pa.Table], complaint: str) -> None:
     with pytest.raises(DatasetError, match=complaint):
         rows(job(*tables))
 

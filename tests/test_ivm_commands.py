@@ -289,9 +289,7 @@ class Interrupt(MetaPathFinder):
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "")
 
 

@@ -27,9 +27,7 @@ def test_conjunction_comparison_and_repeated_variables():
 
 def test_negation_of_a_conjunction():
     # p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).
-    assert views("p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).", edge={(1, 2), (2, 3), (4, 5)}) == {
-        "p": {(2,), (4,)}
-    }
+    assert views("p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).", edge={(1, 2), (2, 3), (4, 5)}) == {"p": {(2,), (4,)}}
 
 
 def test_disjunction_and_support_counts():
@@ -127,9 +125,7 @@ def test_a_failure_beside_a_negation_is_none_of_its_own():
 
 
 def test_edits_in_order():
-    program = compile(
-        EDGE + '+edge(1, 2). +edge(1, 3). -edge(1, 2). ^v[1] = 5. ^v[1] = 6. +s[1] = "a". -s[1].'
-    )
+    program = compile(EDGE + '+edge(1, 2). +edge(1, 3). -edge(1, 2). ^v[1] = 5. ^v[1] = 6. +s[1] = "a". -s[1].')
     state = naive.empty(program)
     naive.edit(program, state, program.edits)
     assert state == {"edge": {(1, 3)}, "v": {(1,): 6}, "w": {}, "s": {}}

@@ -188,18 +188,12 @@ def _column_type(file: Path, column: pa.Field, utc: bool) -> pa.DataType:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     remedy = (
-        "cast it to decimal(18, s) in the job"
-        if pa.types.is_decimal(kind)
-        else "cast it or leave it out in the job"
+        "cast it to decimal(18, s) in the job" if pa.types.is_decimal(kind) else "cast it or leave it out in the job"
     )
-    raise DatasetError(
-        f"{file}: column {column.name} has type {kind}, which a relation cannot hold: {remedy}"
-    )
+    raise DatasetError(f"{file}: column {column.name} has type {kind}, which a relation cannot hold: {remedy}")
 
 
-def _check_alike(
-    first: Path, expected: dict[str, pa.DataType], file: Path, found: dict[str, pa.DataType]
-) -> None:
+def _check_alike(first: Path, expected: dict[str, pa.DataType], file: Path, found: dict[str, pa.DataType]) -> None:
     for name in expected.keys() ^ found.keys():
         has, lacks = (first, file) if name in expected else (file, first)
         raise DatasetError(f"{lacks} has no column {name}, but {has} has: write both with one job")

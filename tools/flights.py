@@ -25,9 +25,7 @@ STORM = Table(
     "storm", "flights.csv", FLIGHT, tuple(FLIGHT), bounds={"month": (2, 2), "day": (8, 9)}, missing="dep_time"
 )
 AIRLINES = Table("airline", "airlines.csv", {"c": ("carrier", "string"), "name": ("name", "string")}, ("c",))
-MAKERS = Table(
-    "maker", "planes.csv", {"p": ("tailnum", "string"), "name": ("manufacturer", "string")}, ("p",)
-)
+MAKERS = Table("maker", "planes.csv", {"p": ("tailnum", "string"), "name": ("manufacturer", "string")}, ("p",))
 AIRPORTS = Table("airport", "airports.csv", {"d": ("faa", "string"), "name": ("name", "string")}, ("d",))
 WIND = Table(
     "wind",

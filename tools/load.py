@@ -126,8 +126,7 @@ class _Stream:
         stored = self.relation.schema.stored
         texts = [self.txn.decode(column.type, words) for column, words in zip(stored, pair, strict=True)]
         one, other = (
-            [f"{column.name}={text[row]}" for column, text in zip(stored, texts, strict=True)]
-            for row in (0, 1)
+            [f"{column.name}={text[row]}" for column, text in zip(stored, texts, strict=True)] for row in (0, 1)
         )
         return DatasetError(
             f"{self.dataset.path}: key ({', '.join(one[: self.keys])}) has both "

@@ -37,9 +37,7 @@ class Table(NamedTuple):
         """The raw columns that are read, and their SQL types."""
         types = dict(self.columns.values())
         return types | {
-            column: "double"
-            for column in (*self.bounds, *filter(None, [self.missing]))
-            if column not in types
+            column: "double" for column in (*self.bounds, *filter(None, [self.missing])) if column not in types
         }
 
 
@@ -64,9 +62,7 @@ def write_sorted(table: Table, raw: Path, out: Path) -> Counts:
     if table.missing:
         kept = kept.filter(pc.field(table.missing).is_null())
     kept = pa.table({name: kept[column] for name, (column, _) in table.columns.items()}).drop_null()
-    kept = (
-        kept.group_by(list(table.columns)).aggregate([]).sort_by([(name, "ascending") for name in table.key])
-    )
+    kept = kept.group_by(list(table.columns)).aggregate([]).sort_by([(name, "ascending") for name in table.key])
     folder = out / table.name
     folder.mkdir(parents=True)
     pq.write_table(kept, folder / "part-00000.zstd.parquet", compression="zstd")

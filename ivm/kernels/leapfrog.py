@@ -420,9 +420,7 @@ def refute(words, seen, page_words, plan, state, rows):
             key[d] = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
         o = iterator(plan, state, atom, 0)
         tree = state[TREES] + 3 * atom
-        status = seek(
-            words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, depth, state, o
-        )
+        status = seek(words, seen, page_words, state[tree], state[tree + 1], state[tree + 2], key, depth, state, o)
         if status < 0:
             return status
         state[SEEKS] += 1

@@ -42,9 +42,7 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
     above = spans + 2 * (level - 1) * levels
     here = above + 2 * levels
     hi = state[above + 2 * (level - 1) + 1]
-    at = first_at_least(
-        regions[level], state[above + 2 * (level - 1)], hi, x
-    )  # row `level` of level - 1 is b
+    at = first_at_least(regions[level], state[above + 2 * (level - 1)], hi, x)  # row `level` of level - 1 is b
     state[covered + level] = at < hi and regions[level - 1, at] <= x
     for d in range(level, levels):
         hi = state[above + 2 * d + 1]

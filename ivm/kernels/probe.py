@@ -9,7 +9,6 @@ from, and for each probe how a branch fills the levels.  Erased branches are joi
 ones with the new.
 """
 
-
 from ivm.kernels.leapfrog import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES, leapfrog
 from pagestore.compiled import kernel
 from pagestore.kernels.kernel import addressed, by_address
@@ -62,9 +61,7 @@ def probe_next(
         while run[PHASE] != DONE:
             if n + out.shape[1] > found.shape[1]:
                 return n
-            status = leapfrog(
-                words, seen, page_words, plan, run, pinned, start[: levels + 1], out, rows, runs
-            )
+            status = leapfrog(words, seen, page_words, plan, run, pinned, start[: levels + 1], out, rows, runs)
             if status < 0:
                 return status
             n = take(static, probes[p, BACK], columns, out, run[EMITTED], actions[side], found, signs, n)

@@ -205,9 +205,11 @@ def cuts(node, columns, n, page_words, scans, level, spare):
         ends[0] = n
         return 1
     half = n // 2
-    if half < most and max(
-        words_needed(node, columns, scans, level, 0, half), words_needed(node, columns, scans, level, half, n)
-    ) <= room:  # as most pages that have become too full are cut
+    if (
+        half < most
+        and max(words_needed(node, columns, scans, level, 0, half), words_needed(node, columns, scans, level, half, n))
+        <= room
+    ):  # as most pages that have become too full are cut
         ends[0] = half
         ends[1] = n
         return 2

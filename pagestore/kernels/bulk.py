@@ -100,9 +100,7 @@ def filled(page_words):
 
 
 @kernel
-def put(
-    page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work
-):
+def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work):
     used = progress[USED]
     emit(
         arena, used, page_words, ids, birth, tree_id, level, keys, values, scans,
@@ -113,9 +111,7 @@ def put(
 
 
 @kernel
-def finish_level(
-    page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work
-):
+def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work):
     """Write what waits on a level, cut evenly, from its page progress[TAKEN] on; nothing waits when all is written."""
     columns = entry_columns(keys, values, scans.shape[0], level)
     spare = node[-1]

@@ -24,9 +24,7 @@ def rank_below(words, seen, page_words, root, height, keys, scans, row, key, acc
     if height == 0:
         return 0
     acc[2 * folds] = 0
-    status = fold_before(
-        words, seen, page_words, root, height - 1, keys, scans, row, row + 1, key, keys, acc
-    )
+    status = fold_before(words, seen, page_words, root, height - 1, keys, scans, row, row + 1, key, keys, acc)
     if status < 0:
         return status
     return acc[row] if acc[2 * folds] else 0
@@ -47,9 +45,7 @@ def missing_before(
         return page
     for c in range(keys):
         key[c] = field(words, page, c, slot)
-    below = rank_below(
-        part_words, part_seen, page_words, part_root, part_height, keys, part_scans, part_row, key, acc
-    )
+    below = rank_below(part_words, part_seen, page_words, part_root, part_height, keys, part_scans, part_row, key, acc)
     return below if below < 0 else max(0, i - below)
 
 

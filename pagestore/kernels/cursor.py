@@ -8,7 +8,6 @@ empty tree has page -1.  Many cursors share one flat array, because a view costs
 function hands a corrupt page up as a negative status: ``-page_id``.
 """
 
-
 from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import child_slot, field, locate

@@ -8,7 +8,6 @@ starts first is opened if it is a subtree and reported if it is a record.
 load ahead (0: nowhere), and for each level (page, slot, entries).
 """
 
-
 from pagestore.kernels.apply import ERASE, INSERT
 from pagestore.kernels.enter import child, columns_at, enter
 from pagestore.kernels.kernel import kernel

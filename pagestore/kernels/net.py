@@ -1,6 +1,5 @@
 """Batches of edits before they reach a tree: are they sorted, and what do those of one key come to?"""
 
-
 from pagestore.kernels.apply import ADD, ERASE, INSERT, SET
 from pagestore.kernels.kernel import kernel
 

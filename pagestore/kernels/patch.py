@@ -13,7 +13,6 @@ Where entries change and none comes or goes, leaves stay where they are, and the
 changed where they stand: differences are added to sums, and all but a few edits leave a maximum alone.
 """
 
-
 from pagestore.kernels.fold import CARRY, MAX, MIN, SUM, USER, combine, fold_run, group_end, lift_decoded, lift_entry
 from pagestore.kernels.kernel import inlined, kernel
 from pagestore.kernels.page import bits, column, pack, unpack_bits
@@ -138,9 +137,7 @@ def differences_fit(words, old, level, c, arena, page):
 
 
 @kernel
-def change_sums(
-    words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, wide, page_words, folds, work
-):
+def change_sums(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, wide, page_words, folds, work):
     """Add the differences of column c to the folds; False where one does not fit, or its high word would change."""
     starts, _, sizes, nodes, _, stride = layout_of(page_words, folds)
     base, start, width = column(words, old, c)
@@ -180,9 +177,7 @@ def change_sums(
 
 
 @kernel
-def change_extremes(
-    words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, least, page_words, folds, work
-):
+def change_extremes(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, least, page_words, folds, work):
     """Bring greatest (or least) values of column c up to date; False where one does not fit.
 
     A leaf changes if what comes exceeds its fold, and is folded again if what goes was that.

@@ -18,7 +18,6 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 `work_words` words: the first ones count; starts and nodes under construction lie behind it.
 """
 
-
 from pagestore.kernels.fold import CARRY, CHECKSUM, COUNT, combine, fold_run
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import bits, pack, unpack, width_of
@@ -74,9 +73,7 @@ def layout_of(page_words, folds):
 
 
 @kernel
-def grow_scan_tree(
-    words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
-):
+def grow_scan_tree(words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work):
     """Write the ScanTree of the fresh page `page` of the arena, which holds entries lo..hi of the node buffer.
 
     `old` is the page of the map that it succeeds, or -1; `runs` rows of `node` from `runs_at` on say which
@@ -121,9 +118,7 @@ def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, pa
         a = first + n * k // leaves
         b = first + n * (k + 1) // leaves
         work[starts + j + k] = a
-        work[APPLIED] += fold_run(
-            node, level, keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare
-        )
+        work[APPLIED] += fold_run(node, level, keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare)
     for d in range(depth - 1, -1, -1):
         for k in range(root << d, (root << d) + (1 << d)):
             join(scans, nodes, stride, k, work)
@@ -285,9 +280,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
     area = page_words - 1 - need
     arena[page + SCAN] = planted << 32 | area << 8 | depth
     at = page + area + 2 * (1 + folds)
-    at = write_column(
-        arena, page, page + area, at, low_start, width_of(low_start, high_start), work, starts, leaves
-    )
+    at = write_column(arena, page, page + area, at, low_start, width_of(low_start, high_start), work, starts, leaves)
     for f in range(folds):
         low, width = (work[spare + f], work[spare + folds + f]) if stored(scans, f, level) else (0, 0)
         at = write_column(

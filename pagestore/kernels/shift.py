@@ -9,7 +9,6 @@ others still move. What no value needs any more is noticed only when a page is m
 word AGE counts the edits since that was done, and a quarter of the entries is the most that it may reach.
 """
 
-
 from pagestore.kernels.build import measured
 from pagestore.kernels.kernel import kernel
 from pagestore.kernels.page import column, columns_of, pack, records_max, unpack, word_from

@@ -35,9 +35,7 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, ro
             key[c] = points[c, p]
         x = points[alphas, p]
         key[alphas] = points[alphas + 1, p]
-        n = stab(
-            words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits
-        )
+        n = stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits)
         if n < 0:
             return n
     return n

@@ -1,10 +1,10 @@
 """Pages of an arena into a file, in one call: stamped, and handed to the system while they are in the cache.
 
-    outlet[FD]         descriptor of the file, -1 where a kernel cannot write to it
-    outlet[MAP]        address of a map of it that may be written to
-    outlet[PAGES]      how many of its pages that map holds; 0 where there is none
-    outlet[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
-                       place on the disk, and is written through the map from then on
+outlet[FD]         descriptor of the file, -1 where a kernel cannot write to it
+outlet[MAP]        address of a map of it that may be written to
+outlet[PAGES]      how many of its pages that map holds; 0 where there is none
+outlet[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
+                   place on the disk, and is written through the map from then on
 """
 
 import numpy as np

@@ -64,9 +64,7 @@ def test_an_edit_far_from_the_trace_costs_nothing(tmp_path):
         before = ws.store.version
         with ws.transaction() as txn:
             txn.insert("s", [(3, 5)])
-        assert ws.stats("c")["operations"] <= 4 * (
-            1 + ws.trace_distance("c", before, ws.store.version)
-        ) * log2(10)
+        assert ws.stats("c")["operations"] <= 4 * (1 + ws.trace_distance("c", before, ws.store.version)) * log2(10)
 
 
 def test_the_index_does_not_grow_without_bound_under_churn(tmp_path):

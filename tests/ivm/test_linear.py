@@ -100,9 +100,7 @@ def test_what_a_comparison_ties_together_is_no_product(body, maintenance, tmp_pa
     whole, one = [], []
     for n in (200, 2000):
         with ivm.open(tmp_path / f"{n}.pages", sync="off") as ws:
-            ws.install(
-                "a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). g[x] = y -> int(x), int(y)."
-            )
+            ws.install("a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). g[x] = y -> int(x), int(y).")
             keys = np.arange(n)
             with ws.transaction() as txn:
                 txn.insert("a", [keys])

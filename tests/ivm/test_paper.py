@@ -62,9 +62,7 @@ class TestUnaryJoin:
 
     def record(self, pager, trees):
         """The join with every operation recorded; the plan itself drops both indices, which follow the order."""
-        return Join(
-            pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)
-        ).all()
+        return Join(pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)).all()
 
     def test_sensitivities(self, trees):
         pager, old, _ = trees
@@ -180,10 +178,7 @@ class TestSeveralArguments:
         assert all_of_them == {
             ("G", "x"), ("G", "z"), ("H", "y"), ("H", "z"), ("I", "x"), ("I", "y"), ("I", "z"), ("R", "z"),
         }  # fmt: skip
-        kept = {
-            (name[s.trie], plan.variables[s.level]): "".join(variable[c] for c in s.columns)
-            for s in plan.sensors
-        }
+        kept = {(name[s.trie], plan.variables[s.level]): "".join(variable[c] for c in s.columns) for s in plan.sensors}
         assert kept == {
             ("G", "z"): "x[]y", ("H", "y"): "[]x", ("H", "z"): "y[]x", ("R", "z"): "[]xy",
         }  # fmt: skip

@@ -48,9 +48,7 @@ class TestSelfJoins:
         # path(x, z) <- edge(x, y), edge(y, z).
         m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
         m.insert("edge", (1, 2), (2, 3), (3, 4))
-        m.change(
-            [("edge", (1, 2), False), ("edge", (2, 3), False), ("edge", (0, 2), True), ("edge", (2, 9), True)]
-        )
+        m.change([("edge", (1, 2), False), ("edge", (2, 3), False), ("edge", (0, 2), True), ("edge", (2, 9), True)])
         assert list(m.workspace["path"]) == [(0, 9)]
 
     def test_two_sides_in_two_relations_change_at_once(self, views):
@@ -82,19 +80,14 @@ class TestNetting:
 
     def test_a_value_set_to_what_it_was(self, views):
         # c[x] = z <- a[x] = u, b[x] = v, z = u + v.
-        m = views(
-            "a[x] = v -> int(x), int(v). b[x] = v -> int(x), int(v)."
-            "c[x] = z <- a[x] = u, b[x] = v, z = u + v."
-        )
+        m = views("a[x] = v -> int(x), int(v). b[x] = v -> int(x), int(v).c[x] = z <- a[x] = u, b[x] = v, z = u + v.")
         m.change([("a", (1, 10), True), ("b", (1, 20), True)])
         m.change([("a", (1, 10), True)])
         m.change([("a", (1, 11), True), ("a", (1, 10), True)])
         m.change([("a", (1, 11), True), ("b", (1, 19), True)])
         assert list(m.workspace["c"]) == [(1, 30)]
 
-    @pytest.mark.parametrize(
-        "rule", ["v(x) <- f[x] = y, y != 7.", "v(x), w(y) <- f[x] = y.", "v(x) <- f[x] > 1."]
-    )
+    @pytest.mark.parametrize("rule", ["v(x) <- f[x] = y, y != 7.", "v(x), w(y) <- f[x] = y.", "v(x) <- f[x] > 1."])
     def test_a_row_that_does_not_show_the_value_that_changes(self, views, rule):
         m = views("f[x] = v -> int(x), int(v). " + rule)
         m.insert("f", (3, 5))
@@ -155,9 +148,7 @@ class TestSupport:
 class TestAggregates:
     def test_a_group_emptied_and_refilled(self, views):
         # d[x] = n <- agg<<n = count()>> edge(x, y).           s[x] = n <- agg<<n = sum(y)>> edge(x, y).
-        m = views(
-            EDGE + "d[x] = n <- agg<<n = count()>> edge(x, y). s[x] = n <- agg<<n = sum(y)>> edge(x, y)."
-        )
+        m = views(EDGE + "d[x] = n <- agg<<n = count()>> edge(x, y). s[x] = n <- agg<<n = sum(y)>> edge(x, y).")
         m.insert("edge", (1, 5), (1, -5))
         assert list(m.workspace["s"]) == [(1, 0)]
         m.delete("edge", (1, 5), (1, -5))
@@ -169,9 +160,7 @@ class TestAggregates:
 
     def test_anonymous_variables_are_counted(self, views):
         # d[x] = n <- agg<<n = count()>> edge(x, _).            n[0] = k <- agg<<k = count()>> edge(_, _).
-        m = views(
-            EDGE + "d[x] = n <- agg<<n = count()>> edge(x, _). all[0] = k <- agg<<k = count()>> edge(_, _)."
-        )
+        m = views(EDGE + "d[x] = n <- agg<<n = count()>> edge(x, _). all[0] = k <- agg<<k = count()>> edge(_, _).")
         m.insert("edge", (1, 2), (1, 3), (2, 3))
         assert list(m.workspace["d"]) == [(1, 2), (2, 1)]
         m.delete("edge", (1, 2))
@@ -188,9 +177,7 @@ class TestAggregates:
         # total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.
         m = views("""ate(p, m) -> string(p), string(m). calories[m] = c -> string(m), int(c).
                      total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.""")
-        m.change(
-            [("ate", ("ada", "tea"), True), ("ate", ("bob", "tea"), True), ("calories", ("tea", 5), True)]
-        )
+        m.change([("ate", ("ada", "tea"), True), ("ate", ("bob", "tea"), True), ("calories", ("tea", 5), True)])
         m.change([("calories", ("tea", 8), True)])
         assert sorted(m.workspace["total"]) == [("ada", 8), ("bob", 8)]
 
@@ -287,8 +274,7 @@ class TestViewsOnViews:
     def test_a_diamond_changes_on_both_sides_at_once(self, views):
         # l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x). n[0] = k <- agg<<k = count()>> b(x).
         m = views(
-            EDGE + "l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x)."
-            "n[0] = k <- agg<<k = count()>> b(x)."
+            EDGE + "l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x).n[0] = k <- agg<<k = count()>> b(x)."
         )
         m.insert("edge", (1, 2), (2, 1))
         m.change([("edge", (1, 2), False), ("edge", (1, 3), True), ("edge", (3, 1), True)])
@@ -360,11 +346,9 @@ class TestDegenerateBodies:
         m.change([("f", (1, 0), False), ("edge", (3, 3), False), ("edge", (4, 3), True), ("a", (8,), True)])
         m.change([(name, row, False) for name in ("a", "edge") for row in list(m.workspace[name])])
 
-
     def test_a_view_without_columns_is_refused(self, views):
         with pytest.raises(errors.ConstructError, match=r"main:1:35: p\(\) has no columns"):
             views(EDGE + "    p() <- edge(_, _).")
-
 
     def test_an_aggregate_over_no_variable_is_refused(self, views):
         with pytest.raises(errors.ConstructError, match=r"^main:1:31: this aggregates over no variable, .*; name one"):
@@ -463,10 +447,7 @@ def test_a_declared_function_without_keys_is_there_after_reopening(tmp_path):
 
 def test_a_long_churn_over_few_rows(views):
     # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        deg[x] = n <- agg<<n = count()>> edge(x, y).
-    m = views(
-        EDGE
-        + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z). deg[x] = n <- agg<<n = count()>> edge(x, y)."
-    )
+    m = views(EDGE + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z). deg[x] = n <- agg<<n = count()>> edge(x, y).")
     draw = random.Random(7)
     for _ in range(150):
         m.change([("edge", (draw.randrange(5), draw.randrange(5)), draw.random() < 0.6) for _ in range(3)])
@@ -538,12 +519,15 @@ def test_a_value_that_changes_goes_in_one_thread_and_comes_in_another(tmp_path, 
     monkeypatch.setattr(probe, "_shares", lambda *given: shares(*given)[::-1])
     monkeypatch.setattr(probe, "together", lambda tasks: [task() for task in tasks])
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
-        ws.install("""
+        ws.install(
+            """
             f[x] = v -> int(x), int(v).
             a(x) -> int(x).
             p(x, y) <- f[x] = _, a(y), x <= y, y < x + 3.
             q(x, y) <- f[x] = _, f[y] = _, x <= y, y < x + 3.
-        """, maintenance="probe")
+        """,
+            maintenance="probe",
+        )
         with ws.transaction() as txn:
             txn.insert("f", [(x, 0) for x in range(1000)])
             txn.insert("a", [(x,) for x in range(1000)])

@@ -61,8 +61,11 @@ def texts(ws) -> int:
 
 def test_deletions_of_unknown_texts_are_edits_of_nothing(ws):
     """And leave no texts in the dictionary, which nothing would take out again."""
-    ws.install("""named(x, n) <- edge(x, _), name[x] = n.  known(n) <- name[_] = n, word(n).
-    lone(w) <- word(w), !known(w).  words[] = n <- agg<<n = count()>> word(_).  first[] = w -> string(w).""", "more")
+    ws.install(
+        """named(x, n) <- edge(x, _), name[x] = n.  known(n) <- name[_] = n, word(n).
+    lone(w) <- word(w), !known(w).  words[] = n <- agg<<n = count()>> word(_).  first[] = w -> string(w).""",
+        "more",
+    )
     ws.exec('+edge(1, 2). +name[1] = "one". +name[2] = "two". +word("one"). +word("ten"). +first[] = "one".')
     before, rows = texts(ws), {name: list(ws[name]) for name in ws}
     with ws.transaction() as txn:

@@ -91,17 +91,13 @@ def test_decimals_and_moments(op, left, right):
     check_arithmetic(op, left, right, TYPES[left][1], TYPES[right][1])
 
 
-@pytest.mark.parametrize(
-    "op, left, right", [("+", "date", "int"), ("-", "date", "int"), ("+", "int", "datetime")]
-)
+@pytest.mark.parametrize("op, left, right", [("+", "date", "int"), ("-", "date", "int"), ("+", "int", "datetime")])
 def test_moments_and_ints(op, left, right):
     values = {"int": DAYS, "date": DATE, "datetime": TIME}
     check_arithmetic(op, left, right, values[left], values[right])
 
 
-def check_arithmetic(
-    op: str, left: str, right: str, lefts: st.SearchStrategy, rights: st.SearchStrategy
-) -> None:
+def check_arithmetic(op: str, left: str, right: str, lefts: st.SearchStrategy, rights: st.SearchStrategy) -> None:
     @relaxed
     @given(st.lists(st.tuples(lefts, rights), min_size=1, max_size=4))
     def run(rows):

@@ -290,9 +290,7 @@ def booked(tmp_path):
     rng = np.random.default_rng(5)
     rows = {
         (f"room {r}", a, a + d, i)
-        for i, (r, a, d) in enumerate(
-            zip(*(rng.integers(0, m, 3000).tolist() for m in (4, 1000, 30)), strict=True)
-        )
+        for i, (r, a, d) in enumerate(zip(*(rng.integers(0, m, 3000).tolist() for m in (4, 1000, 30)), strict=True))
     }
     schema = "room: string, a: int64, b: int64, who: int64"
     with pagestore.open(tmp_path / "rooms.pages") as store:

@@ -291,9 +291,7 @@ def test_ranges_take_prefixes():
     tree = bulk(pager, Spec(1, 2, 0), [rows])
     for lo, hi in [((3,), (9,)), ((3, 7), (3, 20)), ((), (1,)), ((29, 5), ()), ((40,), ()), ((5,), (5,))]:
         got = [tuple(r) for batch in scan(pager.pages, tree, lo, hi, rows=37) for r in batch.T.tolist()]
-        wanted = [
-            t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)
-        ]
+        wanted = [t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)]
         assert got == wanted
         assert list(map(tuple, read(pager.pages, tree, lo, hi).T.tolist())) == wanted
         assert read(pager.pages, tree, lo, hi, columns=(1,)).tolist() == [[b for _, b in wanted]]
@@ -367,9 +365,7 @@ def test_net_composes_in_order():
 def test_stabs_against_a_filter(seed, alphas, n):
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 3000, n)
-    rows = np.stack(
-        [*rng.integers(0, 4, (alphas, n)), a, a + rng.integers(0, 40, n) ** 2, rng.integers(0, 99, n)]
-    )
+    rows = np.stack([*rng.integers(0, 4, (alphas, n)), a, a + rng.integers(0, 40, n) ** 2, rng.integers(0, 99, n)])
     spec = interval_spec(1, alphas, 1)
     pager = MemoryPager()
     tree, *_ = apply(pager, Tree.empty(spec), *net(np.zeros(n, np.int64), rows, spec))

