@@ -9,8 +9,7 @@ from ivm.complement import choice, pairs
 from ivm.engine import HUGE, most_followed
 from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
 from ivm.kernels.leapfrog import EQ, GE, LE, NE
-from ivm.lang.rule import Const, Predicate, Rule, Type
-from ivm.lang.show import show
+from ivm.lang.rule import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan import Plan
 from ivm.program import Installed, permuted, tree_name

@@ -17,7 +17,8 @@ from ivm.errors import IvmError
 from ivm.program import PROPERTY, Installed
 from ivm.stored import HOST, built_in, dependants_of, load, save
 from pagestore.check import Violation
-from pagestore.dependants import Dependants, record, recorded, register_host
+from pagestore.dependants import Dependants, recorded
+from pagestore.hosts import record, register_host
 from pagestore.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.transaction import Transaction

@@ -9,7 +9,8 @@ from ivm.errors import EditError
 from ivm.heads import PLAIN, Layout, extensional_layout
 from ivm.lang.rule import Predicate
 from ivm.program import PROPERTY, Installed
-from pagestore.dependants import Dependants, record
+from pagestore.dependants import Dependants
+from pagestore.hosts import record
 from pagestore.snapshot import Snapshot
 from pagestore.transaction import Transaction
 

@@ -8,8 +8,8 @@ with pagestore.open("graph.pages") as store:
 """
 
 from . import kernels as kernels  # first: it says where compiled kernels are kept
-from .dependants import register_host as register_host
 from .errors import PagestoreError as PagestoreError
+from .hosts import register_host as register_host
 from .operators import register_operator as register_operator
 from .relation import Relation as Relation
 from .snapshot import Snapshot as Snapshot

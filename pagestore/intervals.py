@@ -5,19 +5,17 @@ alpha...  a    b   gamma...         a, b are two neighbouring key columns; a poi
 "room 1"  1015 1200  "Bob"          overlaps("room 1", 1030, 1100)     a <= 1100 and 1030 <= b
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .errors import SchemaError
 from .interval import overlaps_many
+from .range import Range
 from .rows import as_columns, looked_up
 
-if TYPE_CHECKING:
-    from .relation import Relation
 
-
-def met(relation: "Relation", points: Any, ends: int) -> np.ndarray:
+def met(relation: Range, points: Any, ends: int) -> np.ndarray:
     """Stored words int64[C, m] of the records that one of the points meets, each once, in key order.
 
     A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or a list of columns.

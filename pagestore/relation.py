@@ -2,47 +2,33 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .catalog import Info
 from .complement import Complement
-from .dictionary import Dictionary, Finder
+from .dictionary import Finder
 from .errors import CorruptionError, MissingError, SchemaError
 from .fold import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
 from .intervals import met
 from .layout import GREATEST, LEAST
 from .operators import address_of
 from .path import naming_path, with_path
+from .range import Range
 from .rope import Rope
 from .rows import as_columns, key_columns, looked_up
 from .scans import Scan, concatenated, parse_scan, scan_names, value_of, values_of
-from .tree import COUNT, Pages, Tree, count, get, read, scan
-from .tree import Finder as TreeFinder
-from .words import Column, Schema, decode, encode, to_numpy
+from .source import Source
+from .tree import COUNT, Pages, Tree, count, get
+from .words import Column, decode, encode, to_numpy
 
-BATCH_ROWS = 65536
 COUNT_ROWS = ((COUNT, 0),)
 
 
-class Source(Protocol):
-    """What a relation reads from: a snapshot, or a transaction with its own edits."""
-
-    @property
-    def pages(self) -> Pages: ...
-    @property
-    def dictionary(self) -> Dictionary: ...
-    @property
-    def threads(self) -> int: ...
-    def tree(self, name: str) -> Tree: ...
-    def finder(self, name: str) -> TreeFinder: ...
-
-
-class Relation:
+class Relation(Range):
     """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
 
     Strings and bytes are in the order of the ids that the store gave them, which means nothing. Bounds are words.
@@ -57,8 +43,7 @@ class Relation:
         hi: tuple[int, ...] = (),
         whole: "Relation | None" = None,
     ):
-        self._source, self.info = source, info
-        self._lo, self._hi = lo, hi
+        super().__init__(source, info, lo, hi)
         self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # by scan, once asked
 
     @cached_property
@@ -67,37 +52,6 @@ class Relation:
         schema = self.info.schema
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
-
-    @property
-    def name(self) -> str:
-        return self.info.name
-
-    @property
-    def schema(self) -> Schema:
-        if self.info.schema is None:
-            raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
-        return self.info.schema
-
-    @property
-    def source(self) -> Source:
-        """The snapshot or transaction that the relation reads from."""
-        return self._source
-
-    @property
-    def bounded(self) -> bool:
-        """Whether this is a range, and not the whole relation."""
-        return bool(self._lo or self._hi)
-
-    @property
-    def tree(self) -> Tree:
-        """The tree of words behind the relation, whole."""
-        return self._source.tree(self.name)
-
-    def view(self) -> tuple[Pages, Tree]:
-        """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
-        source = self._source
-        tree = source.tree(self.info.name)
-        return source.pages, tree
 
     def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
@@ -407,43 +361,6 @@ class Relation:
         for batch in self.batches():
             yield from _tuples(batch)
 
-    def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
-        """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
-        pages, tree = self.view()
-        with naming_path(pages, tree):
-            for batch in scan(pages, tree, self._lo, self._hi, columns, rows):
-                yield batch
-                _ = self._source.pages  # says so if it was closed, for then they may be others
-
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of at most `rows` records, in the schema's column order."""
-        for batch in self.words(rows=rows):
-            yield from self.record_batches(batch)
-
-    def to_arrow(self) -> pa.Table:
-        words = self._all_words()
-        blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
-        return pa.Table.from_batches(chain.from_iterable(map(self.record_batches, blocks)), self.schema.arrow)
-
-    def to_numpy(self) -> dict[str, np.ndarray]:
-        """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
-        words = self._all_words()
-        return {
-            column.name: to_numpy(column.type, words[place], self._source.dictionary)
-            for column, place in zip(self.schema.columns, self.schema.places, strict=True)
-        }
-
-    def _all_words(self) -> np.ndarray:
-        """The stored words of all records, int64[C, n]."""
-        pages, tree = self.view()
-        with naming_path(pages, tree):
-            return read(pages, tree, self._lo, self._hi)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Stream to whoever speaks Arrow: pandas, polars, DuckDB, pyarrow."""
-        reader = pa.RecordBatchReader.from_batches(self.schema.arrow, self.batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
     def _repr_html_(self) -> str:
         rows = list(self.range_head(10))
         head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
@@ -463,25 +380,6 @@ class Relation:
     def __repr__(self) -> str:
         bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
         return f"<relation {self.name} ({self.schema}){bounds}>"
-
-    def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
-        """Stored words int64[C, n] as an Arrow record batch of the schema, of at most 2 GiB of texts a column."""
-        return pa.RecordBatch.from_arrays(self._arrays(words), schema=self.schema.arrow)
-
-    def record_batches(self, words: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """As `record_batch`, in as many batches as the texts take."""
-        arrays, n = self._arrays(words), words.shape[1]
-        if n > 1 and [array.type for array in arrays] != self.schema.arrow.types:
-            yield from self.record_batches(words[:, : n // 2])
-            yield from self.record_batches(words[:, n // 2 :])
-        else:
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
-
-    def _arrays(self, words: np.ndarray) -> list[pa.Array]:
-        return [
-            decode(column.type, words[place], self._source.dictionary)
-            for column, place in zip(self.schema.columns, self.schema.places, strict=True)
-        ]
 
     def _bound(self, values: Any) -> tuple[int, ...]:
         row = values if isinstance(values, tuple) else (values,)

@@ -9,14 +9,12 @@ changed. So a rope is the range, and nothing is folded or kept for it (docs/deci
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from .range import Range
 from .words import Column, decode
-
-if TYPE_CHECKING:
-    from .relation import Relation
 
 PIECES = 4096  # texts read at a time
 
@@ -39,7 +37,7 @@ class Rope:
     >>> store.close()
     """
 
-    def __init__(self, relation: "Relation", column: Column):
+    def __init__(self, relation: Range, column: Column):
         self._relation, self._column = relation, column
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """A relation as a transaction has it: edits of rows in any form become edits of words."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,13 @@ from .relation import Relation
 from .rows import plain_rows, rows_as_columns
 from .tree import ADD, ERASE, INSERT, SET
 from .words import encode
-
-if TYPE_CHECKING:
-    from .transaction import Transaction
+from .working_trees import WorkingTrees
 
 
 class WritableRelation(Relation):
     """A relation in a transaction. Edits are buffered in order, and reading sees them."""
 
-    _source: "Transaction"
+    _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
         """Go on with the relation as it is now; False if it is another one, or none, and may not be asked any more."""

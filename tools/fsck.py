@@ -6,7 +6,8 @@ from pathlib import Path
 import ivm as ivm  # a host
 import pagestore
 from pagestore.check import Violation
-from pagestore.dependants import hosts, recorded
+from pagestore.dependants import recorded
+from pagestore.hosts import hosts
 from pagestore.salvage import Lost, open_damaged, salvage
 
 from .output import made

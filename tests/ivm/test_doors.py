@@ -27,7 +27,7 @@ import pagestore
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
 from ivm.program import PROPERTY
-from pagestore import dependants
+from pagestore import hosts
 from pagestore.errors import DependantsError
 from pagestore.tree import ERASE, INSERT
 from tests import naive
@@ -55,12 +55,12 @@ EDITS = st.lists(
 @contextmanager
 def without_host():
     """As in a process that has not imported ivm."""
-    held = dict(dependants._hosts)
-    dependants._hosts.clear()
+    held = dict(hosts._hosts)
+    hosts._hosts.clear()
     try:
         yield
     finally:
-        dependants._hosts.update(held)
+        hosts._hosts.update(held)
 
 
 class Doors(RuleBasedStateMachine):
@@ -444,7 +444,7 @@ def forget(store, branch="main"):
     """As an earlier release has left it."""
     with store.transaction(branch=branch) as txn:
         txn.vouch()
-        txn.properties.pop(dependants.PROPERTY)
+        txn.properties.pop(hosts.PROPERTY)
 
 
 def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
@@ -457,7 +457,7 @@ def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
         pass
     with ivm.open(path) as again:
         version = again.store.version
-        assert all(dependants.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
+        assert all(hosts.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
         clean(again)
     with ivm.open(path) as again:
         assert again.store.version == version
@@ -476,7 +476,7 @@ def test_a_store_of_an_earlier_release_that_no_workspace_has_opened(ws):
             txn.drop("e")
         with store.transaction() as txn:
             txn["e"].insert([(3, 4)])
-        assert list(store.snapshot()["p"]) == [(3,)] and dependants.PROPERTY in store.snapshot().properties
+        assert list(store.snapshot()["p"]) == [(3,)] and hosts.PROPERTY in store.snapshot().properties
     with ivm.open(path) as again:
         clean(again)
 

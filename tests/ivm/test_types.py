@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.lang.rule import Const
-from ivm.lang.show import show_constant
+from ivm.lang.rule import Const, show_constant
 from tests.mirror import Mirror
 
 relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck))

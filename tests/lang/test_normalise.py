@@ -4,8 +4,7 @@ import pytest
 
 from ivm.errors import ConstructError
 from ivm.lang import compile
-from ivm.lang.rule import Atom, Compare, Negation, Var, reads, variables
-from ivm.lang.show import show_rule
+from ivm.lang.rule import Atom, Compare, Negation, Var, reads, show_rule, variables
 
 DECLARATIONS = """
     q(x) -> int(x).  a(x) -> int(x).  edge(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).

@@ -5,8 +5,7 @@ import pytest
 from ivm.errors import RecursionRefusedError, RuleTypeError, UninstallError
 from ivm.lang import NOTHING, Program, compile
 from ivm.lang.order import in_order, readers
-from ivm.lang.rule import reads, writes
-from ivm.lang.show import show_rule
+from ivm.lang.rule import reads, show_rule, writes
 
 STORED = compile("edge(x, y) -> int(x), int(y). cost[x] = c -> int(x), decimal(8, 2)(c).", source="stored")
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from ivm.lang import Program, compile
 from ivm.lang.parse import parse
-from ivm.lang.rule import Const
-from ivm.lang.show import show_constant, show_predicate, show_rule
+from ivm.lang.rule import Const, show_constant, show_predicate, show_rule
 from ivm.lang.tree import Clause
 from tests import naive
 from tests.strategies import BASIC, FULL, cases, programs

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import pagestore
-from pagestore import dependants
-from pagestore.dependants import PROPERTY, Dependants, record, register_host
+from pagestore import hosts
+from pagestore.dependants import PROPERTY, Dependants
 from pagestore.errors import DependantsError, ExistsError, MissingError, WordError
+from pagestore.hosts import record, register_host
 from pagestore.tree import ERASE, INSERT, SET, Tree, bulk
 
 
@@ -41,7 +42,7 @@ class Totals:
 
 @pytest.fixture
 def host(monkeypatch):
-    monkeypatch.setattr(dependants, "_hosts", {})
+    monkeypatch.setattr(hosts, "_hosts", {})
     host = Totals()
     register_host(host)
     return host
@@ -90,7 +91,7 @@ def test_the_host_carries_on_what_came_in_by(store, host, door, branch):
 
 @pytest.mark.parametrize("door", DOORS)
 def test_without_the_host_nothing_is_changed_by(store, host, door):
-    dependants.hosts().clear()
+    hosts.hosts().clear()
     version, properties = store.version, store.snapshot().properties
     said = r"a was changed, and what totals keeps of it \(totals\) could not follow, .* changed: import totals"
     with pytest.raises(DependantsError, match=said), store.transaction() as txn:
@@ -120,7 +121,7 @@ def test_records_that_go(store, host, door, loaded):
             OUT[door](txn)
         assert sorted(totals(store).values()) == [1, 2]
         return
-    dependants.hosts().clear()
+    hosts.hosts().clear()
     with pytest.raises(DependantsError, match="could not follow"), store.transaction() as txn:
         OUT[door](txn)
     assert totals(store) == {"a": 2, "b": 2} and len(store.snapshot()["a"]) == len(store.snapshot()["b"]) == 2
@@ -146,7 +147,7 @@ REFUSED = {
 @pytest.mark.parametrize("loaded", [True, False])
 def test_what_is_refused_with_the_host_or_without(store, what, loaded):
     if not loaded:
-        dependants.hosts().clear()
+        hosts.hosts().clear()
     version = store.version
     change, said = REFUSED[what]
     with pytest.raises(DependantsError, match=said), store.transaction() as txn:
@@ -161,7 +162,7 @@ def test_what_goes_on_as_ever(store, host, loaded, tmp_path):
         txn["a"].insert([(1, 2)])
     del host.carried[:]
     if not loaded:
-        dependants.hosts().clear()
+        hosts.hosts().clear()
     with store.transaction() as txn:
         txn["other"].insert([(1,)])
         txn.properties["mine"] = "x"
@@ -262,7 +263,7 @@ def test_a_dump_is_restored_with_all_its_versions(store, host, tmp_path):
     del host.carried[:]
     for name, clear in (("with", False), ("without", True)):
         if clear:
-            dependants.hosts().clear()
+            hosts.hosts().clear()
         with pagestore.open(tmp_path / f"{name}.pages", retain="all") as copy, open(tmp_path / "dump", "rb") as source:
             versions = copy.restore(source)
             assert [dict(copy.at(version)["totals"]) for version in versions[-3:]] == [{"a": 1}, {"a": 2}, {"a": 3}]
@@ -273,7 +274,7 @@ def test_a_dump_is_restored_with_all_its_versions(store, host, tmp_path):
 
 
 def test_relations_that_are_dumped_alone_are_free(store, tmp_path):
-    dependants.hosts().clear()
+    hosts.hosts().clear()
     with open(tmp_path / "dump", "wb") as out:
         store.dump(out, relations=["a"])
     with pagestore.open(tmp_path / "c.pages") as copy, open(tmp_path / "dump", "rb") as source:
