@@ -10,19 +10,23 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ivm.check import check
-from ivm.constants import encoder
-from ivm.engine import Engine
+from ivm.check.check import check
+from ivm.engine.engine import Engine
+from ivm.engine.installed import PROPERTY, Installed
+from ivm.engine.stored import HOST, built_in, dependants_of, load, save
 from ivm.errors import IvmError
-from ivm.program import PROPERTY, Installed
-from ivm.stored import HOST, built_in, dependants_of, load, save
-from pagestore.check import Violation
-from pagestore.dependants import Dependants, recorded
-from pagestore.hosts import record, register_host
-from pagestore.snapshot import Snapshot
-from pagestore.store import Store
-from pagestore.transaction import Transaction
-from pagestore.tree import Tree
+from ivm.plan.constants import encoder
+from pagestore.host import (
+    Dependants,
+    Snapshot,
+    Store,
+    Transaction,
+    Tree,
+    Violation,
+    record,
+    recorded,
+    register_host,
+)
 
 workspaces: "WeakSet[Any]" = WeakSet()  # those that are open in this process
 

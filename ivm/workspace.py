@@ -21,38 +21,26 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.apart import apart_name, is_apart
-from ivm.check import check, difference
-from ivm.constants import encoder
-from ivm.engine import Account, Engine, no_view, recompute
-from ivm.errors import (
-    DivergenceError,
-    EditError,
-    IvmError,
-    OptionError,
-    RedefinitionError,
-    UninstallError,
-)
-from ivm.estimates import Estimates
+from ivm.check.check import check, difference
+from ivm.check.rebuild import Progress, beneath, rebuild, silent
+from ivm.engine.engine import Account, Engine
+from ivm.engine.installed import Installed
+from ivm.engine.recompute import no_view, recompute
+from ivm.engine.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError
 from ivm.host import record_heads, workspaces
-from ivm.lang.rule import Predicate
-from ivm.past import Past
-from ivm.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.program import Installed, tree_name
-from ivm.rebuild import Progress, beneath, rebuild, silent
-from ivm.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
+from ivm.lang.ir import Predicate
+from ivm.maintenance.trace import distance, trace_of
+from ivm.plan.cardinality import Estimates
+from ivm.plan.constants import encoder
+from ivm.plan.index import tree_name
+from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
-from ivm.trace import distance, trace_of
 from ivm.transaction import Transaction
-from pagestore.apply import Edits
-from pagestore.check import Violation
+from ivm.views.aggregate_state import apart_name, is_apart
+from ivm.workspace_snapshot import Past
 from pagestore.errors import ReadOnlyError
-from pagestore.relation import Relation
-from pagestore.settings import MAIN
-from pagestore.sketch import Sketch
-from pagestore.snapshot import Snapshot
-from pagestore.store import Store
-from pagestore.words import Type
+from pagestore.host import MAIN, Edits, Relation, Sketch, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -304,7 +292,7 @@ class Workspace:
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """The whole trace of a view's rules at a version, for each plan int64[columns, n] (see ivm.trace)."""
+        """The trace of a view's rules at a version, int64[columns, n] for each plan (ivm/maintenance/trace.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             installed.predicate(name)

@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from ivm.course import Course
+from ivm.engine.schedule import Course
 from ivm.workspace import Workspace
 from pagestore.errors import PagestoreError
-from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import FALLBACK, SimulatedFile, compiled, crashes
+from pagestore.versions.handle import Handle
+from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 RULES = """edge(x, y) -> int(x), int(y).
     path(x, z) <- edge(x, y), edge(y, z).

@@ -24,13 +24,13 @@ from hypothesis.stateful import (
 
 import ivm
 import pagestore
+from ivm.engine.installed import PROPERTY
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
-from ivm.program import PROPERTY
-from pagestore import hosts
 from pagestore.errors import DependantsError
-from pagestore.tree import ERASE, INSERT
-from tests import naive
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.versions import dependants, hosts
+from tests.support import naive
 
 DECLARED = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v). only[] = t -> int(t). "
 PROGRAMS = [
@@ -444,7 +444,7 @@ def forget(store, branch="main"):
     """As an earlier release has left it."""
     with store.transaction(branch=branch) as txn:
         txn.vouch()
-        txn.properties.pop(hosts.PROPERTY)
+        txn.properties.pop(dependants.PROPERTY)
 
 
 def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
@@ -457,7 +457,7 @@ def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
         pass
     with ivm.open(path) as again:
         version = again.store.version
-        assert all(hosts.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
+        assert all(dependants.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
         clean(again)
     with ivm.open(path) as again:
         assert again.store.version == version
@@ -476,7 +476,7 @@ def test_a_store_of_an_earlier_release_that_no_workspace_has_opened(ws):
             txn.drop("e")
         with store.transaction() as txn:
             txn["e"].insert([(3, 4)])
-        assert list(store.snapshot()["p"]) == [(3,)] and hosts.PROPERTY in store.snapshot().properties
+        assert list(store.snapshot()["p"]) == [(3,)] and dependants.PROPERTY in store.snapshot().properties
     with ivm.open(path) as again:
         clean(again)
 

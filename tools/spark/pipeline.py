@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..tables import MISSING, Counts, Table
+from ..loading.clean_tables import MISSING, Counts, Table
 
 
 def write_sorted(spark: SparkSession, table: Table, raw: Path, out: Path, partitions: int = 2) -> Counts:
