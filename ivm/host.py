@@ -32,7 +32,7 @@ workspaces: "WeakSet[Any]" = WeakSet()  # those that are open in this process
 
 
 class Rules:
-    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/dependants.py)."""
+    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/versions/dependants.py)."""
 
     name, mark = HOST, PROPERTY
 
@@ -57,7 +57,7 @@ class Rules:
         return found if found.reads or found.keeps else None
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
-        """See check.py; of the newest version of each branch."""
+        """See check/check.py; of the newest version of each branch."""
         found = []
         for branch in store.branches:
             with store.sketch(branch) as sketch:

@@ -268,7 +268,8 @@ class Workspace:
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def check(self, branch: str = MAIN, progress: Progress = silent) -> list[Violation]:
-        """All that is kept for rules and is not as it follows from base relations (see ivm/check.py); empty if all is.
+        """All that is kept for rules and is not as it follows from base relations (ivm/check/check.py); empty if all
+        is.
 
         Of the newest version of a branch; `store.check` looks at the pages.  `progress` is told what is being done.
         O(evaluating all rules), in a temporary file.

@@ -260,14 +260,14 @@ class Store:
         versions: Iterable[int | str] | None = None,
         relations: Sequence[str] | None = None,
     ) -> None:
-        """Write versions (the newest by default) and relations (all) to a binary stream; see dump.py."""
+        """Write versions (the newest by default) and relations (all) to a binary stream; see admin/dump.py."""
         dump.dump(self._handle, out, versions, relations)
 
     def restore(self, source: IO[bytes]) -> list[int]:
         """Read a dump into this store, which must be empty; returns the versions made.
 
         On an error the store is as it was: a dump of several versions is restored into a file beside it first.
-        Raises FormatError, CorruptionError, MissingError; see dump.py.
+        Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         return dump.restore(self._handle, source, self._trial)
 
@@ -280,7 +280,7 @@ class Store:
                 yield store._handle
 
     def backup(self, out: IO[bytes], since: int | str | None = None) -> int:
-        """Write the newest version's pages to a binary stream while others read and write; see backup.py.
+        """Write the newest version's pages to a binary stream while others read and write; see admin/backup.py.
 
         With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
@@ -291,7 +291,7 @@ class Store:
     # --- inspection -----------------------------------------------------------------------------
 
     def check(self) -> list[Violation]:
-        """All violations of the store's invariants (see check.py), empty when all is well. O(pages).
+        """All violations of the store's invariants (see admin/check.py), empty when all is well. O(pages).
 
         Where a writer never pauses, those that were found again and again.
         """
@@ -324,7 +324,8 @@ class Store:
         return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
 
     def sketch(self, version: int | str | datetime | None = None) -> Sketch:
-        """Begin a transaction over a version (the newest by default) that is never committed; see sketch.py.
+        """Begin a transaction over a version (the newest by default) that is never committed; see
+        relations/ephemeral.py.
 
         It waits for nobody, and nobody for it. Raises as `at`.
         """

@@ -46,7 +46,7 @@ def evaluate_in_full(
 ) -> Evaluation:
     """All bindings of a plan, recording nothing: among what a subset lacks where that pays, else everywhere.
 
-    `rules` are all that there are, `asked` the levels whose values are wanted (see evaluate.py).  O(missing log n) in
+    `rules` are all that there are, `asked` the levels whose values are wanted (join/evaluate.py).  O(missing log n) in
     place of O(t) for a pair taken.  Raises CorruptionError, RangeError.
     """
     for pair in pairs(plan):

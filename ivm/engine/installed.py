@@ -158,7 +158,7 @@ class Installed:
 
     @cached_property
     def courses(self) -> dict[frozenset[str], Any]:
-        """The courses of edits that were asked for (see course.py), by the predicates edited."""
+        """The courses of edits that were asked for (see schedule.py), by the predicates edited."""
         return {}
 
     def predicate(self, name: str) -> Predicate:

@@ -2,7 +2,8 @@
 
     edge ──▶ settle edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ settle triangle ──▶ ...
 
-A few edits take the first steps in one call of a kernel (kernels/course.py), as far as these are plain: relations that
+A few edits take the first steps in one call of a kernel (engine/kernels/schedule.py), as far as these are plain:
+relations that
 keep nothing apart, plans that are probed by whole keys, heads that copy columns of bindings.
 """
 
@@ -127,7 +128,7 @@ class Course:
         return {self.names[g]: [self.groups.waiting(g)] for g, n in left if n}
 
     def _lay_out(self, plain: Sequence[Step]) -> list[np.ndarray]:
-        """The plain steps as kernels/course.py takes them."""
+        """The plain steps as engine/kernels/schedule.py takes them."""
         static: list[np.ndarray] = []
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []

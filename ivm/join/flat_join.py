@@ -1,7 +1,7 @@
 """Full evaluation over flat tries: what is decoded, what each level starts from, and when that pays.
 
 A relation that a full evaluation passes through anyway is decoded once, as a trie in one array (see
-kernels/flat.py); tries of one relation and depth are shared by the atoms, and the threads.
+join/kernels/flat_join.py); tries of one relation and depth are shared by the atoms, and the threads.
 """
 
 import numpy as np

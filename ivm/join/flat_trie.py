@@ -21,7 +21,7 @@ class Flat(NamedTuple):
     """Tries as arrays: data int64[n], and for each atom and depth, int64[A * D], what the fields say."""
 
     data: np.ndarray
-    place: np.ndarray  # int64[A * D, 3], see kernels/flat.py
+    place: np.ndarray  # int64[A * D, 3], see join/kernels/flat_join.py
     longest: np.ndarray  # the longest slice of siblings
     low: np.ndarray  # the least key
     high: np.ndarray  # the greatest key

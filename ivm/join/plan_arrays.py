@@ -22,7 +22,7 @@ class Shape:
 
     argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
     depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (see
-    kernels/leapfrog.py), reads[V, 3] the (atom, depth, column) read off at a binding.
+    join/kernels/leapfrog.py), reads[V, 3] the (atom, depth, column) read off at a binding.
     """
 
     argument_level: np.ndarray
@@ -97,7 +97,7 @@ class Sensors:
 
 
 class Regions(NamedTuple):
-    """A change oracle as arrays (see kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
+    """A change oracle as arrays (see join/kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -105,7 +105,7 @@ class Regions(NamedTuple):
 
 @lru_cache(256)
 def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
-    """Lay a plan out flat: the header of kernels/leapfrog.py, then its sections."""
+    """Lay a plan out flat: the header of join/kernels/leapfrog.py, then its sections."""
     sections = {
         join_layout.PART_START: shape.part_start,
         join_layout.PARTS: shape.parts,

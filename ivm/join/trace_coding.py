@@ -48,7 +48,7 @@ def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
 
 
 def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
-    """The codings of sensors, codes[S, C, CODE] as kernels/flat.py has them."""
+    """The codings of sensors, codes[S, C, CODE] as join/kernels/flat_join.py has them."""
     codes = np.full((*sources.shape, flat_layout.CODE), -1, np.int64)
     for code, coding, source in zip(codes, codings, sources, strict=True):
         if coding:

@@ -123,7 +123,7 @@ class Rule(Placed):
     """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct.
 
     Bindings whose arithmetic fails are refused, or go to the atom `failed` where there is one.  A rule that `refuses`
-    derives nothing, all of its bindings are refused (see failure.py).
+    derives nothing, all of its bindings are refused (see plan/rewrite/failure.py).
     """
 
     heads: tuple[Atom, ...]

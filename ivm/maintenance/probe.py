@@ -69,7 +69,7 @@ def _erased_first(parts: Sequence[Edits]) -> list[Edits]:
 
 
 class Asked(NamedTuple):
-    """The trees that are probed and the branches that do it, as kernels/probe.py takes them."""
+    """The trees that are probed and the branches that do it, as maintenance/kernels/probe.py takes them."""
 
     trees: np.ndarray
     branches: np.ndarray
@@ -112,7 +112,7 @@ def prober(plan: Plan, number: int = 0) -> "Prober":
 
 
 class Probes(NamedTuple):
-    """The probes of a plan as kernels take them (see kernels/probe.py), and what room they need."""
+    """The probes of a plan as kernels take them (see maintenance/kernels/probe.py), and what room they need."""
 
     static: np.ndarray
     rows: np.ndarray

@@ -135,7 +135,7 @@ class Conjunction:
         return isinstance(value, Const) or value.name in self.keys or self._stored_as_key(atom)
 
     def _stored_as_key(self, atom: Atom) -> bool:
-        """A derived function keeps its value behind its keys as one more key (see heads.py)."""
+        """A derived function keeps its value behind its keys as one more key (see views/heads.py)."""
         return self.stored_keys[atom.predicate] > len(atom.args)
 
     def _argument(self, term: Var | Const, before: list[str | None], whole: bool) -> str | None:

@@ -108,7 +108,7 @@ class Orders:
         """Estimated iterator operations: at each level, bindings so far times the smallest fan-out times tries.
 
         An index in another order than the relation's costs two passes: to build it, and to keep it.  Bindings that
-        are projected are to be brought together on the way (see kernels/flat.py), or else merged in the end.
+        are projected are to be brought together on the way (see join/kernels/flat_join.py), or else merged in the end.
         """
         levels = list(self._levels(order))
         cost = sum(operations for operations, *_ in levels)

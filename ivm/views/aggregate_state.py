@@ -3,7 +3,7 @@
     aggregate           kept apart              the view's row
     count, sum of f[]   (0; d) or (0; t, eta)   the total, as a key: the old one goes and the new one comes
     min, max            (s..., v; eta)          the first v of the group s; a max keeps ~v, which turns the order round
-    total               (s..., place; t, eta)   the sum of all parts of the group s, rounded once (see total.py)
+    total               (s..., place; t, eta)   the sum of all parts of the group s, rounded once (see exact_sum.py)
 
 A group is found by rank, O(log n) however large it is (*Aggregations*): as many records are below the prefix s as its
 rank says, and the next ones are those of s, if there are any.

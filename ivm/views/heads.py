@@ -5,8 +5,8 @@
     support    (s...; eta)            ADD (+1 / -1), gone at 0              projection, or several rules
     count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
     sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
-    min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see apart.py
-    total      (s...; t)              ADD of the parts of v, kept apart     agg<<t = total(v)>>, see total.py
+    min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see aggregate_state.py
+    total      (s...; t)              ADD of the parts of v, kept apart     agg<<t = total(v)>>, see exact_sum.py
 
 A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
 and the new value at once, and ERASE comes first by construction.  Two values for one key in the final

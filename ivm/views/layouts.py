@@ -17,7 +17,8 @@ class Layout(NamedTuple):
     """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
 
     A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min,
-    max and total, keeps a tree apart, a bare one under the key 0, and what changes there is edited here (apart.py).
+    max and total, keeps a tree apart, a bare one under the key 0, and what changes there is edited here
+    (aggregate_state.py).
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """A page's ScanTree read back and held against recomputation, in plain Python: for check and for tests.
 
-The bytes are described in kernels/scantree.py; the operators in kernels/fold.py. Nothing here shares code with
+The bytes are described in scan_tree.py; the operators in fold_operators.py. Nothing here shares code with
 the kernels that write them.
 """
 

@@ -7,7 +7,7 @@
     root    [0..24]
 
 Where that loses the balance, a fold does not fit the bits of its column, or leaves have more than an edit each,
-nothing is written and the tree is made as for any other page (scantree.py).
+nothing is written and the tree is made as for any other page (scan_tree.py).
 
 Where entries change and none comes or goes, leaves stay where they are, and the folds of the plain operators are
 changed where they stand: differences are added to sums, and all but a few edits leave a maximum alone.

@@ -75,7 +75,7 @@ class Transaction(WorkingTrees):
         words see.
 
         `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see
-        scans.py); `intervals` names two neighbouring key columns that are the ends of an interval. Raises
+        values/scan_spec.py); `intervals` names two neighbouring key columns that are the ends of an interval. Raises
         ExistsError, SchemaError.
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
@@ -158,7 +158,9 @@ class Transaction(WorkingTrees):
         return relation
 
     def vouch(self, *hosts: str) -> None:
-        """Say that whoever edits here keeps up to date what these hosts keep, all unless named (see dependants.py)."""
+        """Say that whoever edits here keeps up to date what these hosts keep, all unless named
+        (versions/dependants.py).
+        """
         self.vouched.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:

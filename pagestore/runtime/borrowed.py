@@ -3,7 +3,7 @@
 numba counts references to every array that passes through a call or a loop, with a locked instruction
 each; in a join that was 60 % of the time.  An entry kernel's caller holds its arrays anyway, so the
 kernel may go on with views that own nothing.  A kernel that makes no arrays counts nothing as it is
-(kernel.py).
+(compiler.py).
 """
 
 import numpy as np

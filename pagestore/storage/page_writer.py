@@ -1,4 +1,4 @@
-"""What kernels write the pages of a file by, see kernels/write.py; docs/decisions/0018-small-writes.md says why."""
+"""What kernels write the pages of a file by: storage/kernels/write.py; docs/decisions/0018-small-writes.md says why."""
 
 import numpy as np
 

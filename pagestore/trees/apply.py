@@ -128,7 +128,7 @@ def _apply_few(
 
 
 def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
-    """Trees as kernels take them, see kernels/beside.py."""
+    """Trees as kernels take them, see trees/kernels/apply_indexed.py."""
     return np.array([*map(_ROW, trees)], np.int64)
 
 

@@ -5,7 +5,7 @@
     txn.settle(groups, host)            a kernel that `host` calls settles one group after the other
     groups.changes(0)
 
-What Python does between two calls of kernels takes longer than these. See kernels/settle.py.
+What Python does between two calls of kernels takes longer than these. See trees/kernels/flush_queue.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,7 +82,8 @@ class Groups:
     def settle(
         self, pager: Pager, trees: Sequence[Tree], host: Callable[..., int], again: bool = False
     ) -> tuple[list[Tree], int]:
-        """Call `host` with what kernels/settle.py takes, but the group: the trees as they are then, what it returns.
+        """Call `host` with what trees/kernels/flush_queue.py takes, but the group: the trees as they are then, what
+        it returns.
 
         With `again` it goes on with what a call before it has left, and has more pages.
         """
@@ -124,5 +125,5 @@ class Groups:
         return (changes + gain) // 2, (changes - gain) // 2
 
 
-NOTHING = np.array([0, 0, k_apply_layout.ALL, 0])  # of what kernels/settle.py takes
+NOTHING = np.array([0, 0, k_apply_layout.ALL, 0])  # of what trees/kernels/flush_queue.py takes
 _PLACE, _COUNT = attrgetter("pointer", "height"), attrgetter("count")

@@ -16,7 +16,7 @@ STAGGER = 24  # rows of a power of two words would all meet in the same lines of
 
 
 class Scratch:
-    """The arrays, as large as was asked so far; see kernels/apply.py for what stands where."""
+    """The arrays, as large as was asked so far; see trees/kernels/apply.py for what stands where."""
 
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
@@ -87,5 +87,5 @@ def applications() -> int:
 
 
 def pages_shifted() -> int:
-    """How many pages this thread has made from old ones by shifting bits, all told (see kernels/shift.py)."""
+    """How many pages this thread has made from old ones by shifting bits, all told (see pages/shift.py)."""
     return sum(int(one.work[SHIFTED]) for one in _scratches())

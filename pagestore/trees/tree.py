@@ -48,7 +48,7 @@ class Spec(NamedTuple):
 class Tree(NamedTuple):
     """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
 
-    Kernels take the pointer to the root, which says more of it than its page (see layout.py).
+    Kernels take the pointer to the root, which says more of it than its page (see pages/layout.py).
     """
 
     pointer: int
@@ -72,7 +72,7 @@ class Tree(NamedTuple):
 
 
 class Pager(Protocol):
-    """Where fresh pages come from and go (see pager.py)."""
+    """Where fresh pages come from and go (see storage/pager.py)."""
 
     version: int
     threads: int
@@ -90,7 +90,7 @@ class Pager(Protocol):
 
 @cache
 def scan_array(spec: Spec) -> np.ndarray:
-    """The scans of a tree as kernels take them, int64[F, 3] (see kernels/fold.py)."""
+    """The scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 

@@ -7,7 +7,8 @@ the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1; noth
 text keeps its id.
 
 A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first
-page and words of a TEXT run (see record.py), offset and length in what the run's zstandard frame unpacks to.
+page and words of a TEXT run (versions/commit_record.py), offset and length in what the run's zstandard frame unpacks
+to.
 """
 
 from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@ count                 records                         max:price         greatest
 sum:price             exact sum                       max:price,item    greatest tuple
 checksum              of whole records                argmax:price,item the item at the greatest price
 gcd:x                 a registered operator           min:, argmin:     likewise
-concat:item           a rope of the texts, which is read from the records and not carried (rope.py)
+concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
 """
 
 from functools import lru_cache

@@ -146,7 +146,7 @@ def _fault(info: Info) -> str | None:
 
 
 def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
-    """Whether rows (operator, column) make scans of records with so many columns, see kernels/fold.py."""
+    """Whether rows (operator, column) make scans of records with so many columns, see pages/fold_operators.py."""
     before = (-1, -1)
     for op, column in scans:
         follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True

@@ -17,7 +17,7 @@ from pagestore.storage.mapping import NO_RUN, Mapping, Run
 from pagestore.storage.record import FREE, Reader, put_text
 from pagestore.storage.word_list import Flat, empty, flat_words
 
-NUMBER_MAX = 1 << 61  # of what is counted; locks.py has a byte for each version
+NUMBER_MAX = 1 << 61  # of what is counted; version_locks.py has a byte for each version
 TREE_MAX = 1 << 32  # of a tree, of which the type word has so many bits
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
@@ -55,7 +55,7 @@ class Commit:
     message: str = ""
 
     def said(self) -> Flat:
-        """What kernels/record.py gathers a record from; only as long as the lists stay where they are."""
+        """What storage/kernels/record.py gathers a record from; only as long as the lists stay where they are."""
         said = Flat("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,

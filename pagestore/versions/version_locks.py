@@ -1,6 +1,7 @@
 """Which versions are being read, and which are being dropped: one excludes the other.
 
-Other processes see byte locks on the file (see file.py), threads of this one see pins and `_going`. A reader's handle
+Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
+handle
 locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin lasts
 as long as somebody holds it, so that an exception at any moment leaves none behind.
 """

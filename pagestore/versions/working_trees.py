@@ -121,7 +121,7 @@ class WorkingTrees:
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; returns the effective delta (see apply.py)."""
+        """Apply edits of words at once, sorted or not; returns the effective delta (see trees/apply.py)."""
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
             raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
@@ -134,7 +134,7 @@ class WorkingTrees:
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
         """Apply edits of words to the first of some relations, and what they changed to the others; all deltas.
 
-        The others have the first one's columns places[t] each, see apply.py.
+        The others have the first one's columns places[t] each, see trees/apply.py.
         """
         for name in self._buffers.keys() & names:
             self._flush(name)
@@ -148,7 +148,8 @@ class WorkingTrees:
 
     @step
     def settle(self, groups: Groups, host: Callable[..., int], again: bool = False) -> int:
-        """Settle what waits in groups within a kernel that `host` calls (see groups.py); returns what it returns.
+        """Settle what waits in groups within a kernel that `host` calls (trees/edit_queues.py); returns what it
+        returns.
 
         With `again` it goes on where it stopped before, and has more pages.
         """

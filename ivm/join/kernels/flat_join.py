@@ -14,7 +14,7 @@ certified (`certify`): where several operations may share an interval, what a le
 Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
 from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
 outer intersection is done once, and the innermost loop has no branch. Where slices come again while others change
-they are bits, see kernels/overlay.py.
+they are bits, see bitmap_rows.py.
 
 A level may *collect*: where nothing below reads the variables before it, and nobody asks for them, all its
 candidates under all their values are brought together first, each with how many bindings it stands for.
@@ -99,7 +99,7 @@ def run_flat(
 
     Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
     rows[s, :, n] as codes[S, C, CODE] say, where one level leaves at most `room`. marks[L, m] are a byte and
-    counts[L, m] a word for each key; for grounds[L, GROUND], numbers and bits see kernels/overlay.py. Returns 1, or 0
+    counts[L, m] a word for each key; for grounds[L, GROUND], numbers and bits see bitmap_rows.py. Returns 1, or 0
     for a count that does not fit a word.
     """
     last = plan[LEVELS] - 1

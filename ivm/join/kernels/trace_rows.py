@@ -50,7 +50,7 @@ def leave_words(state, codes, rows, row, scratch, at, ends, n):
 
 @inlined
 def coded(code, tail, x):
-    """What the code x of a column adds to the word and to the tail of a row, see pagestore/kernels/order.py."""
+    """What the code x of a column adds to the word and to the tail of a row, see pagestore/sorting/codes.py."""
     at = code[CODE_AT]
     if at >= tail:
         return x << at - tail, 0

@@ -18,7 +18,7 @@ from ivm.lang.program import Program
 from ivm.lang.traverse import variables
 from ivm.plan.expression import binaries
 
-CODE = Var("code$")  # of a failure, see expression.py
+CODE = Var("code$")  # of a failure, see plan/expression.py
 
 
 def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predicate]) -> Rule:

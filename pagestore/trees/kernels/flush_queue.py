@@ -3,7 +3,7 @@
     waiting[g] ──▶ one edit a key ──▶ apply_beside ──▶ arena ──▶ file        trees[t] is new, deltas[t] what changed
 
 For kernels that carry a few edits through several groups: what Python does between two calls takes longer than the
-calls. A kernel of a host's has all this under `groups.py`.
+calls. A kernel of a host's has all this under `trees/edit_queues.py`.
 """
 
 from pagestore.pages.enter import mark

@@ -159,7 +159,7 @@ def least_words(page_words, room, size):
 
 @kernel
 def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
-    """Write the successor of the current page by shifting its bits, if that is possible (see shift.py)."""
+    """Write the successor of the current page by shifting its bits, if that is possible (see pages/shift.py)."""
     keys, values, birth, _ = shape
     runs, n = walk[RUNS, level], walk[SIZE, level]
     if runs <= 0 or tally[USED] == ids.shape[0]:
