@@ -31,16 +31,16 @@ from ivm.errors import DivergenceError, EditError, IvmError, OptionError, Redefi
 from ivm.host import record_heads, workspaces
 from ivm.lang.ir import Predicate
 from ivm.maintenance.trace import distance, trace_of
-from ivm.plan.cardinality import Estimates
+from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import encoder
 from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
-from ivm.views.aggregate_state import apart_name, is_apart
-from ivm.workspace_snapshot import Past
+from ivm.views.aggregate_state import keeps_state, state_name
+from ivm.workspace_snapshot import WorkspaceSnapshot
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, Edits, Relation, Sketch, Snapshot, Store, Type, Violation
+from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -86,7 +86,7 @@ class Workspace:
         _check_options(granularity, maintenance)
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
-            before, estimates = self.rules_of(txn), Estimates(txn)
+            before, estimates = self.rules_of(txn), Cardinality(txn)
             if before.block(name):
                 raise RedefinitionError(
                     lang.Where(name, 1, 1),
@@ -133,7 +133,7 @@ class Workspace:
                 for s in range(len(plan.sensors))
             }
             views = {n for n in block.part.predicates if n not in left.program.predicates}
-            gone |= views | {apart_name(n) for n in views if is_apart(before.layouts[n])}
+            gone |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
             kept = {tree_name(i) for indices in left.indices.values() for i in indices}
             gone |= {tree_name(i) for indices in before.indices.values() for i in indices} - kept
             for tree in gone:
@@ -186,10 +186,10 @@ class Workspace:
     def __iter__(self) -> Iterator[str]:
         return iter(self.predicates)
 
-    def at(self, version: int | str) -> Past:
+    def at(self, version: int | str) -> WorkspaceSnapshot:
         """All relations and views as they were at a version or tag."""
         snap = self.store.at(version)
-        return Past(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
+        return WorkspaceSnapshot(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
 
     def query(self, text: str) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -198,13 +198,13 @@ class Workspace:
         """
         return self._ask(self.store.sketch(), text)
 
-    def _ask(self, sketch: Sketch, text: str) -> Answer:
+    def _ask(self, sketch: EphemeralTransaction, text: str) -> Answer:
         with sketch:
             before = self.rules_of(sketch)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
             installed = before.including(
-                "query", text, Estimates(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
+                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
             drop_strays(sketch, before, installed)

@@ -8,7 +8,7 @@ from pagestore.errors import MissingError
 from pagestore.host import Relation, Snapshot
 
 
-class Past:
+class WorkspaceSnapshot:
     """Relations and views as of one version; close it, or use it in `with`."""
 
     def __init__(self, snap: Snapshot, query: Callable[[str], Answer]) -> None:
@@ -25,7 +25,7 @@ class Past:
     def close(self) -> None:
         self.snapshot.close()
 
-    def __enter__(self) -> "Past":
+    def __enter__(self) -> "WorkspaceSnapshot":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,7 +7,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.page_map import Pages
-from pagestore.relations.ephemeral import Sketch
+from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
@@ -28,11 +28,11 @@ from pagestore.sorting.tuples import (
     sort_order,
 )
 from pagestore.store import Store
-from pagestore.trees.apply import ALONE, Edits, net, one_batch
+from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
 from pagestore.trees.bulk import bulk, bulk_all
 from pagestore.trees.complement import Complement, accountable, accounted, pays
 from pagestore.trees.delta import Delta, delta
-from pagestore.trees.edit_queues import MOST, Group
+from pagestore.trees.edit_queues import MOST, EditQueue
 from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
@@ -66,12 +66,12 @@ __all__ = [
     "Complement",
     "Delta",
     "Dependants",
+    "EditQueue",
     "Edits",
+    "EphemeralTransaction",
     "Finder",
-    "Group",
     "Pages",
     "Relation",
-    "Sketch",
     "Snapshot",
     "Spec",
     "Store",
@@ -88,6 +88,7 @@ __all__ = [
     "bulk_all",
     "coding_within",
     "columns_of",
+    "compose_edits",
     "count_prefixes",
     "delta",
     "distinct",
@@ -97,7 +98,6 @@ __all__ = [
     "get",
     "in_order",
     "interval_spec",
-    "net",
     "one_batch",
     "pays",
     "pooled",

@@ -26,7 +26,7 @@ from pagestore.admin.version_log import VersionInfo
 from pagestore.errors import FormatError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.relations import diff, ephemeral, snapshot, transaction
-from pagestore.relations.ephemeral import Sketch
+from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.storage import meta as slots
@@ -323,7 +323,7 @@ class Store:
         """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
         return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
 
-    def sketch(self, version: int | str | datetime | None = None) -> Sketch:
+    def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
         """Begin a transaction over a version (the newest by default) that is never committed; see
         relations/ephemeral.py.
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from ivm.check.rebuild import Progress, rebuild
 from ivm.check.soundness import Soundness
-from ivm.engine.installed import Installed, Views, index_columns
+from ivm.engine.installed import Installed, InstalledRule, index_columns
 from ivm.engine.stored import HOST, dependants_of
 from ivm.errors import MaintainError
 from ivm.plan.index import tree_name
-from ivm.views.aggregate_state import apart_name, is_apart
-from pagestore.host import ERASE, Delta, Sketch, Tree, Violation
+from ivm.views.aggregate_state import keeps_state, state_name
+from pagestore.host import ERASE, Delta, EphemeralTransaction, Tree, Violation
 
 
 class Difference(NamedTuple):
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
     fact: str
 
 
-def check(sketch: Sketch, installed: Installed, progress: Progress) -> list[Violation]:
+def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress) -> list[Violation]:
     """What is wrong in the version that a sketch is over; the sketch holds what follows then.  O(evaluating all)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
@@ -46,13 +46,15 @@ def check(sketch: Sketch, installed: Installed, progress: Progress) -> list[Viol
     ]
 
 
-def _said(sketch: Sketch, installed: Installed) -> Iterator[Violation]:
+def _said(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
     """Does the version say who stands on which relations?"""
     if installed.blocks and sketch.base.catalog.dependants.get(HOST) != dependants_of(installed):
         yield _violation("dependants", "the version does not say what its views stand on; `ivm fsck --repair` does")
 
 
-def _predicate(sketch: Sketch, installed: Installed, name: str, progress: Progress) -> Iterator[Violation]:
+def _predicate(
+    sketch: EphemeralTransaction, installed: Installed, name: str, progress: Progress
+) -> Iterator[Violation]:
     """A view, what is kept apart of it, and the permuted indices of a predicate."""
     progress(f"comparing {name}")
     predicate, layout = installed.program.predicates[name], installed.layouts[name]
@@ -62,15 +64,15 @@ def _predicate(sketch: Sketch, installed: Installed, name: str, progress: Progre
         found = difference(sketch, name, predicate.types)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if is_apart(layout) and (found := difference(sketch, apart_name(name), ())):
-            yield _violation("aggregate", f"{apart_name(name)}: {found.fact}")
+        if keeps_state(layout) and (found := difference(sketch, state_name(name), ())):
+            yield _violation("aggregate", f"{state_name(name)}: {found.fact}")
     for index in installed.indices.get(name, ()):
         types = [predicate.types[column] for column in index_columns(index, layout)]
         if found := difference(sketch, tree_name(index), types):
             yield _violation("index", f"{tree_name(index)}, of {name}: {found.fact}")
 
 
-def _sensitivity(sketch: Sketch, views: Views, progress: Progress) -> Iterator[Violation]:
+def _sensitivity(sketch: EphemeralTransaction, views: InstalledRule, progress: Progress) -> Iterator[Violation]:
     """The sensitivity indices of a rule."""
     for p, plan in enumerate(views.plans):
         names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
@@ -93,7 +95,7 @@ def _sensitivity(sketch: Sketch, views: Views, progress: Progress) -> Iterator[V
                 )
 
 
-def difference(sketch: Sketch, name: str, types: Sequence[str]) -> Difference | None:
+def difference(sketch: EphemeralTransaction, name: str, types: Sequence[str]) -> Difference | None:
     """How a tree was other than what a sketch has made of it; its first words have types, the others are shown bare."""
     old, new = before(sketch, name), sketch.tree(name)
     if old is None:
@@ -114,13 +116,13 @@ def difference(sketch: Sketch, name: str, types: Sequence[str]) -> Difference | 
     return None
 
 
-def before(sketch: Sketch, name: str) -> Tree | None:
+def before(sketch: EphemeralTransaction, name: str) -> Tree | None:
     """A tree as it is in the version that a sketch is over."""
     info = sketch.base.catalog.relations.get(name)
     return sketch.base.trees[info.spec.tree_id] if info else None
 
 
-def _shown(sketch: Sketch, types: Sequence[str], words: np.ndarray) -> str:
+def _shown(sketch: EphemeralTransaction, types: Sequence[str], words: np.ndarray) -> str:
     """A record for a reader."""
     values = [sketch.decode(type_, words[c : c + 1])[0].as_py() for c, type_ in enumerate(types)]
     return f"({', '.join(map(str, (*values, *words[len(types) :].tolist())))})"

@@ -1,9 +1,9 @@
-"""Views and all that is kept for them made anew, from base relations and nothing else."""
+"""InstalledRule and all that is kept for them made anew, from base relations and nothing else."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from ivm.engine.engine import Engine
-from ivm.engine.installed import Installed, Views
+from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.stored import provide
 from ivm.plan.constants import encoder
 from pagestore.host import Transaction
@@ -18,7 +18,7 @@ def silent(text: str) -> None:
 def rebuild(
     txn: Transaction,
     installed: Installed,
-    rules: Sequence[Views],
+    rules: Sequence[InstalledRule],
     recording: bool = True,
     progress: Progress = silent,
 ) -> dict[str, tuple[int, int]]:
@@ -43,7 +43,7 @@ def rebuild(
     return engine.built
 
 
-def beneath(installed: Installed, name: str) -> list[Views]:
+def beneath(installed: Installed, name: str) -> list[InstalledRule]:
     """The rules that a view follows from, its own last."""
     wanted, found = {name}, []
     for views in reversed(installed.rules):
@@ -53,7 +53,7 @@ def beneath(installed: Installed, name: str) -> list[Views]:
     return found[::-1]
 
 
-def _telling(rules: Sequence[Views], progress: Progress) -> Iterator[Views]:
+def _telling(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
     """Some rules, each told of when it is come to."""
     for number, views in enumerate(rules, 1):
         progress(f"evaluating {', '.join(views.writes)}, {number} of {len(rules)}")

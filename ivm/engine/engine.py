@@ -15,9 +15,9 @@ import numpy as np
 
 from ivm.engine.complement_join import evaluate_in_full
 from ivm.engine.head_edits import check_sums, composed, folded, out_of_range
-from ivm.engine.installed import Installed, Views, index_columns
+from ivm.engine.installed import Installed, InstalledRule, index_columns
 from ivm.engine.recompute import placed
-from ivm.engine.schedule import Course, Settle, Step, course_of
+from ivm.engine.schedule import Flush, Schedule, Step, schedule_of
 from ivm.errors import DivergenceError, FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
 from ivm.join.flat_trie import pays
@@ -29,7 +29,7 @@ from ivm.maintenance.surgery import Delta, settled
 from ivm.plan.constants import Encode
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
-from ivm.views.aggregate_state import apart_name, apart_spec, edits, is_apart, results
+from ivm.views.aggregate_state import edits, keeps_state, results, state_name, state_spec
 from ivm.views.edit_composition import Beyond, settled_sums
 from ivm.views.layouts import SUM
 from pagestore.errors import EditError
@@ -43,9 +43,9 @@ from pagestore.host import (
     ascending,
     bulk,
     bulk_all,
+    compose_edits,
     count_prefixes,
     delta,
-    net,
     one_batch,
     scan,
 )
@@ -100,12 +100,12 @@ class Engine:
         Raises MaintainError, DivergenceError among it where what is kept cannot be what follows.
         """
         self._refuse_misfits()
-        course = course_of(self.installed, frozenset(edits))
+        schedule = schedule_of(self.installed, frozenset(edits))
         try:
-            done = self._carry_few(course, edits)
-            if done < len(course.steps):
-                waiting = course.waiting() if done else {name: [edit] for name, edit in edits.items()}
-                self._take(course.steps[done:], waiting)
+            done = self._carry_few(schedule, edits)
+            if done < len(schedule.steps):
+                waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
+                self._take(schedule.steps[done:], waiting)
         except EditError as error:
             raise astray(str(error)) from error
 
@@ -118,7 +118,7 @@ class Engine:
         try:
             for name, tree in before.items():
                 self._adopt(name, tree)
-            self._take(course_of(self.installed, frozenset(before)).steps, {})
+            self._take(schedule_of(self.installed, frozenset(before)).steps, {})
         except EditError as error:
             raise astray(str(error)) from error
 
@@ -137,9 +137,9 @@ class Engine:
         self.installed.fitting["catalog"] = catalog
 
     def _take(self, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
-        """Take steps of a course, given the edits that wait for predicates."""
+        """Take steps of a schedule, given the edits that wait for predicates."""
         for step in steps:
-            if isinstance(step, Settle):
+            if isinstance(step, Flush):
                 if step.name in waiting:
                     self._settle(step.name, waiting.pop(step.name))
                 continue
@@ -150,14 +150,14 @@ class Engine:
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
 
-    def _carry_few(self, course: Course, edits: Mapping[str, Edits]) -> int:
+    def _carry_few(self, schedule: Schedule, edits: Mapping[str, Edits]) -> int:
         """Take the steps that one call of a kernel takes, and keep the books of it; returns how many."""
         started = time.perf_counter()
-        done = course.run(self.txn, edits)
-        for name, operations, inserted, erased in course.books() if done else ():
+        done = schedule.run(self.txn, edits)
+        for name, operations, inserted, erased in schedule.books() if done else ():
             self.accounts[name] = Account(time.perf_counter() - started, operations, 0, inserted, erased)
-            if inserted + erased and (done < len(course.steps) or name in self.watched):
-                trees, deltas = course.settled(name)
+            if inserted + erased and (done < len(schedule.steps) or name in self.watched):
+                trees, deltas = schedule.settled(name)
                 self.before |= trees
                 self._changed(name, deltas)
         return done
@@ -173,9 +173,9 @@ class Engine:
         layout = kept.layout
         self.before |= kept.of_indices([*map(self.txn.tree, kept.names)])
         actions, rows = one_batch(parts)
-        if is_apart(layout):
-            ((actions, rows),) = self._apply((apart_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
-            view, apart = self.txn.tree(name), self.txn.tree(apart_name(name))
+        if keeps_state(layout):
+            ((actions, rows),) = self._apply((state_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
+            view, apart = self.txn.tree(name), self.txn.tree(state_name(name))
             actions, rows = edits(name, layout, self.txn.pages, view, apart, actions, rows)
         (actions, rows), *others = self._apply(kept.names, kept.places, actions, rows, layout.visible)
         if not len(actions):
@@ -216,14 +216,14 @@ class Engine:
     def _apply(
         self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Edit a tree and those beside it; see apply_beside for what it takes and gives.  Raises RangeError."""
-        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(apart_name("")))
+        """Edit a tree and those beside it; see apply_indexed for what it takes and gives.  Raises RangeError."""
+        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(state_name("")))
         try:
-            edits = net(actions, rows, tree.spec)
+            edits = compose_edits(actions, rows, tree.spec)
         except EditError:  # a part of a sum is beyond 64 bits, which the whole need not be
             edits = self._settled_sums(tree, predicate, rows)
         try:
-            return self.txn.apply_beside(names, places, *edits, visible)
+            return self.txn.apply_indexed(names, places, *edits, visible)
         except EditError as error:
             self._settled_sums(tree, predicate, rows)  # which says whose sum it is
             raise EditError(f"{predicate.name}: {error}") from error
@@ -256,7 +256,7 @@ class Engine:
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
-    def _follow(self, views: Views, p: int) -> Iterable[tuple[str, Edits]]:
+    def _follow(self, views: InstalledRule, p: int) -> Iterable[tuple[str, Edits]]:
         """The head edits of one of a rule's plans; its sensitivity indices are renewed on the way."""
         plan = views.plans[p]
         indices = indices_of(plan)
@@ -283,7 +283,7 @@ class Engine:
         if change.delta:
             yield from self.installed.heads[plan].edits(change.delta, self.encode).items()
 
-    def _is_huge(self, views: Views, plan: Plan, old: Mapping[Index, Tree]) -> bool:
+    def _is_huge(self, views: InstalledRule, plan: Plan, old: Mapping[Index, Tree]) -> bool:
         """Are deltas so large that evaluating twice is cheaper than following them?"""
         large = [
             (len(delta.actions), old[trie.index].count)
@@ -299,7 +299,7 @@ class Engine:
         return pays(plan.shape, [old[trie.index] for trie in plan.tries])
 
     def _reevaluate(
-        self, views: Views, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
+        self, views: InstalledRule, p: int, plan: Plan, old: Mapping[Index, Tree], new: Mapping[Index, Tree]
     ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         """The head edits that lead from one version to the other, both from scratch; sensitivity is built anew.
 
@@ -318,7 +318,7 @@ class Engine:
             edits = folded(self.installed, head, evaluation.parts, action, self.encode)
             yield from ((name, edit) for name, edit in edits if len(edit[0]))
 
-    def _sweep(self, views: Views, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
+    def _sweep(self, views: InstalledRule, p: int, plan: Plan, new: Mapping[Index, Tree]) -> None:
         """Build the sensitivity indices anew when half of them may be stale, so that they never outgrow the trace.
 
         Stale intervals, whose context is gone, are harmless; they come only from changes, so that the rows
@@ -331,7 +331,7 @@ class Engine:
             self._record(views, p, plan, new)
 
     def _record(
-        self, views: Views, p: int, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+        self, views: InstalledRule, p: int, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
     ) -> Evaluation:
         """A plan evaluated in full; its sensitivity indices are replaced.  `asked` as for `evaluate`."""
         if not plan.sensors or not self.recording:
@@ -372,7 +372,7 @@ class Engine:
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
-    def fill(self, rules: Iterable[Views]) -> None:
+    def fill(self, rules: Iterable[InstalledRule]) -> None:
         """Evaluate rules whose heads are empty, in order, recording all sensitivity."""
         waiting: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for views in rules:
@@ -389,7 +389,9 @@ class Engine:
         for name, parts in waiting.items():
             self._fill_view(name, parts)
 
-    def _evaluate(self, views: Views, p: int, plan: Plan) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    def _evaluate(
+        self, views: InstalledRule, p: int, plan: Plan
+    ) -> Iterable[tuple[str, tuple[np.ndarray, np.ndarray]]]:
         head = self.installed.heads[plan]
         evaluation = self._record(views, p, plan, {t.index: self.tree(t.index) for t in plan.tries}, head.asked)
         for name in views.writes:
@@ -398,11 +400,11 @@ class Engine:
 
     def _fill_view(self, name: str, parts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         layout, predicate = self.installed.layouts[name], self._predicate(name)
-        if is_apart(layout):
-            spec = apart_spec(layout, len(parts[0][1]))
-            self.txn.create_words(apart_name(name), spec.keys, spec.values, spec.scans)
+        if keeps_state(layout):
+            spec = state_spec(layout, len(parts[0][1]))
+            self.txn.create_words(state_name(name), spec.keys, spec.values, spec.scans)
             rows = composed(self.txn, predicate, parts, spec)
-            self.txn.replace(apart_name(name), bulk(self.txn.pager, self.txn.tree(apart_name(name)).spec, rows))
+            self.txn.replace(state_name(name), bulk(self.txn.pager, self.txn.tree(state_name(name)).spec, rows))
             rows = [results(name, layout, joined(rows))]
         else:
             rows = composed(self.txn, predicate, parts, self.txn.tree(name).spec)

@@ -14,12 +14,12 @@ from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encode
-from ivm.views.aggregate_state import apart_spec, is_apart
+from ivm.views.aggregate_state import keeps_state, state_spec
 from ivm.views.edit_composition import Beyond, summed
 from ivm.views.heads import Head
 from ivm.views.layouts import PLAIN, Layout
 from pagestore.errors import EditError
-from pagestore.host import Edits, Pages, Spec, Tree, ascending, in_order, net, one_batch
+from pagestore.host import Edits, Pages, Spec, Tree, ascending, compose_edits, in_order, one_batch
 
 FOLDED = 16  # parts of bindings, of some MiB each, that are kept as they are until they are added up
 SORTED = 1 << 18  # rows a batch of a view that is sorted: some MiB, which the system maps by large pages
@@ -58,7 +58,7 @@ def folded(
 def added_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
     """Additions with those of one key made one; as they are where some of them together leave 64 bits."""
     try:
-        netted = net(actions, rows, spec)
+        netted = compose_edits(actions, rows, spec)
     except EditError:
         return actions, rows
     return netted[0].copy(), netted[1].copy()
@@ -66,7 +66,7 @@ def added_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
 
 def spec_of(layout: Layout, columns: int) -> Spec:
     """The shape of the tree that a view's edits go to, of so many columns."""
-    return apart_spec(layout, columns) if is_apart(layout) else Spec(0, layout.keys, columns - layout.keys)
+    return state_spec(layout, columns) if keeps_state(layout) else Spec(0, layout.keys, columns - layout.keys)
 
 
 def turned(part: Bindings, action: int) -> Delta:
@@ -87,7 +87,7 @@ def composed(
     if not spec.values:
         return list(ascending(rows, SORTED))
     try:
-        return [net(*one_batch(parts), spec)[1]]
+        return [compose_edits(*one_batch(parts), spec)[1]]
     except EditError:  # a part of a sum is beyond 64 bits, which the whole need not be
         pass
     try:

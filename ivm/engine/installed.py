@@ -25,10 +25,10 @@ from ivm.plan.join_order import Distinct
 from ivm.plan.plan import Plan, indices_of
 from ivm.plan.planner import AUTO, Chosen, chosen_of, make_plans
 from ivm.plan.rewrite.computed_keys import lift_computed
-from ivm.plan.rewrite.existentials import lift_existence
+from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
 from ivm.plan.rewrite.negation import lift_negations
-from ivm.views.aggregate_state import apart_name, is_apart
+from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.views.heads import Head
 from ivm.views.layouts import Layout, view_layout
 
@@ -40,7 +40,7 @@ LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stor
 
 
 @dataclass(frozen=True, eq=False)
-class Views:
+class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity."""
 
     number: int
@@ -61,7 +61,7 @@ class Views:
         return writes(self.rule)
 
 
-class Kept(NamedTuple):
+class StoredPredicate(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
 
     `names` are those of its tree and of the trees beside it, and row t of places[T, C] says which columns tree t has.
@@ -88,7 +88,7 @@ class Block:
     name: str
     text: str
     part: lang.Program
-    rules: tuple[Views, ...]
+    rules: tuple[InstalledRule, ...]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Installed:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
 
     @cached_property
-    def rules(self) -> tuple[Views, ...]:
+    def rules(self) -> tuple[InstalledRule, ...]:
         """Every rule, behind those it reads from."""
         by_rule = {id(views.rule): views for block in self.blocks for views in block.rules}
         return tuple(by_rule[id(rule)] for rule in self.program.rules)
@@ -118,11 +118,11 @@ class Installed:
         return found
 
     @cached_property
-    def kept(self) -> dict[str, Kept]:
+    def kept(self) -> dict[str, StoredPredicate]:
         """How each predicate is stored."""
         return {name: self._kept(name, layout) for name, layout in self.layouts.items()}
 
-    def _kept(self, name: str, layout: Layout) -> Kept:
+    def _kept(self, name: str, layout: Layout) -> StoredPredicate:
         predicate = self.program.predicates[name]
         own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
         beside = tuple(self.indices.get(name, ()))
@@ -130,7 +130,7 @@ class Installed:
         places = np.array([range(layout.visible), *(index_columns(index, layout) for index in beside)], np.int64)
         checked = predicate.value is not None and layout.keys != len(predicate.keys)
         served = (*[0] * len(own), *range(1, len(names)))
-        return Kept(layout, own + beside, served, names, places, checked)
+        return StoredPredicate(layout, own + beside, served, names, places, checked)
 
     @cached_property
     def heads(self) -> dict[Plan, Head]:
@@ -142,11 +142,11 @@ class Installed:
         """The names of all views and trees that follow from the extensional predicates."""
         return self.kept_by(self.rules)
 
-    def kept_by(self, rules: Iterable[Views]) -> frozenset[str]:
+    def kept_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
         """The names of the views, permuted and sensitivity indices and trees kept apart of some rules."""
         views = {name for one in rules for name in one.writes}
         plans = [(one, p, plan) for one in rules for p, plan in enumerate(one.plans)]
-        apart = {apart_name(name) for name in views if is_apart(self.layouts[name])}
+        apart = {state_name(name) for name in views if keeps_state(self.layouts[name])}
         senses = {one.sense_name(p, s) for one, p, plan in plans for s in range(len(plan.sensors))}
         indices = {tree_name(index) for *_, plan in plans for index in indices_of(plan) if permuted(index)}
         return frozenset(views | apart | senses | indices)
@@ -157,8 +157,8 @@ class Installed:
         return {}
 
     @cached_property
-    def courses(self) -> dict[frozenset[str], Any]:
-        """The courses of edits that were asked for (see schedule.py), by the predicates edited."""
+    def schedules(self) -> dict[frozenset[str], Any]:
+        """The schedules of edits that were asked for (see schedule.py), by the predicates edited."""
         return {}
 
     def predicate(self, name: str) -> Predicate:
@@ -178,7 +178,7 @@ class Installed:
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
         part = lang.compile(text, self.program, source=name)
-        for lift in (lift_existence, lift_computed, lift_negations):
+        for lift in (lift_existentials, lift_computed, lift_negations):
             part = part.lifted(lift)
         part = refusing(part)
         program = self.program.including(part)
@@ -186,13 +186,13 @@ class Installed:
         layouts = dict(self.layouts)
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         first = self.next_number if number is None else number
-        rules: list[Views] = []
+        rules: list[InstalledRule] = []
         for i, rule in enumerate(part.rules):
             stored = {n: layout.keys for n, layout in layouts.items()}
             plans = make_plans(
                 rule, predicates, stored, distinct, encode, orders[i] if orders else (), maintenance
             )  # fmt: skip
-            rules.append(Views(first + i, rule, plans, granularity))
+            rules.append(InstalledRule(first + i, rule, plans, granularity))
             for view in writes(rule):
                 writers = [(v.rule, v.plans) for v in rules if view in v.writes]
                 layouts[view] = view_layout(predicates[view], writers)

@@ -13,7 +13,7 @@ from ivm.join.join import joined
 from ivm.lang.ir import Rule
 from ivm.plan.constants import Encode
 from ivm.plan.index import tree_name
-from ivm.views.aggregate_state import is_apart, results
+from ivm.views.aggregate_state import keeps_state, results
 from ivm.views.layouts import SUM
 from pagestore.host import INSERT
 
@@ -41,7 +41,7 @@ def recompute(source: Source, installed: Installed, encode: Encode, name: str, t
         return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
     found = composed(source, predicate, parts, spec_of(layout, width))
-    if is_apart(layout):
+    if keeps_state(layout):
         found = [results(name, layout, joined(found))]
     if layout.kind == SUM:
         check_sums(source, predicate, *found)

@@ -1,4 +1,4 @@
-"""The course of edits through all rules: what they settle and what has to follow, step by step.
+"""The schedule of edits through all rules: what they settle and what has to follow, step by step.
 
     edge ──▶ settle edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ settle triangle ──▶ ...
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed, Views
+from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.kernels import schedule as kernel
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, probe_next_at
@@ -22,13 +22,13 @@ from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.index import Index, permuted
 from ivm.plan.plan import Plan
-from ivm.views.aggregate_state import is_apart
-from pagestore.host import FEW, MOST, TREE_WORDS, Edits, Group, Transaction, Tree
+from ivm.views.aggregate_state import keeps_state
+from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Transaction, Tree
 
 COURSES_MAX = 64  # each keeps some megabytes of room at most
 
 
-class Settle(NamedTuple):
+class Flush(NamedTuple):
     """The trees of a predicate take the edits that wait for it."""
 
     name: str
@@ -37,7 +37,7 @@ class Settle(NamedTuple):
 class Follow(NamedTuple):
     """The heads of one of a rule's plans follow what has changed in its body."""
 
-    views: Views
+    views: InstalledRule
     number: int
 
     @property
@@ -45,20 +45,20 @@ class Follow(NamedTuple):
         return self.views.plans[self.number]
 
 
-Step = Settle | Follow
+Step = Flush | Follow
 
 
-def course_of(installed: Installed, names: frozenset[str]) -> "Course":
-    """The one course of edits of some predicates."""
-    courses = installed.courses
-    if names not in courses:
-        if len(courses) >= COURSES_MAX:
-            courses.clear()
-        courses[names] = Course(installed, names)
-    return courses[names]
+def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
+    """The one schedule of edits of some predicates."""
+    schedules = installed.schedules
+    if names not in schedules:
+        if len(schedules) >= COURSES_MAX:
+            schedules.clear()
+        schedules[names] = Schedule(installed, names)
+    return schedules[names]
 
 
-class Course:
+class Schedule:
     """The steps of edits of some predicates, and a kernel that takes the first of them."""
 
     def __init__(self, installed: Installed, names: frozenset[str]) -> None:
@@ -74,7 +74,7 @@ class Course:
         for name, one in zip(self.names, kept, strict=True):
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
-        self._shapes = [Group(one.names, one.places, one.layout.visible) for one in kept]
+        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
         self._catalog: object = None
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
@@ -99,7 +99,7 @@ class Course:
         for name, edit in edits.items():
             self.groups.wait(self._numbers[name], *edit)
         done = txn.settle(self.groups, partial(self._carry, 0))
-        if 0 < done < self._plain and isinstance(self.steps[done], Settle):  # mostly for want of pages
+        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # mostly for want of pages
             done = txn.settle(self.groups, partial(self._carry, done), again=True)
         return done
 
@@ -136,8 +136,8 @@ class Course:
         lists: tuple[list, ...] = [], [], [], []
         probes, indices, sources, heads = lists
         for step in plain:
-            if isinstance(step, Settle):
-                steps.append((kernel.SETTLE, self._numbers[step.name]))
+            if isinstance(step, Flush):
+                steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
             steps.append((kernel.FOLLOW, len(plans)))
             laid, starts = probes_of(step.plan), [*map(len, lists)]
@@ -178,21 +178,21 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         due = [name for name in views.reads if name in waiting]
         if not due and settled.isdisjoint(views.reads):
             continue
-        steps += [*map(Settle, due), *(Follow(views, number) for number in range(len(views.plans)))]
+        steps += [*map(Flush, due), *(Follow(views, number) for number in range(len(views.plans)))]
         settled |= set(due)
         waiting = {name: None for name in (*waiting, *views.writes) if name not in settled}
-    return [*steps, *map(Settle, waiting)]
+    return [*steps, *map(Flush, waiting)]
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    return (step.name,) if isinstance(step, Settle) else step.views.reads + step.views.writes
+    return (step.name,) if isinstance(step, Flush) else step.views.reads + step.views.writes
 
 
 def _is_plain(installed: Installed, step: Step) -> bool:
     """Can a kernel take this step?"""
-    if isinstance(step, Settle):
+    if isinstance(step, Flush):
         kept = installed.kept[step.name]
-        return not (is_apart(kept.layout) or kept.checked)
+        return not (keeps_state(kept.layout) or kept.checked)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
 

@@ -7,7 +7,7 @@ the interval an operation was sensitive to, and the key variables bound before t
 import numpy as np
 
 from ivm.plan.plan import Sensor
-from pagestore.host import ERASE, INSERT, Pages, Spec, Tree, interval_spec, net, stab_many
+from pagestore.host import ERASE, INSERT, Pages, Spec, Tree, compose_edits, interval_spec, stab_many
 
 
 def index_spec(sensor: Sensor) -> Spec:
@@ -32,4 +32,4 @@ def renewal(index: Tree, matched: np.ndarray, recorded: np.ndarray) -> tuple[np.
     A row in both stays untouched, so that a page is rewritten only where the trace changed.
     """
     actions = np.repeat([ERASE, INSERT], [matched.shape[1], recorded.shape[1]])
-    return net(actions, np.concatenate([matched, recorded], axis=1), index.spec)
+    return compose_edits(actions, np.concatenate([matched, recorded], axis=1), index.spec)

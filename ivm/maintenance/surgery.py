@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, count_prefixes, distinct, net
+from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, compose_edits, count_prefixes, distinct
 
 
 class Delta(NamedTuple):
@@ -43,6 +43,6 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
 
 def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
     """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
-    netted = Delta(*net(actions, rows, Spec(0, len(rows), 0)))
+    netted = Delta(*compose_edits(actions, rows, Spec(0, len(rows), 0)))
     changed = netted.actions != SET
     return netted if changed.all() else netted.where(changed)

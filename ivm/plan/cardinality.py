@@ -10,7 +10,7 @@ SAMPLE_ROWS = 1 << 15
 BLOCK_ROWS = 1 << 10
 
 
-class Estimates:
+class Cardinality:
     """Distinct tuples of columns of a relation; each relation is sampled once.
 
     The sample is blocks of neighbouring records spread evenly, so that fan-outs below a prefix are those

@@ -30,7 +30,7 @@ class Begun(NamedTuple):
     cost: float = 0.0
 
 
-class Orders:
+class JoinOrders:
     """The orders of a conjunction, and what evaluating it in one of them is estimated to cost."""
 
     def __init__(self, conjunction: Conjunction, distinct: Distinct) -> None:
@@ -75,7 +75,7 @@ class Orders:
         return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in (True, False))
 
     def _cheaply_begun(self, own: Sequence[str], rest: Sequence[str], tied: bool) -> Iterator[tuple[str, ...]]:
-        """Orders grown one variable at a time, from the cheapest order of each set of variables, of few such sets.
+        """JoinOrders grown one variable at a time, from the cheapest order of each set of variables, of few such sets.
 
         What a product costs shows only behind it, when what looked dearer is forgotten already: the hub of a star
         beside its ends.  So with `tied` the next variable shares an atom with one before, as long as any does;

@@ -8,7 +8,7 @@ from ivm.errors import ConstructError
 from ivm.lang.ir import Predicate, Rule
 from ivm.plan.conjunction import Conjunction
 from ivm.plan.constants import Encode
-from ivm.plan.join_order import Distinct, Orders
+from ivm.plan.join_order import Distinct, JoinOrders
 from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX
 
@@ -63,7 +63,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
     Probing costs about the bindings below a changed row, in one version; it stores nothing, so a trace is recorded only
     if matching is the cheaper even where the trace is longer than it seems.
     """
-    orders = Orders(conjunction, distinct)
+    orders = JoinOrders(conjunction, distinct)
     plan = conjunction.plan(*orders.cheapest())
     if maintenance == ONCE:
         return replace(plan, once=True, choice="evaluated once")

@@ -18,17 +18,17 @@ from pagestore.host import COUNT as RECORDS
 from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, begins, distinct, ranks, scan, select
 
 
-def is_apart(layout: Layout) -> bool:
+def keeps_state(layout: Layout) -> bool:
     """Does an aggregate of this layout keep a tree apart?"""
     return layout.kind in (*MAX_OR_MIN, TOTAL) or (layout.bare and layout.kind != PLAIN)
 
 
-def apart_name(name: str) -> str:
+def state_name(name: str) -> str:
     """The name of that tree in the store."""
     return f"$apart:{name}"
 
 
-def apart_spec(layout: Layout, columns: int) -> Spec:
+def state_spec(layout: Layout, columns: int) -> Spec:
     """Its shape, for edits of so many columns (see heads.py)."""
     if layout.kind in (COUNT, SUM):
         return Spec(0, 1, columns - 1)

@@ -12,7 +12,7 @@ What is added up to a sum may leave 64 bits on the way, and the sum be within th
 import numpy as np
 
 from ivm.join.kernels.join_layout import HALF
-from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, distinct, get, net, sort_order
+from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
 
 TAKE = 4  # beside pagestore's actions, and gone after `compose`
 
@@ -36,7 +36,7 @@ class Beyond(Exception):
 def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1) -> Edits:
     """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
     if not tree.spec.values:
-        return net(actions, rows, tree.spec)
+        return compose_edits(actions, rows, tree.spec)
     keys = tree.spec.keys
     order = sort_order(rows[:keys])
     actions, rows = actions[order], rows.take(order, axis=1)

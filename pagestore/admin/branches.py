@@ -40,7 +40,7 @@ def delete(handle: Handle, name: str) -> None:
     entries = [e for e in state.history.entries(handle.mapping.pages) if e.branch == number]
     _refuse_needed(handle, number, name, {entry.version for entry in entries})
     try:
-        doomed = handle.ledger.locks.lock(entries)
+        doomed = handle.committer.locks.lock(entries)
         if len(doomed) < len(entries):
             busy = next(entry.version for entry in entries if entry not in doomed)
             raise RetainedError(f"version {busy} of branch {name!r} is being read; close its readers first")
@@ -52,7 +52,7 @@ def delete(handle: Handle, name: str) -> None:
             freed=_own_pages(handle, number),
         )
     finally:
-        handle.ledger.locks.unlock()
+        handle.committer.locks.unlock()
 
 
 def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -> None:

@@ -26,7 +26,7 @@ class Compact(NamedTuple):
 def run(handle: Handle) -> Compact:
     """See Store.compact."""
     before = handle.file.size()
-    space = handle.ledger.pager.space
+    space = handle.committer.pager.free_list
     for appending in (True, False):
         _vacuum(handle)
         space.appending = appending

@@ -25,18 +25,18 @@ def run(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, d
     if drop is not None and reasons:
         version, reason = next(iter(reasons.items()))
         raise RetainedError(f"version {version} cannot be dropped: {reason}")
-    ledger = handle.ledger
+    committer = handle.committer
     try:
-        doomed = ledger.locks.lock([entry for entry in chosen if entry.version not in reasons])
+        doomed = committer.locks.lock([entry for entry in chosen if entry.version not in reasons])
         free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
         reasons |= {entry.version: "another process reads it" for entry in free}
         if drop is not None and free:
             raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
         if dry_run:
-            return Vacuum(tuple(entry.version for entry in doomed), reasons, len(ledger.plan(doomed).freed), 0)
+            return Vacuum(tuple(entry.version for entry in doomed), reasons, len(committer.plan(doomed).freed), 0)
         return _drop(handle, doomed, reasons)
     finally:
-        ledger.locks.unlock()
+        committer.locks.unlock()
 
 
 def why_kept(handle: Handle, version: int) -> str:
@@ -57,9 +57,9 @@ def why_kept(handle: Handle, version: int) -> str:
 
 
 def _drop(handle: Handle, doomed: list[Entry], reasons: dict[int, str]) -> Vacuum:
-    ledger = handle.ledger
+    committer = handle.committer
     size = handle.file.size()
-    freed = len(ledger.plan(doomed).freed)
+    freed = len(committer.plan(doomed).freed)
     handle.administer(doomed=doomed, shrink=True)
     handle.administer(shrink=True)  # what the first one freed may be cut off only after it
     handle.file.truncate(handle.state.commit.top * handle.page_size)

@@ -9,16 +9,16 @@ from datetime import datetime
 from pagestore.errors import TransactionError
 from pagestore.relations.snapshot import Snapshot, at, newest
 from pagestore.relations.transaction import Transaction
-from pagestore.storage.free_list import Space
+from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
-from pagestore.storage.overlay_file import Overlay
+from pagestore.storage.overlay_file import OverlayFile
 from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import State
 from pagestore.versions.turns import Turn
 
 
-class Sketch(Transaction):
+class EphemeralTransaction(Transaction):
     """As a Transaction, whose end leaves nothing behind. Use it in `with`, or roll it back.
 
     >>> import pagestore, tempfile
@@ -38,12 +38,12 @@ class Sketch(Transaction):
         self._snapshot = snapshot
         pages, base = snapshot.pages, snapshot._version
         page_size = 8 * pages.page_words
-        self._overlay = Overlay(snapshot._handle.file, page_size)
+        self._overlay = OverlayFile(snapshot._handle.file, page_size)
         mapping, end = Mapping(self._overlay, page_size), self._overlay.end // page_size
         mapping.cover(end)
         known = min(end, len(pages.seen))
         mapping.pages.seen[:known] = pages.seen[:known]
-        pager = Pager(mapping, Space(end), snapshot.threads)
+        pager = Pager(mapping, FreeList(end), snapshot.threads)
         pager.begin(base.version + 1, STORE_LINEAGE, base.version)
         self._turn = Turn()
         self._begin(pager, base, dict(base.trees), state, {}, 0)
@@ -59,18 +59,18 @@ class Sketch(Transaction):
             self._overlay.close()
             self._snapshot.close()
 
-    def __enter__(self) -> "Sketch":
+    def __enter__(self) -> "EphemeralTransaction":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.rollback()
 
 
-def begin(handle: Handle, version: int | str | datetime | None) -> Sketch:
+def begin(handle: Handle, version: int | str | datetime | None) -> EphemeralTransaction:
     """See Store.sketch."""
     snapshot = newest(handle) if version is None else at(handle, version)
     try:
-        return Sketch(snapshot, handle.state)
+        return EphemeralTransaction(snapshot, handle.state)
     except BaseException:
         snapshot.close()
         raise

@@ -3,10 +3,10 @@
 from typing import Any
 
 
-class Gone:
+class Invalidated:
     """Whoever asks it for anything is told by an error.
 
-    >>> Gone(KeyError, "it was here").anything
+    >>> Invalidated(KeyError, "it was here").anything
     Traceback (most recent call last):
     ...
     KeyError: 'it was here'

@@ -20,7 +20,7 @@ from pagestore.relations.stabbing import met
 from pagestore.trees.complement import Complement
 from pagestore.trees.lookup import get
 from pagestore.trees.page_path import naming_path, with_path
-from pagestore.trees.range_folds import Rows, Scanner, count_rows, ranks, rows_of, scan_many, select
+from pagestore.trees.range_folds import RangeFold, Rows, count_rows, ranks, rows_of, scan_many, select
 from pagestore.trees.reading import count
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, to_numpy
@@ -48,7 +48,7 @@ class Relation(Range):
         whole: "Relation | None" = None,
     ):
         super().__init__(source, info, lo, hi)
-        self._ready: dict[str, tuple[Scan, Scanner]] = {} if whole is None else whole._ready  # by scan, once asked
+        self._ready: dict[str, tuple[Scan, RangeFold]] = {} if whole is None else whole._ready  # by scan, once asked
 
     @cached_property
     def _plain(self) -> int:
@@ -232,7 +232,7 @@ class Relation(Range):
             if isinstance(text, str) and text.startswith("concat:"):
                 return Rope(self, concatenated(text, self.schema))
             scan, rows = self._scan_of(text, tree)
-            known = self._ready[text] = scan, Scanner(pages, tree, rows)
+            known = self._ready[text] = scan, RangeFold(pages, tree, rows)
         scan, scanner = known
         words, full = scanner.scan(self._lo, self._hi)
         return value_of(scan, words, full, source.dictionary)

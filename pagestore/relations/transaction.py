@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError
 from pagestore.pages.host_operators import address_of
-from pagestore.relations.invalidated import Gone
+from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.writable import WritableRelation
 from pagestore.storage.record import utf8
 from pagestore.storage.step import step
@@ -34,7 +34,7 @@ from pagestore.versions.store_state import Version
 from pagestore.versions.turns import Turn
 from pagestore.versions.working_trees import WorkingTrees
 
-ENDED: Any = Gone(ClosedError, "the transaction has ended; begin another")
+ENDED: Any = Invalidated(ClosedError, "the transaction has ended; begin another")
 
 
 class Transaction(WorkingTrees):
@@ -51,12 +51,12 @@ class Transaction(WorkingTrees):
     """
 
     def __init__(self, handle: Handle, turn: Turn, base: Version, branch: int, message: str | None):
-        self._handle, self._ledger, self._turn = handle, handle.ledger, turn
+        self._handle, self._committer, self._turn = handle, handle.committer, turn
         self._branch, self._message = branch, message or ""
-        self._ledger.begin(branch)
-        state = self._ledger.state
+        self._committer.begin(branch)
+        state = self._committer.state
         trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
-        self._begin(self._ledger.pager, base, trees, state, handle.texts, self._ledger.reserve)
+        self._begin(self._committer.pager, base, trees, state, handle.texts, self._committer.reserve)
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -179,13 +179,13 @@ class Transaction(WorkingTrees):
         On an error the store is as it was, or it is not known what it is, and the handle is poisoned. Where something
         comes in between when the version is made (an interrupt, say), a note of the exception says its number.
         """
-        ledger, before, turn = self._ledger, self._ledger.state, self._turn
+        committer, before, turn = self._committer, self._committer.state, self._turn
         try:
             with self.pager.work.lock:
                 made, told = self._make()
         except BaseException as error:
-            if ledger.state is not before and not ledger.poison:
-                error.add_note(f"the transaction was committed, as version {ledger.state.last_version}")
+            if committer.state is not before and not committer.poison:
+                error.add_note(f"the transaction was committed, as version {committer.state.last_version}")
             raise
         finally:
             turn.over = True
@@ -202,7 +202,7 @@ class Transaction(WorkingTrees):
         for name in list(self._buffers):
             self._flush(name)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
-        version = self._ledger.commit(
+        version = self._committer.commit(
             Draft(
                 self._branch,
                 self._trees,
@@ -287,7 +287,7 @@ class Transaction(WorkingTrees):
         """Keep nothing, so that nobody who keeps the transaction can change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
-        self._handle = self._ledger = self.vouched = ENDED
+        self._handle = self._committer = self.vouched = ENDED
 
 
 def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:

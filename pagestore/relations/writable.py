@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import MissingError, SchemaError, WordError
-from pagestore.relations.invalidated import Gone
+from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.relation import Relation
 from pagestore.relations.stabbing import met
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
@@ -29,7 +29,7 @@ class WritableRelation(Relation):
             self.info = info
             return True
         gone = f"relation {self.name!r} was dropped, or undone with a savepoint; ask the transaction for it again"
-        self._source = cast(Any, Gone(MissingError, gone))
+        self._source = cast(Any, Invalidated(MissingError, gone))
         return False
 
     def insert(self, rows: Any) -> None:

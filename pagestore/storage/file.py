@@ -1,7 +1,7 @@
 """All input and output of a store, in one small object, so that a simulator can stand in for it.
 
 A store does nothing to its file but what is here: positioned reads and writes, one kind of sync, growing and
-cutting, a map to read, an outlet that kernels write by, and byte locks. Locks belong to the open file (Linux
+cutting, a map to read, an page_writer that kernels write by, and byte locks. Locks belong to the open file (Linux
 "open file description" locks): closing another handle of the same file does not drop them, and the kernel drops
 them with the last process that holds the file open, however it ends. They lie far behind any data:
 
@@ -32,7 +32,7 @@ from numba import config
 from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
 from pagestore.pages.layout import CRC, WORD
 from pagestore.storage.kernels.write import PIECE, write_pages
-from pagestore.storage.page_writer import CLOSED, Outlet
+from pagestore.storage.page_writer import CLOSED, PageWriter
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
@@ -81,7 +81,7 @@ class File:
         about = os.fstat(self._fd)
         self._identity = about.st_ino, about.st_dev
         self._map = np.zeros(0, np.int64)
-        self._outlet = Outlet(self._fd)
+        self._outlet = PageWriter(self._fd)
         open_files.add(self)
 
     @staticmethod
@@ -158,7 +158,7 @@ class File:
         self._outlet.page_size = page_size if file_system(self._fd) in IN_PLACE else 0
 
     @property
-    def outlet(self) -> np.ndarray:
+    def page_writer(self) -> np.ndarray:
         """What a kernel may write pages by; who lets it do so says what it `wrote`."""
         return CLOSED if config.DISABLE_JIT else self._opened()
 

@@ -16,7 +16,7 @@ from pagestore.storage.word_list import Flat, empty, flat, flat_words
 ROOM = 512  # pages, to spare in each list of the difference
 
 
-class Space:
+class FreeList:
     """The free pages below `top`, and the never used ones from there on."""
 
     def __init__(

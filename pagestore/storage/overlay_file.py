@@ -15,10 +15,10 @@ import numpy as np
 
 from pagestore.pages.layout import WORD
 from pagestore.storage.file import RESERVE_MIN, Buffer, File, mapped, open_files
-from pagestore.storage.page_writer import CLOSED, Outlet
+from pagestore.storage.page_writer import CLOSED, PageWriter
 
 
-class Overlay(File):
+class OverlayFile(File):
     """Bytes from `end` on are the temporary file's."""
 
     def __init__(self, below: File, page_size: int) -> None:
@@ -28,7 +28,7 @@ class Overlay(File):
         os.unlink(path)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
-        self._outlet = Outlet(self._fd)
+        self._outlet = PageWriter(self._fd)
         open_files.add(self)
 
     def size(self) -> int:
@@ -48,7 +48,7 @@ class Overlay(File):
         super().write_pages(arena, own, page_words)
 
     @property
-    def outlet(self) -> np.ndarray:
+    def page_writer(self) -> np.ndarray:
         return CLOSED
 
     def fallocate(self, offset: int, count: int) -> None:

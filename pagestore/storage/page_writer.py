@@ -5,7 +5,7 @@ import numpy as np
 from pagestore.storage.kernels.write import FD, MAP, OUTLET, PAGES, WRITTEN
 
 
-class Outlet:
+class PageWriter:
     """An open file and, perhaps, a map of it: through that goes what was written by the descriptor before."""
 
     def __init__(self, fd: int) -> None:
@@ -36,4 +36,4 @@ class Outlet:
         self.words[[FD, PAGES]] = -1, 0
 
 
-CLOSED = Outlet(-1).words
+CLOSED = PageWriter(-1).words

@@ -19,7 +19,7 @@ import numpy as np
 
 from pagestore.pages.layout import BIRTH, COLUMNS_MAX, STAMP, TYPE
 from pagestore.pages.page_map import Pages
-from pagestore.storage.free_list import Space
+from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
 from pagestore.storage.page_writer import CLOSED
 from pagestore.storage.step import Work
@@ -50,9 +50,9 @@ class Pager:
     edits are applied by so many `threads`.
     """
 
-    def __init__(self, mapping: Mapping, space: Space, threads: int = 1, work: Work | None = None):
+    def __init__(self, mapping: Mapping, space: FreeList, threads: int = 1, work: Work | None = None):
         self.mapping = mapping
-        self.space = space
+        self.free_list = space
         self.threads = threads
         self.work = work or Work()
         self.spare = 0  # pages that the file must have left behind those that are written
@@ -108,18 +108,18 @@ class Pager:
         try:
             self.mapping.grow(top, self.spare)
         except OSError:
-            if len(self.space) < self.spare:
+            if len(self.free_list) < self.spare:
                 raise
             self.mapping.grow(top)
 
     def make_room(self, top: int) -> np.ndarray:
         """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
         self._grow(top)
-        return self.mapping.file.outlet
+        return self.mapping.file.page_writer
 
-    def outlet(self, top: int) -> np.ndarray:
+    def page_writer(self, top: int) -> np.ndarray:
         """What kernels write pages below `top` by, where the file holds these."""
-        return self.mapping.file.outlet if top <= len(self.pages.seen) else CLOSED
+        return self.mapping.file.page_writer if top <= len(self.pages.seen) else CLOSED
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
         """A kernel has written the first pages of an arena to the first of ids[n]; write the others, as `write`."""
@@ -189,7 +189,7 @@ class Pager:
             return Run(int(self.reserve(1)[0]), words)
         self._close_segment()
         self.give_back()
-        first = self.space.lend_run(n)
+        first = self.free_list.lend_run(n)
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
@@ -239,8 +239,8 @@ class Pager:
 
     def retract(self) -> None:
         """Return lent pages at the end of the file if they are many. O(lent)."""
-        if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.space.top - 1:
-            self._pool = self._pool[: len(self._pool) - self.space.retract(self._pool[self._position :])]
+        if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.free_list.top - 1:
+            self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
 
     def lent(self) -> np.ndarray:
         """Free pages that wait here to be handed out."""
@@ -248,7 +248,7 @@ class Pager:
 
     def give_back(self) -> None:
         """Return the lent pages to the free space, between transactions."""
-        self.space.take_back(self.lent())
+        self.free_list.take_back(self.lent())
         self._pool = np.zeros(0, np.int64)
         self._start = self._position = 0
 
@@ -258,8 +258,8 @@ class Pager:
         if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
             self._consumed = [self._kept()]
         left = self.lent()
-        ready = 0 if self.space.appending else len(self.space)
-        more = self.space.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
+        ready = 0 if self.free_list.appending else len(self.free_list)
+        more = self.free_list.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
         self._pool = np.sort(np.concatenate([left, more]))
         self._start = self._position = 0
 
@@ -268,9 +268,9 @@ class Pager:
         parts = self._consumed
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:
-            self.space.take_back(np.concatenate(self._released))
+            self.free_list.take_back(np.concatenate(self._released))
             self._released = []
-            kept = kept[~self.space.is_free(kept)]
+            kept = kept[~self.free_list.is_free(kept)]
         return kept
 
     def _close_segment(self) -> None:

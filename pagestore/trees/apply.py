@@ -54,7 +54,7 @@ Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 def apply(
     pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
 ) -> tuple[Tree, np.ndarray, np.ndarray]:
-    """Apply edits[C, n], sorted by key with at most one a key (see `net`), and say what they changed.
+    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and say what they changed.
 
     Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
     value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
@@ -65,11 +65,11 @@ def apply(
     tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
     pages are read and written once per batch.
     """
-    news, ((actions, rows),) = apply_beside(pager, (tree,), ALONE, actions, edits, visible)
+    news, ((actions, rows),) = apply_indexed(pager, (tree,), ALONE, actions, edits, visible)
     return news[0], actions, rows
 
 
-def apply_beside(
+def apply_indexed(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray,
     visible: int | None = None,
 ) -> tuple[list[Tree], list[Edits]]:  # fmt: skip
@@ -89,7 +89,7 @@ def apply_beside(
     new, delta = _apply_many(pager, trees[0], actions, edits, visible)
     news, deltas = [new], [delta]
     for tree, columns in zip(trees[1:], places[1:], strict=True):
-        edited = net(delta[0], delta[1][columns[: tree.spec.columns]], tree.spec)
+        edited = compose_edits(delta[0], delta[1][columns[: tree.spec.columns]], tree.spec)
         new, change = _apply_many(pager, tree, *edited, tree.spec.columns)
         news.append(new)
         deltas.append(change)
@@ -99,16 +99,16 @@ def apply_beside(
 def _apply_few(
     pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
 ) -> tuple[list[Tree], list[Edits]] | None:
-    """As `apply_beside`, in one run; None, and nothing has happened, where there was too little room for it."""
+    """As `apply_indexed`, in one run; None, and nothing has happened, where there was too little room for it."""
     page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
     _, heights, counts, specs = zip(*trees, strict=True)
     reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
     wanted = len(trees) * (2 * n + reserve)
     room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
-    done = k_indexed.apply_out(
-        pager.outlet(int(ids[-1]) + 1), k_indexed.apply_beside_at.address(), *pager.pages, _rows_of(trees), places,
-        scan_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
+    done = k_indexed.apply_and_write(
+        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of(trees),
+        places, scan_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
         reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     if done < len(trees):
@@ -181,8 +181,8 @@ def _descend(
     parts = _parts(pager, tree, actions, edits, starts)
     try:
         if len(parts) == 1:
-            outlet = pager.outlet(1 + int(parts[0].ids[-1]))
-            _run(pager, outlet, tree, visible, parts[0], WHOLE)
+            page_writer = pager.page_writer(1 + int(parts[0].ids[-1]))
+            _run(pager, page_writer, tree, visible, parts[0], WHOLE)
         else:
             _run_together(pager, tree, visible, parts, slots)
     except (CorruptionError, EditError):
@@ -237,7 +237,7 @@ def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, sta
 
 
 def _run(
-    pager: Pager, outlet: np.ndarray, tree: Tree, visible: int, part: Part, stages: int,
+    pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, part: Part, stages: int,
     first: int = 0, last: int = ALL,
 ) -> None:  # fmt: skip
     """Run the kernel, and have the pages that it makes written; what came of it is the first tally of the part's room.
@@ -247,9 +247,9 @@ def _run(
     actions, edits, ids, reserve, room, deltas = part
     tally = room.tallies[0]
     begin = 0 if stages & BELOW else int(tally[WRITTEN])
-    k_indexed.apply_out(
-        outlet, k_indexed.apply_beside_at.address(), *pager.pages, _rows_of((tree,)), ALONE, scan_array(tree.spec),
-        actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
+    k_indexed.apply_and_write(
+        page_writer, k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of((tree,)), ALONE,
+        scan_array(tree.spec), actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
         deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
@@ -263,8 +263,8 @@ def _run(
 def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
     """Run the parts side by side, then the first one with the root over all of them."""
     spec, (first, *others) = tree.spec, parts
-    outlet = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
-    run = partial(_run, pager, outlet, tree, visible)
+    page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
+    run = partial(_run, pager, page_writer, tree, visible)
     together([partial(run, part, BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
     for part in others:
         k_apply.adopt(
@@ -283,14 +283,14 @@ def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Excep
     return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
 
 
-def net(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
     """Sort edits by key and compose those of one key, in the order given, into one.
 
     ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
     and set.  O(n log n).
 
     >>> from pagestore.host import ERASE, INSERT
-    >>> net(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
+    >>> compose_edits(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
     (array([0, 1]), array([[3, 7]]))
     """
     n, keys = len(actions), spec.keys

@@ -15,7 +15,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree_check import record_hashes
 from pagestore.trees.kernels import complement as kernel
 from pagestore.trees.lookup import get
-from pagestore.trees.range_folds import Scanner, count_rows, ranks, rows_of
+from pagestore.trees.range_folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.reading import scan
 from pagestore.trees.tree import Tree, checked, scan_array
 
@@ -97,7 +97,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
     assert rows, "asked of trees that are not accountable"
-    return Scanner(pages, tree, rows).scan()[0][0]
+    return RangeFold(pages, tree, rows).scan()[0][0]
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:

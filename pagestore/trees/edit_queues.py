@@ -1,4 +1,4 @@
-"""Groups of trees that take a few edits within a kernel of a host's, which goes from one to the next in one call.
+"""EditQueues of trees that take a few edits within a kernel of a host's, which goes from one to the next in one call.
 
     groups.clear()
     groups.wait(0, actions, rows)
@@ -18,7 +18,7 @@ import numpy as np
 from pagestore.storage.pager import Pager
 from pagestore.trees.kernels import apply_layout as k_apply_layout
 from pagestore.trees.kernels import flush_queue as kernel
-from pagestore.trees.kernels.apply_indexed import HEIGHT, ROOT, apply_beside_at
+from pagestore.trees.kernels.apply_indexed import HEIGHT, ROOT, apply_indexed_at
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Spec, Tree, scan_array
 
@@ -28,7 +28,7 @@ PAGES_AGAIN = 1024  # in a second one, if they were too few
 MOST = 4000  # edits that may wait for a group
 
 
-class Group(NamedTuple):
+class EditQueue(NamedTuple):
     """A tree, and those beside it, whose columns are its places[T, C]; changes of its first `visible` are shown."""
 
     names: tuple[str, ...]
@@ -36,10 +36,10 @@ class Group(NamedTuple):
     visible: int
 
 
-class Groups:
+class EditQueues:
     """Edits that wait for groups of trees of these shapes, and what became of the trees."""
 
-    def __init__(self, groups: Sequence[Group], specs: Sequence[Spec]) -> None:
+    def __init__(self, groups: Sequence[EditQueue], specs: Sequence[Spec]) -> None:
         self.numbers = [spec.tree_id for spec in specs]
         self._specs = specs
         self._ends = ends = [0, *accumulate(len(group.names) for group in groups)]
@@ -88,7 +88,7 @@ class Groups:
         With `again` it goes on with what a call before it has left, and has more pages.
         """
         ids = pager.at_hand(PAGES_AGAIN, PAGES_AGAIN) if again else pager.at_hand(PAGES, PAGES_MAX)
-        outlet = pager.make_room(int(ids[-1]) + 1)
+        page_writer = pager.make_room(int(ids[-1]) + 1)
         pages, room = pager.pages, scratch()  # the map as it is when it holds the pages
         room.fit(pages.page_words, *self._asked)
         if not again:
@@ -99,8 +99,8 @@ class Groups:
             self._table[:, ROOT : HEIGHT + 1] = [*map(_PLACE, trees)]
         self._left = ()  # until the kernel has returned
         returned = host(
-            *pages, outlet, pager.version, pager.lineage, ids, *self._arrays,
-            room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_beside_at.address(),
+            *pages, page_writer, pager.version, pager.lineage, ids, *self._arrays,
+            room.arena, room.node, room.dead, room.walk, room.work, *self._room, apply_indexed_at.address(),
         )  # fmt: skip
         written, gone, oldest, newest = self._taken.tolist()
         pager.took(ids, written, self._retired[:gone], oldest, newest)

@@ -70,7 +70,7 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
-class Scanner:
+class RangeFold:
     """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:

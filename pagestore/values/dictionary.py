@@ -25,7 +25,7 @@ from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.storage.record import TEXT, Reader, Writer
 from pagestore.storage.step import step
 from pagestore.storage.word_list import flat_words
-from pagestore.trees.apply import apply, net
+from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import INSERT, SET
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import scan
@@ -276,7 +276,7 @@ class DictionaryWriter(Dictionary):
         self._apply(TEXTS, np.array(rows, np.int64).T)
 
     def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
-        actions, edits = net(np.full(rows.shape[1], action), rows, spec)
+        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
         with self.pager.of(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
-from pagestore.storage.free_list import Space
+from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.record import write_commit
 from pagestore.storage.mapping import Mapping, Run, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
@@ -44,7 +44,7 @@ from pagestore.versions.retention import excess
 from pagestore.versions.settings import Settings
 from pagestore.versions.store_state import Head, State, Version, roots_of
 from pagestore.versions.version_locks import VersionLocks
-from pagestore.versions.version_table import HISTORY, RECENT_MAX, Entry, History
+from pagestore.versions.version_table import HISTORY, RECENT_MAX, Entry, VersionTable
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
@@ -68,7 +68,7 @@ class Draft(NamedTuple):
     rewrite_catalog: bool = False
 
 
-class Ledger:
+class Committer:
     """The writer's half of a store: free space, and one commit after the other."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Ledger:
     def _open_books(self) -> None:
         """Know of the free space what the last commit says."""
         commit = self.state.commit
-        space = Space(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
+        space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]
@@ -176,7 +176,7 @@ class Ledger:
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
-        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.space.top):
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.free_list.top):
             raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
         return reclaim
 
@@ -201,7 +201,7 @@ class Ledger:
         shrink: bool = False,
     ) -> Run:
         """Steps 1 to 6."""
-        pager, space, state, freed = self.pager, self.pager.space, self.state, reclaim.freed
+        pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
         pager.retract()
         self._make_room(self._room(record, doomed, reclaim))
         self.poison = Interrupted("a commit was interrupted")  # until all of it is known to be done
@@ -244,7 +244,7 @@ class Ledger:
         Pages that are free inside the file are as good, if they are many: a record takes neighbours. What frees space
         tries in any case.
         """
-        space, spare = self.pager.space, self.pager.spare
+        space, spare = self.pager.free_list, self.pager.spare
         try:
             self.mapping.grow(space.top + pages, spare)
         except OSError:
@@ -255,7 +255,7 @@ class Ledger:
         """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
         pager, history = self.pager, self.state.history
         page_words = pager.pages.page_words
-        words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.space)
+        words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
         spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
@@ -276,7 +276,7 @@ class Ledger:
             dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
         return dead
 
-    def _dead_rows(self, history: History, freed: Flat) -> DeadList:
+    def _dead_rows(self, history: VersionTable, freed: Flat) -> DeadList:
         """What this commit replaced, without the pages of it that no version needs any more: they are freed.
 
         That happens only after the newest version was dropped with its branch.
@@ -310,7 +310,7 @@ class Ledger:
 
         Returns the pages that the transaction keeps, so far; the free space knows them.
         """
-        pager, space, before = self.pager, self.pager.space, record.checkpoint
+        pager, space, before = self.pager, self.pager.free_list, record.checkpoint
         kept = [pager.settle()]
         space.use(kept[0])
         if shrink:
@@ -327,12 +327,14 @@ class Ledger:
         record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 
-    def _write_record(self, record: Commit, history: History, heads: dict[int, Head], kept: list[np.ndarray]) -> Run:
+    def _write_record(
+        self, record: Commit, history: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
+    ) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
         `kept` are pages that the transaction is known to keep.
         """
-        pager, space, page_words = self.pager, self.pager.space, self.mapping.pages.page_words
+        pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
         words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
@@ -356,12 +358,12 @@ class Ledger:
 
     def _write_run(self, run: Run, record: Commit, used: np.ndarray) -> None:
         """Tell the free space what is used, and write the record, which then knows what is free."""
-        space, file, page_words = self.pager.space, self.mapping.file, self.mapping.pages.page_words
+        space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.said()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         written = write_commit(
-            file.outlet, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
+            file.page_writer, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
             self.pager.version, arena, ids, page_words, self.mapping.pages.seen,
         )  # fmt: skip
         assert written >= 0, f"a record that is longer than its run of {run.words} words"

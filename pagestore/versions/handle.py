@@ -29,7 +29,7 @@ from pagestore.storage.lock_holders import described
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta
 from pagestore.versions.catalog import Catalog
-from pagestore.versions.committer import Ledger
+from pagestore.versions.committer import Committer
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.settings import MAIN_ID
 from pagestore.versions.store_state import State, Version, load_state, load_version
@@ -93,7 +93,7 @@ class Handle:
             if self.recovery:
                 make_durable(self.mapping, self.state, self.meta, bool(self.recovery.problems))
                 self.meta = self.meta._replace(clean=False)
-            self.ledger = Ledger(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
+            self.committer = Committer(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
         elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
             self.recovery = None  # it is being written
 
@@ -116,7 +116,7 @@ class Handle:
         """The newest commit's state; a reader looks at the file, the writer knows."""
         self.check()
         if self.mode == "rw":
-            self.state = self.ledger.state
+            self.state = self.committer.state
         if self.mode == "rw" or self._searched:
             return self.state
         with self._guard:
@@ -170,10 +170,10 @@ class Handle:
         """Idempotent; an open transaction is lost. A commit, or a change, that another thread makes is waited for."""
         mine, was_open = os.getpid() == self._pid, self.open
         self.open = False
-        with self.ledger.lock if mine and self.mode == "rw" else nullcontext():
+        with self.committer.lock if mine and self.mode == "rw" else nullcontext():
             try:
                 if was_open and mine and self.mode == "rw":
-                    self.ledger.close()
+                    self.committer.close()
             finally:
                 self.file.close(unlock=mine)
 
@@ -305,8 +305,8 @@ class Handle:
     def _check_turn(self) -> None:
         """Go on from the newest commit; whoever had the turn before may have failed, or closed the store."""
         self.check()
-        self.ledger.check()
-        self.state = self.ledger.state
+        self.committer.check()
+        self.state = self.committer.state
 
     def give_turn_back(self, turn: Turn) -> None:
         """A turn is over. Idempotent."""
@@ -314,7 +314,7 @@ class Handle:
 
     def committed(self, version: Version) -> None:
         """A version was made."""
-        self.state = self.ledger.state
+        self.state = self.committer.state
         self._remember(version)
 
     @contextmanager
@@ -335,11 +335,11 @@ class Handle:
             self._turns.give_back(turn)
 
     def administer(self, **changes: Any) -> None:
-        """Commit such a change; see Ledger.administer."""
-        with self.ledger.lock:
+        """Commit such a change; see Committer.administer."""
+        with self.committer.lock:
             self.check()
-            self.ledger.administer(**changes)
-            self.state = self.ledger.state
+            self.committer.administer(**changes)
+            self.state = self.committer.state
 
     def check(self) -> None:
         """Raises ClosedError, ForkError."""

@@ -25,7 +25,7 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.word_list import Flat, empty, rows
-from pagestore.trees.apply import apply, net
+from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.reading import scan
 from pagestore.trees.tree import Spec, Tree
@@ -91,7 +91,7 @@ class Reclaim:
             added = [(*key, birth) for key, birth in self._moved.items()]
             gone = [(*key, 0) for key in self._gone]
             actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
-            actions, edits = net(actions, np.array(added + gone, np.int64).T, DEAD)
+            actions, edits = compose_edits(actions, np.array(added + gone, np.int64).T, DEAD)
             before = len(self._pager.retired)
             with self._pager.of(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]

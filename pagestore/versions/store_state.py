@@ -14,7 +14,7 @@ from pagestore.versions.catalog import FIRST_TREE, Catalog
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.reclaim import DEAD
 from pagestore.versions.settings import MAIN_ID, Settings
-from pagestore.versions.version_table import HISTORY, Entry, History
+from pagestore.versions.version_table import HISTORY, Entry, VersionTable
 
 SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
 SHARED = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
@@ -52,7 +52,7 @@ class State(NamedTuple):
     next_branch: int
     next_text: int
     heads: dict[int, Head]
-    history: History
+    history: VersionTable
     system: dict[int, Tree]
     settings: Settings
     commit: Commit
@@ -86,7 +86,7 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
     recent = [*map(Entry.of, rows(commit.recent, 5))]
     return State(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
-        heads, History(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
+        heads, VersionTable(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.storage.word_list import Flat, flat
-from pagestore.trees.apply import apply, net
+from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import scan
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 WIDTH = len(Entry._fields)
 
 
-class History:
+class VersionTable:
     """The retained versions of a store, ascending."""
 
     def __init__(self, recent: list[Entry], words: Flat, tree: Tree):
@@ -119,7 +119,7 @@ class History:
             self._old += moved
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
-    def without(self, pager: Pager, doomed: Sequence[Entry]) -> "History":
+    def without(self, pager: Pager, doomed: Sequence[Entry]) -> "VersionTable":
         """A copy that has forgotten some versions; those in the tree take one batch of edits."""
         n, gone = len(doomed), {*doomed}
         if self.recent[:n] == [*doomed]:  # mostly the oldest go
@@ -127,7 +127,7 @@ class History:
         else:
             kept = [entry for entry in self.recent if entry not in gone]
             words = flat(*kept)
-        left = History(kept, words, self.tree)
+        left = VersionTable(kept, words, self.tree)
         left._old = None if self._old is None else list(self._old)
         if len(self.recent) - len(kept) < n:
             old = self.old(pager.pages)
@@ -136,6 +136,6 @@ class History:
         return left
 
     def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:
-        actions, edits = net(np.full(rows.shape[1], action), rows, HISTORY)
+        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, HISTORY)
         with pager.of(STORE_LINEAGE):
             self.tree = apply(pager, self.tree, actions, edits)[0]

@@ -16,9 +16,9 @@ from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
 from pagestore.pages.page_map import Pages
 from pagestore.storage.pager import Mark, Pager
 from pagestore.storage.step import step
-from pagestore.trees.apply import ALONE, apply_beside, net, one_batch
+from pagestore.trees.apply import ALONE, apply_indexed, compose_edits, one_batch
 from pagestore.trees.bulk import bulk
-from pagestore.trees.edit_queues import Group, Groups
+from pagestore.trees.edit_queues import EditQueue, EditQueues
 from pagestore.trees.kernels.apply_layout import ADD, ERASE
 from pagestore.trees.lookup import Finder
 from pagestore.trees.reading import pages_of
@@ -125,10 +125,10 @@ class WorkingTrees:
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
             raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
-        return self.apply_beside((name,), ALONE, actions, rows, visible)[0]
+        return self.apply_indexed((name,), ALONE, actions, rows, visible)[0]
 
     @step
-    def apply_beside(
+    def apply_indexed(
         self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
         visible: int | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
@@ -140,15 +140,15 @@ class WorkingTrees:
             self._flush(name)
         infos = [*map(self._info, names)]
         self._grows()
-        return self._apply(infos, places, *net(actions, rows, infos[0].spec), visible)
+        return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
-    def groups(self, groups: Sequence[Group]) -> Groups:
+    def groups(self, groups: Sequence[EditQueue]) -> EditQueues:
         """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
-        return Groups(groups, [self._info(name).spec for group in groups for name in group.names])
+        return EditQueues(groups, [self._info(name).spec for group in groups for name in group.names])
 
     @step
-    def settle(self, groups: Groups, host: Callable[..., int], again: bool = False) -> int:
-        """Settle what waits in groups within a kernel that `host` calls (trees/edit_queues.py); returns what it
+    def settle(self, groups: EditQueues, host: Callable[..., int], again: bool = False) -> int:
+        """Flush what waits in groups within a kernel that `host` calls (trees/edit_queues.py); returns what it
         returns.
 
         With `again` it goes on where it stopped before, and has more pages.
@@ -274,7 +274,7 @@ class WorkingTrees:
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         try:
-            self._apply((info,), ALONE, *net(*one_batch(parts), info.spec), None)
+            self._apply((info,), ALONE, *compose_edits(*one_batch(parts), info.spec), None)
         except EditError:
             turns = [[*turn] for _, turn in groupby(parts, _adds)]
             if len(turns) == 1:
@@ -288,7 +288,7 @@ class WorkingTrees:
         try:
             with self._atomic():
                 for turn in turns:
-                    self._apply((info,), ALONE, *net(*one_batch(turn), info.spec), None)
+                    self._apply((info,), ALONE, *compose_edits(*one_batch(turn), info.spec), None)
         except BaseException:
             self._trees[number] = before
             raise
@@ -300,7 +300,7 @@ class WorkingTrees:
         mark = self.pager.mark()
         try:
             trees = [self._trees[number] for number in numbers]
-            trees, deltas = apply_beside(self.pager, trees, places, actions, rows, visible)
+            trees, deltas = apply_indexed(self.pager, trees, places, actions, rows, visible)
         except BaseException:
             self.pager.rewind(mark)
             raise

@@ -36,7 +36,7 @@ from pagestore.errors import (
 )
 from pagestore.pages.layout import CRC, ID
 from pagestore.relations import transaction
-from pagestore.relations.ephemeral import Sketch
+from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.storage.mapping import GROWTH_MIN
 from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
@@ -559,7 +559,7 @@ def test_readers_cannot_write(store):
 def test_a_sketch_that_is_abandoned_holds_nothing(store):
     gc.collect()  # what other tests have left
     open_files = set(os.listdir("/proc/self/fd"))
-    for end in (Sketch.rollback, lambda sketch: None):
+    for end in (EphemeralTransaction.rollback, lambda sketch: None):
         sketch = store.sketch()
         sketch["edge"].insert([(8, 8)])
         end(sketch)

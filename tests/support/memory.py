@@ -43,10 +43,10 @@ class MemoryPager:
     def make_room(self, top: int) -> np.ndarray:
         return CLOSED
 
-    outlet = make_room
+    page_writer = make_room
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
-        assert not written, "by an outlet that is closed"
+        assert not written, "by an page_writer that is closed"
         self.write(arena, ids)
 
     def release(self, ids: np.ndarray) -> None:

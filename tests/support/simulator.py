@@ -15,11 +15,13 @@ import pytest
 from numba import config
 
 from pagestore.storage.file import EXCLUSIVE, UNLOCKED, stamped
-from pagestore.storage.page_writer import CLOSED, Outlet
+from pagestore.storage.page_writer import CLOSED, PageWriter
 
 SECTOR = 512
 FALLBACK = ("meta slots", "record")  # how check() reports a commit that did not make it
-REFUSES = Outlet(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)).words  # what a kernel writes by when it is to fail
+REFUSES = PageWriter(
+    os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+).words  # what a kernel writes by when it is to fail
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="only compiled kernels write")
 
 
@@ -47,7 +49,7 @@ class SimulatedFile:
         self._memory = np.frombuffer(mmap.mmap(self._fd, limit), np.uint8)
         self._memory[: len(content)] = np.frombuffer(content, np.uint8)
         self._size = len(content)
-        self._outlet = Outlet(self._fd)
+        self._outlet = PageWriter(self._fd)
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
@@ -100,7 +102,7 @@ class SimulatedFile:
         self._outlet.widen(self._memory.view(np.int64))
 
     @property
-    def outlet(self) -> np.ndarray:
+    def page_writer(self) -> np.ndarray:
         if config.DISABLE_JIT:
             return CLOSED
         return REFUSES if self.calls + 1 in self.fail else self._outlet.words

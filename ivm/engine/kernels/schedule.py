@@ -2,7 +2,7 @@
 
     waiting[g] ──settle──▶ trees, deltas ──follow──▶ bindings that go and come ──heads──▶ waiting[h] ──settle──▶ ...
 
-The steps of a course alternate: a group of trees (a relation, its permuted indices) takes the edits that wait for it;
+The steps of a schedule alternate: a group of trees (a relation, its permuted indices) takes the edits that wait for it;
 a plan whose bodies' branches changed is probed, and what is found waits for the groups of its heads. A step that does
 not go well, or finds more than a few, is left to Python, and so are those behind it.
 """
@@ -11,7 +11,7 @@ from ivm.maintenance.kernels.probe import NETTED, OPERATIONS, probe_next_at
 from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, kernel, settle
 
 # columns of `steps`: what it is, and of which group or plan
-SETTLE, FOLLOW = range(2)
+FLUSH, FOLLOW = range(2)
 KIND, OF = range(2)
 # columns of `plans`: where its probes stand, the trees that they read, those whose changes they begin with, its heads;
 # how many columns a binding has
@@ -22,12 +22,12 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 @kernel
 def carry(
-    begin, words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans, waiting,
-    waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes,
+    begin, words, seen, page_words, page_writer, birth, lineage, ids, taken, retired, groups, trees, places, scans,
+    waiting, waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes,
     indices, sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs,
     found, signs, net_signs, net_found, operations, probe,
 ):  # fmt: skip
-    """Take the steps of a course from step `begin` on; returns how many were taken, those before it among them.
+    """Take the steps of a schedule from step `begin` on; returns how many were taken, those before it among them.
 
     For groups, trees and edits see `settle`; operations[P] are those of each plan's probes, and `probe` is the address
     of `probe_next`.
@@ -38,9 +38,9 @@ def carry(
         operations[:] = 0
     for s in range(begin, steps.shape[0]):
         of = steps[s, OF]
-        if steps[s, KIND] == SETTLE:
+        if steps[s, KIND] == FLUSH:
             if waits[of] and not settle(
-                words, seen, page_words, outlet, birth, lineage, ids, taken, retired, groups, trees, places, scans,
+                words, seen, page_words, page_writer, birth, lineage, ids, taken, retired, groups, trees, places, scans,
                 waiting, waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, of,
             ):  # fmt: skip
                 return s

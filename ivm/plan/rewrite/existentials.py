@@ -20,7 +20,7 @@ from ivm.plan.rewrite.negation import ZERO
 ONLY = Var("only$")
 
 
-def lift_existence(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+def lift_existentials(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     """A rule behind views of what only has to be there."""
     for one in _split(rule):
         yield from _lifted(one, predicates)

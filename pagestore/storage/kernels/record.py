@@ -71,12 +71,12 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
 @kernel
 def write_commit(
-    outlet, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words, seen
+    page_writer, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words, seen
 ):  # fmt: skip
     """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
 
     The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
-    Returns how many pages were written: none where the outlet is closed; -1 where the run is too short.
+    Returns how many pages were written: none where the page_writer is closed; -1 where the run is too short.
     """
     count(freed, m, used, lists, place)
     said = words_at(address, n)
@@ -88,4 +88,4 @@ def write_commit(
         return length
     lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
     mark(arena, ids, seen, page_words)
-    return write_pages(outlet, arena, ids, page_words) if outlet[FD] >= 0 else 0
+    return write_pages(page_writer, arena, ids, page_words) if page_writer[FD] >= 0 else 0

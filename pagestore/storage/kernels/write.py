@@ -1,9 +1,9 @@
 """Pages of an arena into a file, in one call: stamped, and handed to the system while they are in the cache.
 
-outlet[FD]         descriptor of the file, -1 where a kernel cannot write to it
-outlet[MAP]        address of a map of it that may be written to
-outlet[PAGES]      how many of its pages that map holds; 0 where there is none
-outlet[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
+page_writer[FD]         descriptor of the file, -1 where a kernel cannot write to it
+page_writer[MAP]        address of a map of it that may be written to
+page_writer[PAGES]      how many of its pages that map holds; 0 where there is none
+page_writer[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
                    place on the disk, and is written through the map from then on
 """
 
@@ -26,14 +26,14 @@ pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, 
 
 
 @kernel
-def write_pages(outlet, arena, ids, page_words):
+def write_pages(page_writer, arena, ids, page_words):
     """Stamp the first pages of an arena and write them to ids[n], neighbours in one go, in pieces.
 
     Returns how many were written, all n unless the system wrote less than it was given; the rest may not be stamped.
     """
     n, size = ids.shape[0], page_words * WORD
     past = n * size >= PAST
-    address, written = np.int64(arena.ctypes.data), bytes_at(outlet[WRITTEN], outlet[PAGES])
+    address, written = np.int64(arena.ctypes.data), bytes_at(page_writer[WRITTEN], page_writer[PAGES])
     begin = stamped = 0
     while begin < n:
         end, again = begin + 1, is_written(written, ids[begin])
@@ -45,9 +45,9 @@ def write_pages(outlet, arena, ids, page_words):
             stamped += STAMPED
         at, count, offset = address + begin * size, (end - begin) * size, ids[begin] * size
         if again:
-            put(outlet[MAP] + offset, at, count, past)
+            put(page_writer[MAP] + offset, at, count, past)
         else:
-            done = write_bytes(outlet[FD], at, count, offset) // size
+            done = write_bytes(page_writer[FD], at, count, offset) // size
             written[ids[begin] : ids[begin] + done] = 1
             if begin + done < end:
                 n = begin + done

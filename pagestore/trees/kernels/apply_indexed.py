@@ -18,7 +18,7 @@ TREE_ID, ROOT, HEIGHT, KEYS, VALUES, TREE_WORDS = range(6)
 
 
 @addressed
-def apply_beside(
+def apply_indexed(
     words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
     arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
 ):  # fmt: skip
@@ -58,8 +58,8 @@ def apply_beside(
     return trees.shape[0]
 
 
-apply_beside_at = by_address(
-    apply_beside,
+apply_indexed_at = by_address(
+    apply_indexed,
     "int64(Array(int64, 1, 'C', True), uint8[::1], int64, int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1],"
     "int64[:, ::1], int64, int64, int64, int64, int64[::1], int64[::1], int64, int64, int64[:, :, ::1], int64[:, ::1],"
     "int64[:, :, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[:, :, ::1], int64[::1], boolean[::1])",
@@ -67,23 +67,23 @@ apply_beside_at = by_address(
 
 
 @kernel
-def apply_out(
-    outlet, apply, words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
+def apply_and_write(
+    page_writer, apply, words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
     arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
 ):  # fmt: skip
-    """As `apply_beside`, whose address is `apply`; the pages that it made are written, unless a tree did not go well.
+    """As `apply_indexed`, whose address is `apply`; the pages that it made are written, unless a tree did not go well.
 
     tallies[0, WRITTEN] says how many are: after a first stage that wrote some, only the others are. What could not be
-    written through `outlet` is left in the arena.
+    written through `page_writer` is left in the arena.
     """
-    done = apply_beside_at(
+    done = apply_indexed_at(
         apply, words, seen, page_words, trees, places, scans, actions, edits, visible, stages, first, last,
         arena, ids, birth, reserve, node, dead, deltas, walk, tallies, work, moving, order, fresh,
     )  # fmt: skip
     last = min(done, trees.shape[0] - 1)
-    if tallies[last, STATUS] == OK and outlet[FD] >= 0:
+    if tallies[last, STATUS] == OK and page_writer[FD] >= 0:
         begin, end = tallies[0, WRITTEN], total(tallies[: last + 1], USED)
-        n = write_pages(outlet, arena[begin * page_words :], ids[begin:end], page_words)
+        n = write_pages(page_writer, arena[begin * page_words :], ids[begin:end], page_words)
         mark(arena[begin * page_words :], ids[begin : begin + n], seen, page_words)
         tallies[0, WRITTEN] = begin + n
     return done

@@ -1,4 +1,4 @@
-"""Few edits take their course through all rules in one call of a kernel, as far as that goes; Python takes the rest."""
+"""A kernel takes the first steps of a few edits through all rules in one call; Python takes the rest."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from numba import config
 
 import ivm
 from ivm.engine import schedule
-from ivm.engine.schedule import Course, Settle
+from ivm.engine.schedule import Flush, Schedule
 from pagestore.sorting import tuples
 from pagestore.trees import edit_queues
 from pagestore_tools.bench.graphs import skewed
@@ -33,13 +33,13 @@ PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel
 def taken(monkeypatch):
     """How many steps each transaction of the test took in a kernel, and how many there were."""
     found = []
-    run = Course.run
+    run = Schedule.run
 
     def counted(self, *given):
         found.append((run(self, *given), len(self.steps)))
         return found[-1][0]
 
-    monkeypatch.setattr(Course, "run", counted)
+    monkeypatch.setattr(Schedule, "run", counted)
     return found
 
 
@@ -113,8 +113,10 @@ def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least,
 def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monkeypatch):
     monkeypatch.setattr(edit_queues, "PAGES", 12)
     monkeypatch.setattr(edit_queues, "PAGES_MAX", 12)
-    begun, carry = [], Course._carry
-    monkeypatch.setattr(Course, "_carry", lambda self, begin, *given: begun.append(begin) or carry(self, begin, *given))
+    begun, carry = [], Schedule._carry
+    monkeypatch.setattr(
+        Schedule, "_carry", lambda self, begin, *given: begun.append(begin) or carry(self, begin, *given)
+    )
     workspace = opened(tmp_path / "s.pages", PROGRAMS["a view of a view"][0], skewed(40))
     taken.clear()  # of the edits that filled it
     churn(workspace, 5)
@@ -155,7 +157,7 @@ def test_subscribers_hear_of_what_a_kernel_did(tmp_path):
 
 @compiled
 def test_a_scan_of_a_view_that_came_later_is_kept(tmp_path):
-    """The shapes that a course was laid out for have changed."""
+    """The shapes that a schedule was laid out for have changed."""
     workspace = opened(tmp_path / "s.pages", PROGRAMS["triangles"][0], skewed(40))
     churn(workspace, 1, 3)
     with workspace.store.transaction() as txn:
@@ -174,7 +176,7 @@ def test_steps_are_in_order(tmp_path):
 
     def steps(*names):
         found = schedule.steps_of(workspace._rules[1], frozenset(names))
-        return [step.name if isinstance(step, Settle) else step.views.writes for step in found]
+        return [step.name if isinstance(step, Flush) else step.views.writes for step in found]
 
     assert steps("edge") == ["edge", ("u",), "u", ("v",), ("v",), ("w",), "v", "w"]
     assert steps("cost") == ["cost"]
@@ -186,5 +188,5 @@ def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "COURSES_MAX", 2)
     workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
     churn(workspace, 3)
-    assert 0 < len(workspace._rules[1].courses) <= 2
+    assert 0 < len(workspace._rules[1].schedules) <= 2
     workspace.close()

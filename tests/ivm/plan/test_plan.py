@@ -9,7 +9,7 @@ import ivm
 from ivm import lang
 from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
-from ivm.plan.join_order import Orders
+from ivm.plan.join_order import JoinOrders
 from ivm.plan.planner import make_plans
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]
@@ -55,8 +55,8 @@ def test_orders_go_on_where_an_atom_ties(body, parts, monkeypatch):
     Of thirteen atoms or more the orders that are compared in full are as many as would be of five variables.
     """
     whole = []
-    cost = Orders._cost
-    monkeypatch.setattr(Orders, "_cost", lambda *given: whole.append(1) or cost(*given))
+    cost = JoinOrders._cost
+    monkeypatch.setattr(JoinOrders, "_cost", lambda *given: whole.append(1) or cost(*given))
     random.Random(4).shuffle(body := list(body))
     chosen = plan_of(body, even)
     assert len(chosen.variables) >= 7

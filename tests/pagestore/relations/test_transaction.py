@@ -7,9 +7,9 @@ import pytest
 
 import pagestore
 from pagestore.errors import ClosedError, ForkError, MissingError, SchemaError
-from pagestore.relations.ephemeral import Sketch
+from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.transaction import Transaction
-from pagestore.trees.edit_queues import Group
+from pagestore.trees.edit_queues import EditQueue
 
 ROWS = [(i, f"text {i % 50}") for i in range(3000)]
 LATER = [(i, f"new {i}") for i in range(5000, 6000)]
@@ -29,10 +29,10 @@ USES = {
     "finder": lambda txn: txn.finder("number"),
     "edit": lambda txn: txn.edit(INFO["number"], np.zeros(1, np.int64), np.ones((2, 1), np.int64)),
     "apply": lambda txn: txn.apply("number", np.zeros(1, np.int64), np.ones((2, 1), np.int64)),
-    "apply_beside": lambda txn: txn.apply_beside(
+    "apply_indexed": lambda txn: txn.apply_indexed(
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
-    "groups": lambda txn: txn.groups([Group(("number",), np.zeros((1, 2), np.int64), 2)]),
+    "groups": lambda txn: txn.groups([EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]),
     "settle": lambda txn: txn.settle(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
@@ -106,7 +106,7 @@ def test_what_has_ended_changes_nothing(store, commit, use):
 
 def test_a_sketch_that_has_ended(store):
     sketch = store.sketch()
-    assert isinstance(sketch, Sketch)
+    assert isinstance(sketch, EphemeralTransaction)
     relation = sketch["text"]
     sketch.rollback()
     with pytest.raises(ClosedError, match="begin another"):

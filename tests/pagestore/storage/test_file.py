@@ -144,9 +144,9 @@ def test_an_error_in_the_middle(file, limit):
 def test_the_kernel_counts_pages_that_are_whole(file):
     arena = random_pages(len(IDS), 512)
     with largest_file(4096 * 5 + 1000):
-        assert write_pages(file.outlet, arena, IDS, 512) == 0
-        assert write_pages(file.outlet, arena, IDS[1:], 512) == 3
-        assert write_pages(file.outlet, arena, IDS[1:4], 512) == 3
+        assert write_pages(file.page_writer, arena, IDS, 512) == 0
+        assert write_pages(file.page_writer, arena, IDS[1:], 512) == 3
+        assert write_pages(file.page_writer, arena, IDS[1:4], 512) == 3
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -202,20 +202,20 @@ def test_what_was_cut_off_must_be_written_anew(mapped_file):
     """A page of a map that the file does not reach would end the process."""
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     mapped_file.truncate(5 * 4096)
-    assert [write_pages(mapped_file.outlet, random_pages(3, 512), IDS[i : i + 3], 512) for i in (0, 1)] == [3, 3]
+    assert [write_pages(mapped_file.page_writer, random_pages(3, 512), IDS[i : i + 3], 512) for i in (0, 1)] == [3, 3]
     assert mapped_file.size() == 10 * 4096
     mapped_file.truncate(5 * 4096)
     with largest_file(0):
-        assert write_pages(mapped_file.outlet, random_pages(5, 512), IDS[1:6], 512) == 3
+        assert write_pages(mapped_file.page_writer, random_pages(5, 512), IDS[1:6], 512) == 3
     assert mapped_file.size() == 5 * 4096
 
 
 @compiled
 def test_a_longer_map_knows_what_was_written(mapped_file):
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
-    before = mapped_file.outlet[PAGES]
+    before = mapped_file.page_writer[PAGES]
     mapped_file.map(int(before + 1) * 4096)
-    assert mapped_file.outlet[PAGES] > before
+    assert mapped_file.page_writer[PAGES] > before
     with largest_file(0):
         mapped_file.write_pages(random_pages(len(IDS), 512, 1), IDS, 512)
 
@@ -225,7 +225,7 @@ def test_a_closed_file_is_not_written(mapped_file):
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     before = contents(mapped_file, 512)
     mapped_file.close()
-    assert mapped_file.outlet[FD] == -1
+    assert mapped_file.page_writer[FD] == -1
     with pytest.raises(ClosedError, match="was closed, and what was not committed is lost; open it again"):
         mapped_file.write_pages(random_pages(len(IDS), 512, 1), IDS, 512)
     assert (contents(mapped_file, 512) == before).all()
@@ -239,7 +239,7 @@ def test_a_map_is_written_where_nothing_is_synced_and_pages_stay(tmp_path, monke
     with pagestore.open(tmp_path / "s.pages", sync=sync) as store:
         with store.transaction() as txn:
             txn.create("r", "k: int64", key="k").insert([(1,)])
-        assert bool(store._handle.file.outlet[PAGES]) == (sync == "off" and kind in IN_PLACE)
+        assert bool(store._handle.file.page_writer[PAGES]) == (sync == "off" and kind in IN_PLACE)
 
 
 def test_file_systems_are_told_apart(file):
@@ -265,11 +265,11 @@ def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
     with store.transaction() as txn:  # its kernels are compiled, too
         txn["r"].set([(k, k * k) for k in (0, 2000, 4000)])
         len(txn["r"])
-    seen = store._handle.ledger.pager.pages.seen.copy()
+    seen = store._handle.committer.pager.pages.seen.copy()
     with largest_file(2 * store.page_size + 1000), pytest.raises(OSError), store.transaction() as txn:
         txn["r"].set([(k, 7) for k in (0, 2000, 4000)])
         len(txn["r"])
-    assert (store._handle.ledger.pager.pages.seen == seen).all()
+    assert (store._handle.committer.pager.pages.seen == seen).all()
     with pytest.raises(PoisonedError):
         store.transaction()
     store.reopen()

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pagestore.storage.free_list import Space
+from pagestore.storage.free_list import FreeList
 from pagestore.storage.word_list import flat
 
 
@@ -21,21 +21,21 @@ class SpaceMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.space = Space(2)
+        self.free_list = FreeList(2)
         self.checkpoint: set[int] = set()
         self.used: set[int] = set()
         self.lent: set[int] = set()
 
     @rule(n=st.integers(1, 9))
     def lend(self, n: int) -> None:
-        pages = self.space.lend(n).tolist()
+        pages = self.free_list.lend(n).tolist()
         assert pages == sorted(pages)
         assert not (set(pages) & (self.used | self.lent))
         self.lent |= set(pages)
 
     @rule(n=st.integers(1, 5))
     def lend_run(self, n: int) -> None:
-        first = self.space.lend_run(n)
+        first = self.free_list.lend_run(n)
         pages = set(range(first, first + n))
         assert not (pages & (self.used | self.lent))
         self.lent |= pages
@@ -44,49 +44,49 @@ class SpaceMachine(RuleBasedStateMachine):
     def end(self, share: int) -> None:
         """A commit keeps some of what was lent and gives the rest back."""
         kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
-        self.space.take_back(np.array(sorted(self.lent - kept), np.int64))
-        self.space.use(np.array(sorted(kept), np.int64))
+        self.free_list.take_back(np.array(sorted(self.lent - kept), np.int64))
+        self.free_list.use(np.array(sorted(kept), np.int64))
         self.used |= kept
         self.lent = set()
 
     @rule(share=st.integers(0, 3))
     def free(self, share: int) -> None:
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
-        self.space.free(flat(gone))
+        self.free_list.free(flat(gone))
         assert not (gone & self.lendable())  # not before the commit is durable
-        self.space.settle()
+        self.free_list.settle()
         self.used -= gone
 
     @rule()
     def retract(self) -> None:
         pages = sorted(self.lent)
-        n = self.space.retract(np.array(pages, np.int64))
-        assert pages[len(pages) - n :] == [*range(self.space.top, self.space.top + n)]
-        assert self.space.top - 1 not in self.lent
-        self.lent -= {*range(self.space.top, self.space.top + n)}
+        n = self.free_list.retract(np.array(pages, np.int64))
+        assert pages[len(pages) - n :] == [*range(self.free_list.top, self.free_list.top + n)]
+        assert self.free_list.top - 1 not in self.lent
+        self.lent -= {*range(self.free_list.top, self.free_list.top + n)}
 
     @rule()
     def trim(self) -> None:
-        self.space.trim()
-        assert self.space.top == max(self.used | self.lent | self.lendable(), default=1) + 1
+        self.free_list.trim()
+        assert self.free_list.top == max(self.used | self.lent | self.lendable(), default=1) + 1
 
     @rule()
     def write_checkpoint(self) -> None:
-        self.checkpoint = pages_in(self.space.checkpoint(np.array([*self.lent], np.int64)))
+        self.checkpoint = pages_in(self.free_list.checkpoint(np.array([*self.lent], np.int64)))
 
     def lendable(self) -> set[int]:
-        pages = pages_in(self.space.extents(np.zeros(0, np.int64))) - {*self.space.pending}
-        assert len(pages) == len(self.space)
+        pages = pages_in(self.free_list.extents(np.zeros(0, np.int64))) - {*self.free_list.pending}
+        assert len(pages) == len(self.free_list)
         return pages
 
     @invariant()
     def the_difference_is_no_longer_than_it_says(self) -> None:
-        assert self.space.changed() >= len(self.still_free() ^ self.checkpoint)
+        assert self.free_list.changed() >= len(self.still_free() ^ self.checkpoint)
 
     @rule()
     def the_difference_is_right(self) -> None:
         """Not after every step, since looking counts what has not been counted."""
-        space, free = self.space, self.still_free()
+        space, free = self.free_list, self.still_free()
         added, removed = space.difference()
         assert sorted(added) == sorted(free - self.checkpoint)
         assert sorted(removed) == sorted(self.checkpoint - free)

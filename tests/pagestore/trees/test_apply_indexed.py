@@ -8,7 +8,7 @@ import pagestore
 from pagestore.errors import EditError
 from pagestore.sorting import tuples
 from pagestore.trees import apply as applying
-from pagestore.trees.apply import ALONE, apply, apply_beside, net
+from pagestore.trees.apply import ALONE, apply, apply_indexed, compose_edits
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.reading import pages_of
@@ -38,7 +38,7 @@ def test_orders_beside_against_a_dict(few, steps):
         pager, trees, model = MemoryPager(pages_max=1 << 16), [Tree.empty(spec) for spec in SPECS], {}
         for actions, rows in steps:
             wanted = edited(model, actions, rows)
-            trees, deltas = apply_beside(pager, trees, PLACES, *net(actions, rows, SPEC))
+            trees, deltas = apply_indexed(pager, trees, PLACES, *compose_edits(actions, rows, SPEC))
             found = changes(model, wanted)
             model = wanted
             for tree, columns, (kinds, changed) in zip(trees, PLACES, deltas, strict=True):
@@ -72,10 +72,10 @@ def test_a_few_edits_that_need_more_pages_than_were_reserved(descents):
 def test_a_refused_edit_leaves_no_page_behind():
     pager = MemoryPager()
     empty = [Tree.empty(spec) for spec in SPECS]
-    trees, _ = apply_beside(pager, empty, PLACES, np.array([INSERT]), np.ones((3, 1), int))
+    trees, _ = apply_indexed(pager, empty, PLACES, np.array([INSERT]), np.ones((3, 1), int))
     before = set(pager.live)
     with pytest.raises(EditError, match="below 0"):
-        apply_beside(pager, trees, PLACES, np.array([ADD]), np.array([[1], [1], [-2]]))
+        apply_indexed(pager, trees, PLACES, np.array([ADD]), np.array([[1], [1], [-2]]))
     assert pager.live == before
 
 
@@ -102,7 +102,7 @@ def test_many_edits_of_an_empty_tree_build_it(support, descents):
 def test_nothing_to_do_touches_nothing():
     pager, tree = MemoryPager(), Tree.empty(SPEC)
     empty = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
-    assert apply_beside(pager, [tree], ALONE, *empty)[0] == [tree] and not pager.live
+    assert apply_indexed(pager, [tree], ALONE, *empty)[0] == [tree] and not pager.live
 
 
 def test_parts_of_a_large_batch_make_one_tree_of_a_growing_file(tmp_path):

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import pagestore
-from pagestore.storage.page_writer import Outlet
+from pagestore.storage.page_writer import PageWriter
 from pagestore.trees import edit_queues as grouping
-from pagestore.trees.edit_queues import Group
+from pagestore.trees.edit_queues import EditQueue
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.kernels.flush_queue import settle
 from pagestore.trees.reading import scan
 from tests.support.simulator import compiled
 
-EDGES = Group(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
-TIMES = Group(("$times",), np.array([[0, 1]]), 1)
+EDGES = EditQueue(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
+TIMES = EditQueue(("$times",), np.array([[0, 1]]), 1)
 
 small = st.integers(0, 9)
 edges = st.lists(st.tuples(st.sampled_from([INSERT, ERASE, SET]), small, small), max_size=8)
@@ -98,7 +98,7 @@ def untouched(txn, groups):
     assert txn.settle(groups, every) == 0
     assert groups.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
     assert [rows.tolist() for rows in groups.waiting(0)] == [[INSERT], [[1], [2]]]
-    txn.apply_beside(EDGES.names, EDGES.places, *groups.waiting(0))
+    txn.apply_indexed(EDGES.names, EDGES.places, *groups.waiting(0))
 
 
 def test_too_few_pages(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
     """The kernel says so by what it has not settled; the error is the general way's to raise."""
     with begun(tmp_path / "g.pages") as store:
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
-        monkeypatch.setattr(type(store._handle.file), "outlet", Outlet(reading).words)
+        monkeypatch.setattr(type(store._handle.file), "page_writer", PageWriter(reading).words)
         with store.transaction() as txn:
             untouched(txn, txn.groups([EDGES, TIMES]))
         os.close(reading)
@@ -150,7 +150,7 @@ def test_a_file_that_grows(tmp_path):
     with begun(tmp_path / "g.pages", page_size=4096, retain="all") as store:
         with store.transaction() as txn:
             rows = np.array([np.arange(20_000), np.arange(20_000) % 7])
-            txn.apply_beside(EDGES.names, EDGES.places, np.full(20_000, INSERT), rows)
+            txn.apply_indexed(EDGES.names, EDGES.places, np.full(20_000, INSERT), rows)
             groups = txn.groups([EDGES])
         sizes = set()
         for step in range(60):

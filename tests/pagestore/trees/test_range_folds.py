@@ -15,7 +15,7 @@ from pagestore.pages.layout import COUNT as ENTRIES
 from pagestore.pages.layout import TYPE, page_type_fields
 from pagestore.pages.page import unpack
 from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_faults
-from pagestore.trees.apply import apply, net
+from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
 from pagestore.trees.range_folds import Rows, ranks, rows_of, scan_many, select
@@ -101,7 +101,7 @@ def test_scans_are_the_folds_of_the_records(scans, steps, spread, random):
         at = np.arange(size) + 15 * start if kind % 2 else rng.integers(0, 6000, size)
         actions = np.full(size, ERASE if kind == 3 else SET if kind else INSERT)
         edits = np.stack([at, rng.integers(-spread, spread, size)])
-        tree, _, _ = apply(pager, tree, *net(actions, edits, spec))
+        tree, _, _ = apply(pager, tree, *compose_edits(actions, edits, spec))
     assert faults(pager, tree) == []
     lo, hi = rng.integers(-10, 6100, 40), rng.integers(-10, 6100, 40)
     agrees(pager, tree, lo, hi)
@@ -306,7 +306,7 @@ def test_a_churned_tree_is_as_good_as_a_fresh_one(pattern):
     tree = Tree.empty(spec)
     for action, keys in churned(pattern, rng, n):
         edits = np.stack([keys, rng.integers(0, 1000, len(keys))])
-        tree, _, _ = apply(pager, tree, *net(np.full(len(keys), action), edits, spec))
+        tree, _, _ = apply(pager, tree, *compose_edits(np.full(len(keys), action), edits, spec))
         pager.version += 1
     assert faults(pager, tree) == []
     left = records(pager, tree)

@@ -16,7 +16,7 @@ from pagestore.pages.layout import HEADER
 from pagestore.runtime.parallel import together
 from pagestore.trees import bulk as bulk_module
 from pagestore.trees import lookup as lookup_module
-from pagestore.trees.apply import PAGE_EDITS, apply, net
+from pagestore.trees.apply import PAGE_EDITS, apply, compose_edits
 from pagestore.trees.bulk import bulk, bulk_all
 from pagestore.trees.delta import Delta, delta
 from pagestore.trees.interval_index import interval_spec, stab_many
@@ -110,7 +110,7 @@ def follow_a_dict(steps, pager):
     tree, model = Tree.empty(SPEC), {}
     for actions, rows in steps:
         wanted = edited(model, actions, rows)
-        tree, *reported = apply(pager, tree, *net(actions, rows, SPEC))
+        tree, *reported = apply(pager, tree, *compose_edits(actions, rows, SPEC))
         got = [(tuple(r), a) for a, r in zip(reported[0].tolist(), reported[1].T.tolist(), strict=True)]
         assert got == changes(model, wanted)
         model = wanted
@@ -124,7 +124,7 @@ def follow_a_dict(steps, pager):
 def test_deltas_of_any_two_versions(steps, i, j):
     pager, trees, models = MemoryPager(), [Tree.empty(SPEC)], [{}]
     for actions, rows in steps:
-        trees.append(apply(pager, trees[-1], *net(actions, rows, SPEC))[0])
+        trees.append(apply(pager, trees[-1], *compose_edits(actions, rows, SPEC))[0])
         models.append(edited(models[-1], actions, rows))
     i, j = i % len(trees), j % len(trees)
     actions, rows = delta(pager.pages, trees[i], trees[j])
@@ -303,7 +303,7 @@ class TestSupport:
         pager, tree = MemoryPager(), Tree.empty(self.SPEC)
         for rows in batches:
             edits = np.array(rows).T
-            tree, *_ = apply(pager, tree, *net(np.full(edits.shape[1], ADD), edits, self.SPEC))
+            tree, *_ = apply(pager, tree, *compose_edits(np.full(edits.shape[1], ADD), edits, self.SPEC))
         return rows_of(pager.pages, tree)
 
     def test_adds_up_and_goes_at_0(self):
@@ -322,7 +322,7 @@ class TestSupport:
     def test_adding_and_setting_do_not_mix(self):
         edits = np.array([(1, 1, 1), (1, 2, 1)]).T
         with pytest.raises(EditError, match="both adds to and sets"):
-            net(np.array([ADD, SET]), edits, self.SPEC)
+            compose_edits(np.array([ADD, SET]), edits, self.SPEC)
 
     def test_hidden_changes_are_not_reported(self):
         pager, spec = MemoryPager(), Spec(1, 1, 1)
@@ -334,7 +334,7 @@ class TestSupport:
 
 def test_net_composes_in_order():
     def one(*edits):
-        actions, rows = net(
+        actions, rows = compose_edits(
             np.array([a for a, _ in edits]),
             np.array([[5] * len(edits), [v for _, v in edits]]),
             Spec(1, 1, 1),
@@ -355,7 +355,7 @@ def test_stabs_against_a_filter(seed, alphas, n):
     rows = np.stack([*rng.integers(0, 4, (alphas, n)), a, a + rng.integers(0, 40, n) ** 2, rng.integers(0, 99, n)])
     spec = interval_spec(1, alphas, 1)
     pager = MemoryPager()
-    tree, *_ = apply(pager, Tree.empty(spec), *net(np.zeros(n, np.int64), rows, spec))
+    tree, *_ = apply(pager, Tree.empty(spec), *compose_edits(np.zeros(n, np.int64), rows, spec))
     stored = np.array(rows_of(pager.pages, tree)).T
     points = np.stack([*rng.integers(0, 5, (alphas, 3)), rng.integers(-5, 5000, 3)])
     hit = np.zeros(stored.shape[1], bool)

@@ -95,7 +95,7 @@ def fill(store, random, relations=3):
 @pytest.mark.parametrize("relations", [3, 400])
 def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync, relations):
     """Whether a kernel wrote it or, where it may not, Python."""
-    monkeypatch.setattr(SimulatedFile, "outlet", CLOSED)
+    monkeypatch.setattr(SimulatedFile, "page_writer", CLOSED)
     simulated = Store(Handle(SimulatedFile(empty_store(4096)), sync=sync))
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
         for store in stored, simulated:
@@ -127,7 +127,7 @@ def test_the_difference_stays_short(tmp_path):
                     if step == 30:
                         txn.drop("big")
                         txn.create("big", "k: int64, v: int64", key="k").insert([(0, 0)])
-                commit, space = store._handle.state.commit, store._handle.ledger.pager.space
+                commit, space = store._handle.state.commit, store._handle.committer.pager.free_list
                 most, took = 256 + 4 * isqrt(len(space)), len(commit.dead) // 3 + 64
                 assert len(commit.added) + len(commit.removed) <= most + 3 * min(took, most)
             with store.transaction() as txn:

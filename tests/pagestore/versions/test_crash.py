@@ -134,7 +134,7 @@ def test_the_nth_operation_fails(how: str) -> None:
         with suppress(OSError, PagestoreError):
             run_workload(store, Random(1))
         acknowledged, _ = file.acknowledged(len(file.operations))
-        if store._handle.ledger.poison or store._handle.ledger.pager.poison:
+        if store._handle.committer.poison or store._handle.committer.pager.poison:
             with pytest.raises(PoisonedError):
                 store.transaction()
         file.fail = {}

@@ -1,4 +1,4 @@
-"""Space: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
+"""FreeList: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
 
 import random
 import re
@@ -10,10 +10,10 @@ import pytest
 
 import pagestore
 from pagestore.errors import VersionError
-from pagestore.storage.free_list import Space
+from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
 from pagestore.trees.delta import Delta
-from pagestore.versions.committer import Ledger
+from pagestore.versions.committer import Committer
 
 
 def churn(store, rng, transactions, rows=100, keys=20_000):
@@ -226,7 +226,7 @@ def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
     rng = np.random.default_rng(6)
     churn(store, rng, 12, rows=3)
     entry = store._handle.state.history.recent[1]
-    store._handle.ledger._dead.clear()
+    store._handle.committer._dead.clear()
     store._handle.file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
     churn(store, rng, 12, rows=3)
     versions = [info.version for info in store._handle.state.history.recent]
@@ -280,7 +280,7 @@ def test_the_file_holds_every_page_below_the_committed_top(tmp_path, relations):
 
 def test_pages_of_the_checkpoint_that_are_behind_the_end():
     """The file was longer when the checkpoint was made: lent pages at its end were returned since."""
-    before = Space(30)
+    before = FreeList(30)
     before.take_back(before.lend(5000))
     extents = before.checkpoint(np.zeros(0, np.int64))
     lent = before.lend(5000)
@@ -288,7 +288,7 @@ def test_pages_of_the_checkpoint_that_are_behind_the_end():
     added, removed = before.difference()
     assert max(removed) == 5029
     free = np.concatenate([np.arange(first, first + n) for first, n in extents.tolist()])
-    after = Space(before.top, free, added, removed)
+    after = FreeList(before.top, free, added, removed)
     assert after.difference() == (added, removed) and len(after) == 5
     assert after.lend(40).tolist() == list(range(30, 70)) and after.top == 70
     assert min(after.difference()[1]) == 70
@@ -298,11 +298,11 @@ def test_pages_of_the_checkpoint_that_are_behind_the_end():
 def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
     """Or else a disk that fills up half-way would leave it unknown what is written."""
     asked: list[list[int]] = []
-    publish, grow = Ledger._publish, Mapping.grow
+    publish, grow = Committer._publish, Mapping.grow
 
-    def published(ledger, *given):
+    def published(committer, *given):
         asked.append([])
-        return publish(ledger, *given)
+        return publish(committer, *given)
 
     def grown(mapping, top, spare=0):
         if asked:
@@ -313,7 +313,7 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
     with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain=retain) as store:
         with store.transaction() as txn:
             txn.create("r", "k: int64, v: int64", key="k").insert([(k, k) for k in range(30_000)])
-        monkeypatch.setattr(Ledger, "_publish", published)
+        monkeypatch.setattr(Committer, "_publish", published)
         monkeypatch.setattr(Mapping, "grow", grown)
         for n in range(150):
             if n % 9 == 8:
