@@ -1,13 +1,17 @@
-"""TODO: pagestore/pages/page_map.py."""
+"""The pages of a file as every reading kernel takes them.
+
+words       | page 0 | page 1 | page 2 | ...        the mapped file, page_words words a page
+seen        |   0    |   3    |   0    | ...        page 1 was verified, and has 3 columns
+"""
 
 from typing import NamedTuple
 
-import numpy as np
+from pagestore.runtime.arguments import Bytes, MappedWords
 
 
 class Pages(NamedTuple):
-    """What every reading kernel knows: the map, how many columns verified pages have, and the words of a page."""
+    """The map, how many columns each verified page has (0: not verified yet), and the words of a page."""
 
-    words: np.ndarray
-    seen: np.ndarray
+    words: MappedWords
+    seen: Bytes
     page_words: int

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pagestore.errors import CorruptionError
+from pagestore.pages.arguments import Shape
 from pagestore.pages.host_operators import address_of
 from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGES, pointer_to
 from pagestore.pages.page_map import Pages
@@ -86,6 +87,12 @@ class Pager(Protocol):
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None: ...
     def release(self, ids: np.ndarray) -> None: ...
     def retire(self, dead: np.ndarray) -> None: ...
+
+
+@cache
+def shape_of(spec: Spec) -> Shape:
+    """The shape of a tree as kernels take it."""
+    return Shape(spec.keys, spec.values, scan_array(spec), spec.tree_id)
 
 
 @cache

@@ -142,22 +142,24 @@ class WorkingTrees:
         self._grows()
         return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
-    def groups(self, groups: Sequence[EditQueue]) -> EditQueues:
-        """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
-        return EditQueues(groups, [self._info(name).spec for group in groups for name in group.names])
+    def edit_queues(self, queues: Sequence[EditQueue]) -> EditQueues:
+        """Edit queues for groups of relations and their permuted indices, for as long as their shapes stay.
+
+        Raises MissingError.
+        """
+        return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
 
     @step
-    def settle(self, groups: EditQueues, host: Callable[..., int], again: bool = False) -> int:
-        """Flush what waits in groups within a kernel that `host` calls (trees/edit_queues.py); returns what it
-        returns.
+    def flush_queues(self, queues: EditQueues, host: Callable[..., int], again: bool = False) -> int:
+        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); returns what `host` returns.
 
-        With `again` it goes on where it stopped before, and has more pages.
+        With `again` the kernel goes on where it stopped before, and has more pages.
         """
         for name in [*self._buffers]:
             self._flush(name)
         self._grows()
-        numbers = groups.numbers
-        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
+        numbers = queues.numbers
+        trees, returned = queues.flush(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
         self._trees.update(zip(numbers, trees, strict=True))
         return returned
 

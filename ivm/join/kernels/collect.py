@@ -3,7 +3,7 @@
 from ivm.join.kernels.flat_cursors import rewind
 from ivm.join.kernels.flat_layout import COLLECTED, COLLECTED_BASE, COUNT_LOW, NEXT, SORTS, SPARSE, STOP, TALLIES, TIMES
 from ivm.join.kernels.join_layout import INT_MAX
-from pagestore.compiled import kernel, late
+from pagestore.compiled import Words, kernel, late
 
 
 @kernel
@@ -39,7 +39,7 @@ def tally(step, scratch, counts, times):
     return True
 
 
-@late("int64(int64[::1], int64, int64)", allocates=True)
+@late(Words, int, int, allocates=True)
 def sort_slice(words, begin, end):
     """Sort words[begin:end]; returns how many they are."""
     words[begin:end].sort()

@@ -25,13 +25,10 @@ from ivm.join.kernels.leaf_slices import ahead
 from ivm.join.kernels.rank_bitmap import lay_ranks, ranked
 from ivm.join.kernels.trace_rows import leave
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import kernel, late
+from pagestore.compiled import Table, Tables, Words, kernel, late
 
 
-@late(
-    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
-    "int64[:, :, ::1], int64[:, :, ::1], int64)"
-)
+@late(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
 def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
     """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
     step = steps[level]

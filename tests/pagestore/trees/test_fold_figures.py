@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from pagestore.pages.arguments import Entries, FreshPage, Shape
 from pagestore.pages.build import write_page
 from pagestore.pages.fold_operators import MAX
 from pagestore.pages.host_operators import code_of, register_operator
 from pagestore.pages.layout import LEAF, page_type
 from pagestore.pages.scan_tree import plant, work_words, write_tree
 from pagestore.pages.scan_tree_check import read_scan_tree
+from pagestore.runtime.arguments import Door, Words
 from pagestore.trees.bulk import bulk
 from pagestore.trees.interval_index import interval_spec, overlaps_counted, stab_many
 from pagestore.trees.kernels.range_fold import fold_page
@@ -16,6 +18,8 @@ from pagestore.trees.tree import Spec, scan_array
 from tests.support.memory import MemoryPager
 
 PAGE_WORDS = 512
+WRITE = Door(write_page, FreshPage, int, int, Entries)
+PLANT = Door(plant, FreshPage, int, Shape, int, Entries, int, int, int, int, Words)
 register_operator("digits", lambda a, b: a * 10 ** len(str(b)) + b, 0)
 
 
@@ -29,9 +33,10 @@ class Figure:
         self.page = np.zeros(PAGE_WORDS, np.int64)
         node = np.array([range(n), values])
         work = np.zeros(work_words(PAGE_WORDS, 1), np.int64)
-        write_page(self.page, 0, PAGE_WORDS, 2, 1, page_type(LEAF, 0, 2, 1, 9), node, 2, 0, n)
+        fresh, entries = FreshPage(self.page, 0, PAGE_WORDS, 2, 1), Entries(node, 0, n)
+        WRITE.call(fresh, page_type(LEAF, 0, 2, 1, 9), 2, entries)
         depth = n.bit_length() - 1
-        plant(self.page, -1, node, 0, 1, self.scans, 0, n, 1, 0, depth, PAGE_WORDS, work)
+        PLANT.call(fresh, -1, Shape(1, 1, self.scans, 9), 0, entries, 1, 0, n, depth, work)
         write_tree(self.scans, 0, n, depth, n, 400, self.page, 0, PAGE_WORDS, work)
 
     def scan(self, i, j):
