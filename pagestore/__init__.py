@@ -16,3 +16,5 @@ from .snapshot import Snapshot as Snapshot
 from .store import Store as Store
 from .store import open as open
 from .transaction import Transaction as Transaction
+
+__version__ = "0.2.0"  # the one place: pyproject.toml and ivm read it here
