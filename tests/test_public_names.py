@@ -85,6 +85,14 @@ def test_names_of_modules(module: str) -> None:
     assert names_of(importlib.import_module(module)) == set(MODULES[module].split())
 
 
+@pytest.mark.parametrize("package", ["pagestore", "ivm"])
+def test_names_stand_in_the_api_reference(package: str) -> None:
+    """The errors do as one module."""
+    shown = set(re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api" / f"{package}.md").read_text(), re.MULTILINE))
+    names = {f"{package}.{name}" for name in MODULES[package].split() if not name.endswith("Error")}
+    assert names | {f"{package}.errors"} <= shown
+
+
 @pytest.mark.parametrize("class_", MEMBERS, ids=lambda class_: f"{class_.__module__}.{class_.__name__}")
 def test_members_of_classes(class_: type) -> None:
     assert [name for name in dir(class_) if not name.startswith("_")] == MEMBERS[class_].split()
