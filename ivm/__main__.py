@@ -2,7 +2,7 @@
 
 import sys
 
-from pagestore_tools.command import ivm
+from pagestore_tools.cli.main import ivm
 
 if __name__ == "__main__":
     sys.exit(ivm())

@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from ivm.complement import choice, pairs
-from ivm.engine import HUGE, most_followed
-from ivm.heads import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
-from ivm.kernels.leapfrog import EQ, GE, LE, NE
-from ivm.lang.rule import Const, Predicate, Rule, Type
-from ivm.lang.show import show
+from ivm.engine.complement_join import choice, pairs
+from ivm.engine.engine import HUGE, most_followed
+from ivm.engine.installed import Installed
+from ivm.join.kernels.join_layout import EQ, GE, LE, NE
+from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
-from ivm.plan import Plan
-from ivm.program import Installed, permuted, tree_name
-from pagestore.snapshot import Snapshot
-from pagestore.tree import Tree
+from ivm.plan.index import permuted, tree_name
+from ivm.plan.plan import Plan
+from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
+from pagestore.host import Snapshot, Tree
 
 TreeOf = Callable[[str], Tree]  # by name
 

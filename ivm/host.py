@@ -10,24 +10,29 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
-from ivm.check import check
-from ivm.constants import encoder
-from ivm.engine import Engine
+from ivm.check.check import check
+from ivm.engine.engine import Engine
+from ivm.engine.installed import PROPERTY, Installed
+from ivm.engine.stored import HOST, built_in, dependants_of, load, save
 from ivm.errors import IvmError
-from ivm.program import PROPERTY, Installed
-from ivm.stored import HOST, built_in, dependants_of, load, save
-from pagestore.check import Violation
-from pagestore.dependants import Dependants, record, recorded, register_host
-from pagestore.snapshot import Snapshot
-from pagestore.store import Store
-from pagestore.transaction import Transaction
-from pagestore.tree import Tree
+from ivm.plan.constants import encoder
+from pagestore.host import (
+    Dependants,
+    Snapshot,
+    Store,
+    Transaction,
+    Tree,
+    Violation,
+    record,
+    recorded,
+    register_host,
+)
 
 workspaces: "WeakSet[Any]" = WeakSet()  # those that are open in this process
 
 
 class Rules:
-    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/dependants.py)."""
+    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/versions/dependants.py)."""
 
     name, mark = HOST, PROPERTY
 
@@ -52,7 +57,7 @@ class Rules:
         return found if found.reads or found.keeps else None
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
-        """See check.py; of the newest version of each branch."""
+        """See check/check.py; of the newest version of each branch."""
         found = []
         for branch in store.branches:
             with store.sketch(branch) as sketch:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from ivm.lang.rule import Predicate
-from ivm.surgery import Delta
-from pagestore.snapshot import Snapshot
-from pagestore.tree import INSERT
+from ivm.lang.ir import Predicate
+from ivm.maintenance.surgery import Delta
+from pagestore.host import INSERT, Snapshot
 
 OnChange = Callable[[pa.Table], None]
 

@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 
 import pagestore
-from ivm.constants import encoder, finder
-from ivm.edits import TAKE, Clash, compose
+from ivm.engine.installed import Installed
 from ivm.errors import EditError, FunctionConflictError
-from ivm.lang.rule import Edit
-from ivm.program import Installed
-from pagestore.apply import Edits, one_batch
+from ivm.lang.ir import Edit
+from ivm.plan.constants import encoder, finder
+from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
-from pagestore.tree import ERASE, INSERT, SET, scan
-from pagestore.writable import WritableRelation
+from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, scan
 
 Carry = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 

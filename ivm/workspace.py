@@ -21,38 +21,26 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.apart import apart_name, is_apart
-from ivm.check import check, difference
-from ivm.constants import encoder
-from ivm.engine import Account, Engine, no_view, recompute
-from ivm.errors import (
-    DivergenceError,
-    EditError,
-    IvmError,
-    OptionError,
-    RedefinitionError,
-    UninstallError,
-)
-from ivm.estimates import Estimates
+from ivm.check.check import check, difference
+from ivm.check.rebuild import Progress, beneath, rebuild, silent
+from ivm.engine.engine import Account, Engine
+from ivm.engine.installed import Installed
+from ivm.engine.recompute import no_view, recompute
+from ivm.engine.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError
 from ivm.host import record_heads, workspaces
-from ivm.lang.rule import Predicate
-from ivm.past import Past
-from ivm.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.program import Installed, tree_name
-from ivm.rebuild import Progress, beneath, rebuild, silent
-from ivm.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
+from ivm.lang.ir import Predicate
+from ivm.maintenance.trace import distance, trace_of
+from ivm.plan.cardinality import Cardinality
+from ivm.plan.constants import encoder
+from ivm.plan.index import tree_name
+from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
-from ivm.trace import distance, trace_of
 from ivm.transaction import Transaction
-from pagestore.apply import Edits
-from pagestore.check import Violation
+from ivm.views.aggregate_state import keeps_state, state_name
+from ivm.workspace_snapshot import WorkspaceSnapshot
 from pagestore.errors import ReadOnlyError
-from pagestore.relation import Relation
-from pagestore.settings import MAIN
-from pagestore.sketch import Sketch
-from pagestore.snapshot import Snapshot
-from pagestore.store import Store
-from pagestore.words import Type
+from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -98,7 +86,7 @@ class Workspace:
         _check_options(granularity, maintenance)
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
-            before, estimates = self.rules_of(txn), Estimates(txn)
+            before, estimates = self.rules_of(txn), Cardinality(txn)
             if before.block(name):
                 raise RedefinitionError(
                     lang.Where(name, 1, 1),
@@ -145,7 +133,7 @@ class Workspace:
                 for s in range(len(plan.sensors))
             }
             views = {n for n in block.part.predicates if n not in left.program.predicates}
-            gone |= views | {apart_name(n) for n in views if is_apart(before.layouts[n])}
+            gone |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
             kept = {tree_name(i) for indices in left.indices.values() for i in indices}
             gone |= {tree_name(i) for indices in before.indices.values() for i in indices} - kept
             for tree in gone:
@@ -198,10 +186,10 @@ class Workspace:
     def __iter__(self) -> Iterator[str]:
         return iter(self.predicates)
 
-    def at(self, version: int | str) -> Past:
+    def at(self, version: int | str) -> WorkspaceSnapshot:
         """All relations and views as they were at a version or tag."""
         snap = self.store.at(version)
-        return Past(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
+        return WorkspaceSnapshot(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
 
     def query(self, text: str) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -210,13 +198,13 @@ class Workspace:
         """
         return self._ask(self.store.sketch(), text)
 
-    def _ask(self, sketch: Sketch, text: str) -> Answer:
+    def _ask(self, sketch: EphemeralTransaction, text: str) -> Answer:
         with sketch:
             before = self.rules_of(sketch)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
             installed = before.including(
-                "query", text, Estimates(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
+                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
             drop_strays(sketch, before, installed)
@@ -280,7 +268,8 @@ class Workspace:
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def check(self, branch: str = MAIN, progress: Progress = silent) -> list[Violation]:
-        """All that is kept for rules and is not as it follows from base relations (see ivm/check.py); empty if all is.
+        """All that is kept for rules and is not as it follows from base relations (ivm/check/check.py); empty if all
+        is.
 
         Of the newest version of a branch; `store.check` looks at the pages.  `progress` is told what is being done.
         O(evaluating all rules), in a temporary file.
@@ -304,7 +293,7 @@ class Workspace:
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """The whole trace of a view's rules at a version, for each plan int64[columns, n] (see ivm.trace)."""
+        """The trace of a view's rules at a version, int64[columns, n] for each plan (ivm/maintenance/trace.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             installed.predicate(name)

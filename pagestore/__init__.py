@@ -7,14 +7,13 @@ with pagestore.open("graph.pages") as store:
     store.snapshot()["edge"].to_arrow()
 """
 
-from . import kernels as kernels  # first: it says where compiled kernels are kept
-from .dependants import register_host as register_host
-from .errors import PagestoreError as PagestoreError
-from .operators import register_operator as register_operator
-from .relation import Relation as Relation
-from .snapshot import Snapshot as Snapshot
-from .store import Store as Store
-from .store import open as open
-from .transaction import Transaction as Transaction
+from pagestore.errors import PagestoreError as PagestoreError
+from pagestore.pages.host_operators import register_operator as register_operator
+from pagestore.relations.relation import Relation as Relation
+from pagestore.relations.snapshot import Snapshot as Snapshot
+from pagestore.relations.transaction import Transaction as Transaction
+from pagestore.store import Store as Store
+from pagestore.store import open as open
+from pagestore.versions.hosts import register_host as register_host
 
 __version__ = "0.2.0"  # the one place: pyproject.toml and ivm read it here

@@ -2,7 +2,7 @@
 
 import sys
 
-from pagestore_tools.command import pagestore
+from pagestore_tools.cli.main import pagestore
 
 if __name__ == "__main__":
     sys.exit(pagestore())

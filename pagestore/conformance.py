@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from .store import open as open_store
+from pagestore.store import open as open_store
 
 
 class Host(Protocol):

@@ -8,18 +8,19 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .catalog import Info
-from .check import Check, births_of
-from .errors import CorruptionError, PagestoreError
-from .file import File
-from .handle import Handle
-from .layout import BIRTH, BIRTHS, pointer_birth
-from .relation import Relation
-from .settings import MAIN_ID
-from .snapshot import Snapshot
-from .store import Store
-from .store import open as open_store
-from .tree import Tree
+from pagestore.admin.check import Check
+from pagestore.admin.tree_check import births_of
+from pagestore.errors import CorruptionError, PagestoreError
+from pagestore.pages.layout import BIRTH, BIRTHS, pointer_birth
+from pagestore.relations.relation import Relation
+from pagestore.relations.snapshot import Snapshot
+from pagestore.storage.file import File
+from pagestore.store import Store
+from pagestore.store import open as open_store
+from pagestore.trees.tree import Tree
+from pagestore.versions.catalog import Info
+from pagestore.versions.handle import Handle
+from pagestore.versions.settings import MAIN_ID
 
 
 class Lost(NamedTuple):

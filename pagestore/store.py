@@ -17,30 +17,31 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 
-from . import backup, branches, check, compact, diff, dump, log, sketch, snapshot, stat, tags, transaction, vacuum
-from . import meta as slots
-from .check import Violation
-from .compact import Compact
-from .errors import FormatError
-from .file import File, beside, stamped
-from .flat import flat
-from .handle import Handle
-from .layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
-from .ledger import SYNCS
-from .locks import Pin
-from .log import VersionInfo
-from .mapping import Run, pages_of_run
-from .meta import Meta
-from .pager import NO_ORIGIN
-from .record import COMMIT
-from .recovery import Recovery
-from .settings import MAIN, MAIN_ID, retain_number
-from .sketch import Sketch
-from .snapshot import Snapshot
-from .stat import Reader, Stat
-from .state import FIRST_COMMIT
-from .transaction import Transaction
-from .vacuum import Vacuum
+from pagestore.admin import backup, branches, check, compact, dump, stat, tags, vacuum, version_log
+from pagestore.admin.compact import Compact
+from pagestore.admin.stat import Reader, Stat
+from pagestore.admin.tree_check import Violation
+from pagestore.admin.vacuum import Vacuum
+from pagestore.admin.version_log import VersionInfo
+from pagestore.errors import FormatError
+from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
+from pagestore.relations import diff, ephemeral, snapshot, transaction
+from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.relations.snapshot import Snapshot
+from pagestore.relations.transaction import Transaction
+from pagestore.storage import meta as slots
+from pagestore.storage.file import File, beside, stamped
+from pagestore.storage.kernels.record import COMMIT
+from pagestore.storage.mapping import Run, pages_of_run
+from pagestore.storage.meta import Meta
+from pagestore.storage.pager import NO_ORIGIN
+from pagestore.storage.word_list import flat
+from pagestore.versions.committer import SYNCS
+from pagestore.versions.handle import Handle
+from pagestore.versions.recovery import Recovery
+from pagestore.versions.settings import MAIN, MAIN_ID, retain_number
+from pagestore.versions.store_state import FIRST_COMMIT
+from pagestore.versions.version_locks import Pin
 
 
 def open(
@@ -167,7 +168,7 @@ class Store:
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """The retained versions, newest first. O(versions listed)."""
-        return log.lines(self._handle, limit, branch)
+        return version_log.lines(self._handle, limit, branch)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -259,14 +260,14 @@ class Store:
         versions: Iterable[int | str] | None = None,
         relations: Sequence[str] | None = None,
     ) -> None:
-        """Write versions (the newest by default) and relations (all) to a binary stream; see dump.py."""
+        """Write versions (the newest by default) and relations (all) to a binary stream; see admin/dump.py."""
         dump.dump(self._handle, out, versions, relations)
 
     def restore(self, source: IO[bytes]) -> list[int]:
         """Read a dump into this store, which must be empty; returns the versions made.
 
         On an error the store is as it was: a dump of several versions is restored into a file beside it first.
-        Raises FormatError, CorruptionError, MissingError; see dump.py.
+        Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         return dump.restore(self._handle, source, self._trial)
 
@@ -279,7 +280,7 @@ class Store:
                 yield store._handle
 
     def backup(self, out: IO[bytes], since: int | str | None = None) -> int:
-        """Write the newest version's pages to a binary stream while others read and write; see backup.py.
+        """Write the newest version's pages to a binary stream while others read and write; see admin/backup.py.
 
         With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
@@ -290,7 +291,7 @@ class Store:
     # --- inspection -----------------------------------------------------------------------------
 
     def check(self) -> list[Violation]:
-        """All violations of the store's invariants (see check.py), empty when all is well. O(pages).
+        """All violations of the store's invariants (see admin/check.py), empty when all is well. O(pages).
 
         Where a writer never pauses, those that were found again and again.
         """
@@ -322,12 +323,13 @@ class Store:
         """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
         return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
 
-    def sketch(self, version: int | str | datetime | None = None) -> Sketch:
-        """Begin a transaction over a version (the newest by default) that is never committed; see sketch.py.
+    def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
+        """Begin a transaction over a version (the newest by default) that is never committed; see
+        relations/ephemeral.py.
 
         It waits for nobody, and nobody for it. Raises as `at`.
         """
-        return sketch.begin(self._handle, version)
+        return ephemeral.begin(self._handle, version)
 
     def reopen(self) -> None:
         """Go back to the last commit that is on disk, after a failed write or sync. Snapshots stay open."""

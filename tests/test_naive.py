@@ -4,7 +4,7 @@ import pytest
 
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
-from tests import naive
+from tests.support import naive
 
 EDGE = """edge(x, y) -> int(x), int(y).    v[x] = n -> int(x), int(n).
           w[x] = f -> int(x), float(f).    s[x] = t -> int(x), string(t). """

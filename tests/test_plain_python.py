@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMALL = [
     "tests/ivm/test_paper.py",
-    "tests/pagestore/test_scan_figures.py::test_maxsales_of_region_2",
-    "tests/pagestore/test_scan_figures.py::test_the_table_of_intervals",
-    "tests/pagestore/test_tree.py::TestSupport",
-    "tests/pagestore/test_tree.py::test_net_composes_in_order",
-    "tests/pagestore/test_tree.py::test_prefix_counts",
-    "tests/pagestore/test_tree.py::test_ranges_take_prefixes",
+    "tests/pagestore/trees/test_fold_figures.py::test_maxsales_of_region_2",
+    "tests/pagestore/trees/test_fold_figures.py::test_the_table_of_intervals",
+    "tests/pagestore/trees/test_tree.py::TestSupport",
+    "tests/pagestore/trees/test_tree.py::test_net_composes_in_order",
+    "tests/pagestore/trees/test_tree.py::test_prefix_counts",
+    "tests/pagestore/trees/test_tree.py::test_ranges_take_prefixes",
 ]
 
 
@@ -31,7 +31,7 @@ def test_small_cases_without_the_compiler():
 
 
 def test_an_edge_with_bounds_checked(tmp_path):
-    check_bounds(["tests/ivm/test_counts.py", "tests/ivm/test_course.py"], tmp_path)
+    check_bounds(["tests/ivm/engine/test_counts.py", "tests/ivm/engine/test_schedule.py"], tmp_path)
 
 
 @pytest.mark.campaign

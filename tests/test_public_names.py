@@ -21,13 +21,23 @@ ROOT = Path(__file__).parents[1]
 MODULES = {  # each public module, and the names that it offers
     "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
     "pagestore.compiled": """
-        CURSOR_WORDS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT PATH TREE_HEIGHT VERSION allocating borrowed field first forward
-        gallop kernel next_changes next_leaf raise_for run_end seek start_delta unpack
+        ADD CHANGES CURSOR_WORDS ERASE HEIGHT INSERT KEYS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT PATH ROOT SET
+        TREE_HEIGHT VERSION addressed allocating ascends borrowed by_address code_of compose_few field first
+        forward gallop inlined kernel late next_changes next_leaf raise_for run_end seek settle start_delta
+        unpack
     """,
     "pagestore.errors": """
         ClosedError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError MissingError
         MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError
         TransactionError VersionError WordError
+    """,
+    "pagestore.host": """
+        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS YEARS Coded Coding Column Complement
+        Delta Dependants EditQueue Edits EphemeralTransaction Finder Pages Relation Snapshot Spec Store
+        Transaction Tree Type Violation WritableRelation accountable accounted ascending begins bulk bulk_all
+        coding_within columns_of compose_edits count_prefixes delta distinct encode float_values float_words get
+        in_order interval_spec one_batch pays pooled ranks record recorded register_host rows_of scan select
+        sort_order stab_many together user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
@@ -49,9 +59,9 @@ MEMBERS = {  # of each class that is handed to users
         scan scan_many scans schema select source stab stab_many to_arrow to_numpy tree view words
     """,
     pagestore.Transaction: """
-        add_scan apply apply_beside bulk catalog commit create create_intervals create_words decode dictionary drop
-        drop_scan edit encode finder groups pages properties replace rollback savepoint settle threads tree version
-        vouch
+        add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
+        drop drop_scan edit encode finder groups pages properties replace rollback savepoint settle threads tree
+        version vouch
     """,
     ivm.Workspace: """
         at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pagestore import check
+from pagestore.admin import check
 
 ROOT = Path(__file__).parents[1]
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from ivm.errors import RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
-from ivm.lang.declare import split
+from ivm.lang.declarations import split
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
-from ivm.lang.tree import Clause
+from ivm.lang.syntax_tree import Clause
 
 NOTHING = Program()
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from ivm.errors import AggregateError
-from ivm.lang.rule import Aggregate, Rule, Type, variables, writes
+from ivm.lang.ir import Aggregate, Rule, Type
+from ivm.lang.traverse import variables, writes
 from ivm.lang.types import UNORDERED, scale
 
 TAKES = {

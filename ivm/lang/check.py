@@ -10,16 +10,17 @@ from itertools import count
 
 from ivm.errors import RedefinitionError, RuleTypeError
 from ivm.lang.aggregate import check_aggregate, check_sole
-from ivm.lang.declare import declare
+from ivm.lang.declarations import declare
+from ivm.lang.dependencies import in_order
 from ivm.lang.edits import edit
 from ivm.lang.infer import infer
+from ivm.lang.ir import Atom, Predicate, Rule, Var
 from ivm.lang.names import check_arity, check_names
 from ivm.lang.normalise import normalise
-from ivm.lang.order import in_order
 from ivm.lang.program import Program
-from ivm.lang.rule import Atom, Predicate, Rule, Var, atoms, writes
 from ivm.lang.safety import check_safety
-from ivm.lang.tree import Change, Clause, Declaration, Statement
+from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
+from ivm.lang.traverse import atoms, writes
 from ivm.lang.types import common
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ivm.errors import ArityError, RedefinitionError, RuleSyntaxError
-from ivm.lang.declare import split
+from ivm.lang.declarations import split
 from ivm.lang.infer import typed_atom
+from ivm.lang.ir import Atom, Const, Edit, Predicate
 from ivm.lang.names import check_arity, unknown
-from ivm.lang.rule import Atom, Const, Edit, Predicate
-from ivm.lang.tree import Anonymous, Call, Change, Node
+from ivm.lang.syntax_tree import Anonymous, Call, Change, Node
 
 
 def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:

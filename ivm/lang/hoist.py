@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import SafetyError, Where
-from ivm.lang.rule import Aggregate, Atom, Binary, Compare, Const, Term, Var
-from ivm.lang.tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Term, Var
+from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -10,22 +10,8 @@ from functools import partial
 
 from ivm.errors import RuleTypeError
 from ivm.lang.aggregate import result_type
-from ivm.lang.rule import (
-    Atom,
-    Binary,
-    Compare,
-    Const,
-    Disjunct,
-    Literal,
-    Negation,
-    Predicate,
-    Rule,
-    Term,
-    Type,
-    Var,
-    atoms,
-    variables,
-)
+from ivm.lang.ir import Atom, Binary, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Type, Var
+from ivm.lang.traverse import atoms, variables
 from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale
 
 Types = dict[str, Type]

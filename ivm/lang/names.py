@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from ivm.errors import ArityError, UnknownPredicateError, Where
-from ivm.lang.rule import Atom, Predicate, Rule, atoms
+from ivm.lang.ir import Atom, Predicate, Rule
+from ivm.lang.traverse import atoms
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:

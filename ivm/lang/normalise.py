@@ -17,8 +17,9 @@ from dataclasses import replace
 
 from ivm.errors import ConstructError, RuleSyntaxError, Where
 from ivm.lang.hoist import Conj, Disj, Hoist, Part, Refusal
-from ivm.lang.rule import Aggregate, Atom, Compare, Disjunct, Literal, Negation, Rule, Var, renamed, variables
-from ivm.lang.tree import Clause
+from ivm.lang.ir import Aggregate, Atom, Compare, Disjunct, Literal, Negation, Rule, Var
+from ivm.lang.syntax_tree import Clause
+from ivm.lang.traverse import renamed, variables
 
 DISJUNCTS_MAX = 64
 FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

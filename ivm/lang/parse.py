@@ -22,9 +22,9 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
-from ivm.lang.complaint import complaint
-from ivm.lang.rule import Aggregate, Const, Type, Var
-from ivm.lang.tree import (
+from ivm.lang.ir import Aggregate, Const, Type, Var
+from ivm.lang.syntax_errors import complaint
+from ivm.lang.syntax_tree import (
     And,
     Anonymous,
     Call,
@@ -39,7 +39,7 @@ from ivm.lang.tree import (
     Statement,
 )
 from ivm.lang.types import LITERAL_MAX
-from pagestore.kernels import user_cache
+from pagestore.host import user_cache
 
 NESTING_MAX = 100
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ivm.errors import UninstallError
-from ivm.lang.order import in_order, readers
-from ivm.lang.rule import Edit, Predicate, Rule, writes
+from ivm.lang.dependencies import in_order, readers
+from ivm.lang.ir import Edit, Predicate, Rule
+from ivm.lang.traverse import writes
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ surrounding bindings count too, but bind nothing outside.
 from collections.abc import Iterable
 
 from ivm.errors import SafetyError
-from ivm.lang.rule import Atom, Compare, Disjunct, Negation, Rule, Var, variables
+from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Rule, Var
+from ivm.lang.traverse import variables
 
 
 def check_safety(rule: Rule) -> None:

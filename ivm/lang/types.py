@@ -15,8 +15,8 @@ from functools import cache
 from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
-from ivm.lang.rule import Const, Type, Value
-from pagestore.words import YEARS
+from ivm.lang.ir import Const, Type, Value
+from pagestore.host import YEARS
 
 ALIASES = {
     "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",

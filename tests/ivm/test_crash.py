@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from ivm.course import Course
+from ivm.engine.schedule import Schedule
 from ivm.workspace import Workspace
 from pagestore.errors import PagestoreError
-from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import FALLBACK, SimulatedFile, compiled, crashes
+from pagestore.versions.handle import Handle
+from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 RULES = """edge(x, y) -> int(x), int(y).
     path(x, z) <- edge(x, y), edge(y, z).
@@ -48,12 +48,12 @@ def agrees(store, versions):
 @compiled
 @pytest.mark.parametrize("sync", ["full", "commit"])
 def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
-    taken, run = [], Course.run
-    monkeypatch.setattr(Course, "run", lambda *given: taken.append(run(*given)) or taken[-1])
+    taken, run = [], Schedule.run
+    monkeypatch.setattr(Schedule, "run", lambda *given: taken.append(run(*given)) or taken[-1])
     start, rng = empty_store(4096), Random(sync)
     file = SimulatedFile(start)
     versions = run_workload(Workspace(Store(Handle(file, sync=sync))), rng)
-    assert sum(n == 5 for n in taken) > 5, "few edits did not take their course in one call; this tests nothing"
+    assert sum(n == 5 for n in taken) > 5, "few edits did not take their schedule in one call; this tests nothing"
     monkeypatch.undo()
     for done, image in crashes(start, file.operations, rng, variants=4):
         store = Store(Handle(SimulatedFile(image)))

@@ -24,13 +24,13 @@ from hypothesis.stateful import (
 
 import ivm
 import pagestore
+from ivm.engine.installed import PROPERTY
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
-from ivm.program import PROPERTY
-from pagestore import dependants
 from pagestore.errors import DependantsError
-from pagestore.tree import ERASE, INSERT
-from tests import naive
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.versions import dependants, hosts
+from tests.support import naive
 
 DECLARED = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v). only[] = t -> int(t). "
 PROGRAMS = [
@@ -55,12 +55,12 @@ EDITS = st.lists(
 @contextmanager
 def without_host():
     """As in a process that has not imported ivm."""
-    held = dict(dependants._hosts)
-    dependants._hosts.clear()
+    held = dict(hosts._hosts)
+    hosts._hosts.clear()
     try:
         yield
     finally:
-        dependants._hosts.update(held)
+        hosts._hosts.update(held)
 
 
 class Doors(RuleBasedStateMachine):

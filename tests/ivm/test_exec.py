@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import ivm
 from ivm import errors
 from ivm.lang import compile
-from tests import naive
-from tests.strategies import DOMAIN
+from tests.support import naive
+from tests.support.strategies import DOMAIN
 
 RULES = """e(x, y) -> int(x), int(y).  f[x] = v -> int(x), int(v).
 j(x, v) <- e(x, y), f[y] = v.  n[x] = k <- agg<<k = count()>> e(x, _)."""

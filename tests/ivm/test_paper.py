@@ -7,19 +7,21 @@ import pytest
 
 import ivm
 from ivm import lang
-from ivm.join import Join
-from ivm.maintain import maintain
-from ivm.oracle import change_oracle
-from ivm.plan import Index, sensors_of
-from ivm.planner import Chosen, make_plans
-from ivm.sensitivity import index_spec
-from ivm.surgery import Delta, surgeries
-from pagestore.apply import apply
-from pagestore.delta import delta
-from pagestore.interval import interval_spec, stab_many
-from pagestore.tree import ERASE, INSERT, Spec, Tree
-from tests.pagestore.memory import MemoryPager
-from tests.paper import example
+from ivm.join.join import Join
+from ivm.join.oracle import change_oracle
+from ivm.maintenance.maintain import maintain
+from ivm.maintenance.sensitivity import index_spec
+from ivm.maintenance.surgery import Delta, surgeries
+from ivm.plan.index import Index
+from ivm.plan.plan import sensors_of
+from ivm.plan.planner import Chosen, make_plans
+from pagestore.trees.apply import apply
+from pagestore.trees.delta import delta
+from pagestore.trees.interval_index import interval_spec, stab_many
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.tree import Spec, Tree
+from tests.support.memory import MemoryPager
+from tests.support.paper import example
 
 ACTIONS = {"ERASE": ERASE, "INSERT": INSERT}
 

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm import errors, evaluate, probe
-from tests.mirror import Mirror
+from ivm import errors
+from ivm.join import evaluate
+from ivm.maintenance import probe
+from tests.support.mirror import Mirror
 
 EDGE = "edge(x, y) -> int(x), int(y). "
 

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from ivm import engine, probe
+from ivm.engine import engine
 from ivm.errors import ConstructError, FunctionConflictError
 from ivm.lang import query
-from tests import naive
-from tests.mirror import Mirror
-from tests.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
+from ivm.maintenance import probe
+from tests.support import naive
+from tests.support.mirror import Mirror
+from tests.support.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
 
 RELATIONS = Features(functions=False, arithmetic=False, aggregates=False)
 FAR = Features(arithmetic=False, aggregates=False, negation=True, disjunction=True, heads_max=2)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import ivm
-from ivm import workspace
+from ivm import subscriptions, workspace
 from pagestore.errors import ReadOnlyError
 
 EDGES = "edge(x, y) -> int(x), int(y). "
@@ -78,7 +78,7 @@ def test_a_subscription_that_another_thread_ends_while_its_table_is_made(ws, mon
     """The commit is told of no error, and who hears still hears."""
     told = []
     ws.subscribe("edge", told.append)
-    end, made = ws.subscribe("two", told.append), workspace.changes
+    end, made = ws.subscribe("two", told.append), subscriptions.changes
 
     def ended_meanwhile(*args):
         end()

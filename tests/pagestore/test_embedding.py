@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pagestore import compiled, dependants
+from pagestore import compiled
 from pagestore.conformance import check
-from pagestore.tree import Spec, bulk
-from tests.pagestore.memory import MemoryPager
+from pagestore.trees.bulk import bulk
+from pagestore.trees.tree import Spec
+from pagestore.versions import hosts
+from tests.support.memory import MemoryPager
 
 PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
 
@@ -31,7 +33,7 @@ def test_the_tour(page, tmp_path):
 
 
 def test_what_follows_is_carried_on(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(dependants, "_hosts", {})
+    monkeypatch.setattr(hosts, "_hosts", {})
     page["follow"](tmp_path / "counters.pages")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pagestore
-from tests.pagestore import struct_reader
+from tests.support import struct_reader
 
 
 @pytest.mark.parametrize("page_size", [4096, 8192, 65536])

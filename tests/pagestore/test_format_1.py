@@ -9,8 +9,8 @@ import zstandard
 
 import ivm
 import pagestore
-from pagestore.meta import FORMAT, SLOT_SIZE
-from tests.pagestore import struct_reader
+from pagestore.storage.meta import FORMAT, SLOT_SIZE
+from tests.support import struct_reader
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "format-1"
 STORES = ("deep", "history", "texts", "large", "views")

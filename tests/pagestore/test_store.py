@@ -16,8 +16,8 @@ import pytest
 from crc32c import crc32c
 
 import pagestore
-from pagestore import check, compact
-from pagestore.check import Violation
+from pagestore.admin import check, compact
+from pagestore.admin.tree_check import Violation
 from pagestore.errors import (
     ClosedError,
     CorruptionError,
@@ -34,13 +34,14 @@ from pagestore.errors import (
     VersionError,
     WordError,
 )
-from pagestore.layout import CRC, ID
-from pagestore.mapping import GROWTH_MIN
-from pagestore.meta import Meta, unpack
-from pagestore.sketch import Sketch
+from pagestore.pages.layout import CRC, ID
+from pagestore.relations import transaction
+from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.storage.mapping import GROWTH_MIN
+from pagestore.storage.meta import Meta, unpack
 from pagestore.store import empty_store
-from pagestore.tree import pages_of
-from tests.pagestore.test_file import largest_file
+from pagestore.trees.reading import pages_of
+from tests.pagestore.storage.test_file import largest_file
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_threads_take_turns(store):
 
 def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
     """Which began when versions were dropped already, and has some when the compaction comes to wait for it."""
-    begin, vacuum, begun, waited_for = compact.begin, compact._vacuum, threading.Event(), threading.Event()
+    begin, vacuum, begun, waited_for = transaction.begin, compact._vacuum, threading.Event(), threading.Event()
 
     def write():
         with store.transaction() as txn:
@@ -558,7 +559,7 @@ def test_readers_cannot_write(store):
 def test_a_sketch_that_is_abandoned_holds_nothing(store):
     gc.collect()  # what other tests have left
     open_files = set(os.listdir("/proc/self/fd"))
-    for end in (Sketch.rollback, lambda sketch: None):
+    for end in (EphemeralTransaction.rollback, lambda sketch: None):
         sketch = store.sketch()
         sketch["edge"].insert([(8, 8)])
         end(sketch)
@@ -807,7 +808,7 @@ def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
             txn["edge"].insert([(9, next(places))])
         return [Violation("checksum", 7, (), "damaged"), Violation("page audit", next(places), (), "moved")]
 
-    monkeypatch.setattr("pagestore.check.Check.run", run)
+    monkeypatch.setattr("pagestore.admin.check.Check.run", run)
     with pagestore.open(store.path, mode="r") as reader:
         assert [violation.fact for violation in reader.check()] == ["damaged"]
 
@@ -832,7 +833,7 @@ def test_figures_are_had_beside_a_writer_that_reuses_pages(tmp_path, monkeypatch
 
     churn_and_move()
     moved: list[bool] = []
-    monkeypatch.setattr("pagestore.stat.free_pages", free_pages)
+    monkeypatch.setattr("pagestore.admin.stat.free_pages", free_pages)
     with writer, pagestore.open(writer.path, mode="r") as reader:
         assert reader.stat().pages == writer._handle.state.commit.top and moved
 

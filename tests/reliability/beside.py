@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from warnings import catch_warnings, simplefilter
 
 import pagestore
-from pagestore import backup
+from pagestore.admin import backup
 from pagestore.errors import ClosedError, VersionError
-from pagestore.snapshot import Snapshot
+from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
 from tests.reliability.interrupts import memory
 

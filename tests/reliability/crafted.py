@@ -30,8 +30,8 @@ import zstandard
 from crc32c import crc32c
 
 import pagestore
-from pagestore import backup, dump
-from pagestore.blocks import BLOCK, MAGIC_SIZE, RAW
+from pagestore.admin import backup, dump
+from pagestore.admin.framing import BLOCK, MAGIC_SIZE, RAW
 from pagestore.errors import PagestoreError
 
 CHUNK = 4000  # inputs of a child process
@@ -163,7 +163,7 @@ class Targets:
         return "restored" if readable else "restored, a text does not read"
 
 
-def _look_at(snapshot: pagestore.snapshot.Snapshot) -> None:
+def _look_at(snapshot: pagestore.Snapshot) -> None:
     """Read all there is, as users would."""
     for name, info in snapshot._version.catalog.relations.items():
         count = sum(batch.shape[1] for batch in snapshot[name].words())

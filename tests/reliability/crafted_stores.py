@@ -24,8 +24,8 @@ from crc32c import crc32c
 
 import pagestore
 from pagestore.errors import PagestoreError
-from pagestore.layout import COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE
-from pagestore.meta import SIZE, SLOT_SIZE
+from pagestore.pages.layout import COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE
+from pagestore.storage.meta import SIZE, SLOT_SIZE
 
 PAGE = 4096
 WORDS = PAGE // 8

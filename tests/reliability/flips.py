@@ -8,10 +8,10 @@ from random import Random
 from warnings import catch_warnings, simplefilter
 
 from pagestore.errors import CorruptionError, FormatError, RecoveryWarning
-from pagestore.handle import Handle
-from pagestore.meta import SIZE, SLOT_SIZE
+from pagestore.storage.meta import SIZE, SLOT_SIZE
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import SimulatedFile
+from pagestore.versions.handle import Handle
+from tests.support.simulator import SimulatedFile
 
 Rows = dict[int, list[tuple[int, str]]]
 

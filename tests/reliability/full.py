@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from pagestore.handle import Handle
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import SimulatedFile
+from pagestore.versions.handle import Handle
+from tests.support.simulator import SimulatedFile
 
 Rows = dict[int, int]
 

@@ -16,10 +16,10 @@ from warnings import catch_warnings, simplefilter
 
 from crc32c import crc32c
 
-from pagestore.handle import Handle
-from pagestore.snapshot import Snapshot
+from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store, empty_store
-from tests.pagestore.simulator import FALLBACK, SECTOR, Operation, SimulatedFile, play
+from pagestore.versions.handle import Handle
+from tests.support.simulator import FALLBACK, SECTOR, Operation, SimulatedFile, play
 
 Rows = list[tuple[int, int]]
 SYNCS = "full", "commit"

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any
 
 import pagestore
-from pagestore.check import Check
+from pagestore.admin.check import Check
 from pagestore.errors import CorruptionError, ExistsError, RetainedError
-from pagestore.layout import FIRST_PAGE
-from pagestore.meta import Meta, unpack
+from pagestore.pages.layout import FIRST_PAGE
+from pagestore.storage.meta import Meta, unpack
 
 PAGE = 4096
 SCANS = ["count", "sum:v", "max:v,k", "checksum"]

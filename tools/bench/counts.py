@@ -12,13 +12,16 @@ from pathlib import Path
 import numpy as np
 
 import pagestore
-from pagestore.apply import apply
-from pagestore.complement import Complement
-from pagestore.fold import Rows, scan_many
-from pagestore.interval import interval_spec, overlaps_counted
-from pagestore.scratch import applications
-from pagestore.transaction import Transaction
-from pagestore.tree import COUNT, MAX, SET, Spec, Tree, bulk
+from pagestore.pages.fold_operators import COUNT, MAX
+from pagestore.relations.transaction import Transaction
+from pagestore.trees.apply import apply
+from pagestore.trees.bulk import bulk
+from pagestore.trees.complement import Complement
+from pagestore.trees.interval_index import interval_spec, overlaps_counted
+from pagestore.trees.kernels.apply_layout import SET
+from pagestore.trees.range_folds import Rows, scan_many
+from pagestore.trees.scratch import applications
+from pagestore.trees.tree import Spec, Tree
 
 SCANS = 300
 UPDATES = 300

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import pagestore
-from pagestore import tree
+from pagestore.trees import lookup
 
 MAP_BYTES = 8 << 30
 SQLITE_ROWS = 1_000_000
@@ -70,7 +70,7 @@ class Pagestore:
 
     def get(self, rows: np.ndarray, threads: int = 1) -> int:
         with self.store.snapshot() as snapshot:
-            found, _ = tree.get(snapshot.pages, snapshot.tree("t"), rows, threads)
+            found, _ = lookup.get(snapshot.pages, snapshot.tree("t"), rows, threads)
         return int(found.sum())
 
     def each(self, rows: list[tuple]) -> int:

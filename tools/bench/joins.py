@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import ivm
-from pagestore.threads import together
+from pagestore.runtime.parallel import together
 
 from . import merge
 from .measure import Row, Side

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..progress import Progress
+from ..cli.progress import Progress
 from .measure import Result, Row, measure
 from .report import as_text, write
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pagestore import Store
-from pagestore.file import neighbours
+from pagestore.storage.file import neighbours
 
 
 class Traffic:

@@ -1,4 +1,4 @@
-"""Views of one graph kept right while it changes: by us, by what a careful user writes in SQL, and by hand.
+"""InstalledRule of one graph kept right while it changes: by us, by what a careful user writes in SQL, and by hand.
 
 The graph is edges x < y, int64[2, m], sorted. Changes of one edge take an edge out and put it back in turns;
 larger ones take out as many random edges as they put back of those taken out before.

@@ -1,6 +1,6 @@
 """From raw CSV to typed, sorted Parquet with Spark: the job that stands before a bulk load.
 
-Types are cast, and a value that does not parse becomes null; then the null policy of `tools/tables.py`,
+Types are cast, and a value that does not parse becomes null; then the null policy of `tools/loading/clean_tables.py`,
 dedup, range partition by key, sort within partitions. So the part files in name order ascend by key as a
 whole, which is what the loader likes best.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..tables import MISSING, Counts, Table
+from ..loading.clean_tables import MISSING, Counts, Table
 
 
 def write_sorted(spark: SparkSession, table: Table, raw: Path, out: Path, partitions: int = 2) -> Counts:

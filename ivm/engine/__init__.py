@@ -1,0 +1,1 @@
+"""All rules of a program: filled, and maintained transaction by transaction."""

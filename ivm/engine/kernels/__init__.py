@@ -1,0 +1,1 @@
+"""The steps of a few edits, in one call."""

@@ -1,0 +1,202 @@
+"""The schedule of edits through all rules: what they settle and what has to follow, step by step.
+
+    edge ──▶ settle edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ settle triangle ──▶ ...
+
+A few edits take the first steps in one call of a kernel (engine/kernels/schedule.py), as far as these are plain:
+relations that
+keep nothing apart, plans that are probed by whole keys, heads that copy columns of bindings.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, chain, starmap, takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.kernels import schedule as kernel
+from ivm.join.plan_arrays import slices_room
+from ivm.maintenance.kernels.probe import PINNED, PROGRESS, probe_next_at
+from ivm.maintenance.probe import ACTIONS, probed, probes_of
+from ivm.maintenance.surgery import Delta
+from ivm.plan.index import Index, permuted
+from ivm.plan.plan import Plan
+from ivm.views.aggregate_state import keeps_state
+from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Transaction, Tree
+
+COURSES_MAX = 64  # each keeps some megabytes of room at most
+
+
+class Flush(NamedTuple):
+    """The trees of a predicate take the edits that wait for it."""
+
+    name: str
+
+
+class Follow(NamedTuple):
+    """The heads of one of a rule's plans follow what has changed in its body."""
+
+    views: InstalledRule
+    number: int
+
+    @property
+    def plan(self) -> Plan:
+        return self.views.plans[self.number]
+
+
+Step = Flush | Follow
+
+
+def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
+    """The one schedule of edits of some predicates."""
+    schedules = installed.schedules
+    if names not in schedules:
+        if len(schedules) >= COURSES_MAX:
+            schedules.clear()
+        schedules[names] = Schedule(installed, names)
+    return schedules[names]
+
+
+class Schedule:
+    """The steps of edits of some predicates, and a kernel that takes the first of them."""
+
+    def __init__(self, installed: Installed, names: frozenset[str]) -> None:
+        self._installed, self.steps = installed, steps_of(installed, names)
+        plain = [*takewhile(partial(_is_plain, installed), self.steps)]
+        self._plain = len(plain)
+        self.names = sorted(names.union(*map(_touched, plain)))
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        kept = [installed.kept[name] for name in self.names]
+        self.trees: dict[Index, int] = {}  # which of all groups' trees an index is
+        ends = accumulate((len(one.names) for one in kept), initial=0)
+        self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
+        for name, one in zip(self.names, kept, strict=True):
+            first = self.firsts[name]
+            self.trees |= one.of_indices(range(first, first + len(one.names)))
+        self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
+        self._catalog: object = None
+        follows = [step for step in plain if isinstance(step, Follow)]
+        self._plans = [step.plan for step in follows]
+        self._books = [
+            (name, first, [plan for plan, step in enumerate(follows) if name in step.views.writes])
+            for name, first in self.firsts.items()
+        ]
+        if self._plans:
+            self._fixed = self._lay_out(plain)
+
+    def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
+        """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
+        if not self._plans:
+            return 0
+        for actions, _ in edits.values():
+            if len(actions) > FEW:
+                return 0
+        if self._catalog is not txn.catalog:
+            self._catalog, self.groups = txn.catalog, txn.groups(self._shapes)
+            self._room = self._make_room(txn.pages.page_words)
+        self.groups.clear()
+        for name, edit in edits.items():
+            self.groups.wait(self._numbers[name], *edit)
+        done = txn.settle(self.groups, partial(self._carry, 0))
+        if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # mostly for want of pages
+            done = txn.settle(self.groups, partial(self._carry, done), again=True)
+        return done
+
+    def _carry(self, begin: int, *settling: Any) -> int:
+        return kernel.carry(begin, *settling, *self._fixed, *self._room, probe_next_at.address())
+
+    def books(self) -> Iterator[tuple[str, int, int, int]]:
+        """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
+        operations = self._room[-1].tolist()
+        for name, first, plans in self._books:
+            inserted, erased = self.groups.turnover(first)
+            count = sum(map(operations.__getitem__, plans))
+            if inserted or erased or count:
+                yield name, count, inserted, erased
+
+    def settled(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
+        """A predicate's trees as they were before, and what has changed in them."""
+        groups, kept, first = self.groups, self._installed.kept[name], self.firsts[name]
+        (actions, rows), *others = [groups.changes(t) for t in range(first, first + len(kept.names))]
+        deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
+        return kept.of_indices(groups.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
+
+    def waiting(self) -> dict[str, list[Edits]]:
+        """Edits that still wait, by predicate."""
+        left = enumerate(self.groups.waits.tolist())
+        return {self.names[g]: [self.groups.waiting(g)] for g, n in left if n}
+
+    def _lay_out(self, plain: Sequence[Step]) -> list[np.ndarray]:
+        """The plain steps as engine/kernels/schedule.py takes them."""
+        static: list[np.ndarray] = []
+        steps: list[Sequence[int]] = []
+        plans: list[Sequence[int]] = []
+        copies: list[int] = []
+        lists: tuple[list, ...] = [], [], [], []
+        probes, indices, sources, heads = lists
+        for step in plain:
+            if isinstance(step, Flush):
+                steps.append((kernel.FLUSH, self._numbers[step.name]))
+                continue
+            steps.append((kernel.FOLLOW, len(plans)))
+            laid, starts = probes_of(step.plan), [*map(len, lists)]
+            table = laid.rows.copy()
+            table[:, :PINNED] += sum(len(words) for words in static)
+            static.append(laid.static)
+            probes += table.tolist()
+            indices += map(self.trees.__getitem__, laid.indices)
+            sources += [self.trees[index] for index, _ in probed(step.plan)]
+            for name, counted, columns in self._installed.heads[step.plan].copies:
+                heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
+                copies += columns
+            plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
+        fixed = steps, plans, *lists, copies
+        return [np.concatenate(static), *(np.array(words, np.int64) for words in fixed)]
+
+    def _make_room(self, page_words: int) -> list[np.ndarray]:
+        """Where the kernel works, for all plans in turn."""
+        laid = [*map(probes_of, self._plans)]
+        columns, levels = max(one.columns for one in laid), max(one.levels for one in laid)
+        width, indices = max(one.width for one in laid), max(len(one.indices) for one in laid)
+        sources = max(len(probed(plan)) for plan in self._plans)
+        trees = sum(len(group.names) for group in self._shapes)
+        words = partial(np.empty, dtype=np.int64)
+        return [
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
+            words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
+            words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words),
+            words((columns, 2 * MOST)), words(2 * MOST), words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
+        ]  # fmt: skip
+
+
+def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
+    """What edits of some predicates may change, in dependency order: each is settled before it is read."""
+    steps: list[Step] = []
+    waiting, settled = dict.fromkeys(sorted(names)), set[str]()
+    for views in installed.rules:
+        due = [name for name in views.reads if name in waiting]
+        if not due and settled.isdisjoint(views.reads):
+            continue
+        steps += [*map(Flush, due), *(Follow(views, number) for number in range(len(views.plans)))]
+        settled |= set(due)
+        waiting = {name: None for name in (*waiting, *views.writes) if name not in settled}
+    return [*steps, *map(Flush, waiting)]
+
+
+def _touched(step: Step) -> tuple[str, ...]:
+    return (step.name,) if isinstance(step, Flush) else step.views.reads + step.views.writes
+
+
+def _is_plain(installed: Installed, step: Step) -> bool:
+    """Can a kernel take this step?"""
+    if isinstance(step, Flush):
+        kept = installed.kept[step.name]
+        return not (keeps_state(kept.layout) or kept.checked)
+    whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
+    return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
+
+
+def _keys(installed: Installed, index: Index) -> int:
+    """The key words of an index's tree."""
+    return len(index.order) if permuted(index) else installed.layouts[index.predicate].keys

@@ -1,0 +1,115 @@
+"""Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.flat_join import FlatJoin
+from ivm.join.flat_layout import Layout
+from ivm.join.flat_trie import Flat, flatten, pays
+from ivm.join.join import STOCK_MAX, Join, Run, joined
+from ivm.join.kernels.join_layout import EQ
+from ivm.join.plan_arrays import ALL, INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.host import Coded, Pages, Tree, scan, together
+
+RANGES_PER_THREAD = 8  # so that an uneven range does not keep the others waiting
+PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
+
+
+class Bindings(NamedTuple):
+    """Some bindings int64[L + V, n] in order; with `times` int64[n], each stands for so many that differ in levels
+    not asked for only.
+    """
+
+    rows: np.ndarray
+    times: np.ndarray | None = None
+
+
+class Evaluation(NamedTuple):
+    """All bindings, in parts that follow one another, the trace rows [C, m] of each sensor in parts, and the iterator
+    operations done.
+    """
+
+    parts: list[Bindings]
+    recorded: list[list[np.ndarray | Coded]]
+    operations: int
+
+    @property
+    def bindings(self) -> np.ndarray:
+        """All bindings int64[L + V, n] in one array."""
+        return joined([part.rows for part in self.parts])
+
+
+def evaluate(
+    pages: Pages,
+    shape: Shape,
+    trees: Sequence[Tree],
+    *,
+    sensors: Sensors | None = None,
+    granularity: int = 1,
+    threads: int = 1,
+    asked: frozenset[int] | None = None,
+) -> Evaluation:
+    """Run a plan in full, ranges of its first variable side by side.  The kernels run without the GIL.
+
+    `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
+    """
+    flat = flatten(pages, shape, trees) if pays(shape, trees) else None
+    layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
+    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
+
+    def new() -> Run:
+        if layout is None:
+            return Join(pages, shape, trees, sensors=sensors, granularity=granularity)
+        return FlatJoin(layout)
+
+    if len(ranges) == 1:
+        return _run(new())
+    joins = [new() for _ in range(threads)]
+    for join in joins:
+        join.kept = joins[0].kept
+        join.stock(STOCK_MAX)  # here, since memory at hand is this thread's
+    jobs = iter(ranges)
+
+    def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
+        return [(first, _run(join.over(first))) for first in jobs]
+
+    found = [evaluation for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))]
+    return Evaluation(
+        [part for evaluation in found for part in evaluation.parts],
+        [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
+        sum(evaluation.operations for evaluation in found),
+    )
+
+
+def _run(join: Run) -> Evaluation:
+    batches = join.batches()
+    rows = [out for out, _ in batches]
+    return Evaluation(
+        list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
+        [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
+        join.operations,
+    )
+
+
+def first_ranges(
+    pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int, flat: Flat | None = None
+) -> list[tuple[int, int]]:
+    """Cut the first variable's values into about `wanted` ranges [lo, hi] with as many records each."""
+    held = shape.bounds[: shape.bound_start[1], 0]
+    tries = shape.parts[: shape.part_start[1], 0].tolist()
+    if (held == EQ).any() or not tries:
+        return [ALL]
+    smallest = min(tries, key=lambda t: trees[t].count)
+    if trees[smallest].count < PARALLEL_FROM:
+        return [ALL]
+    if flat:
+        cuts = flat.cuts(smallest * shape.argument_level.shape[1], wanted, alone=shape.depths[smallest] == 1)
+    else:
+        keys = np.concatenate([batch[0] for batch in scan(pages, trees[smallest], columns=(0,))])
+        cuts = keys[len(keys) * np.arange(1, wanted) // wanted]
+    inner = [cut for cut in np.unique(cuts).tolist() if cut > INT_MIN]  # nothing is below the least word
+    return list(zip([INT_MIN, *inner], [*(cut - 1 for cut in inner), INT_MAX], strict=True))

@@ -1,0 +1,148 @@
+"""Run a plan over the pages of trees: bindings and trace rows, batch by batch (*Leapfrog Triejoin*).
+
+The join knows tries and nothing of what is done with the trace rows.  The oracle, when there is one,
+is one more trie; without it every binding of the body comes out.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+
+from ivm.join.kernels import join_layout
+from ivm.join.kernels import leapfrog as kernel
+from ivm.join.memory_guard import Kept
+from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
+from pagestore.compiled import raise_for
+from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
+
+BATCH = 1 << 16
+TRACED = 1 << 14  # trace rows of a batch: they are kept as words, and what they are written to stays in a cache
+STOCK_MAX = 16  # batches that memory is had for at once
+
+
+class Run(ABC):
+    """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows [C, n] by sensor).
+
+    `operations` counts the iterator operations so far; `times`, unless it is empty, has for each batch so far how many
+    bindings each that came stands for. Rows of a sensor that has a coding are words and, where it has a tail, tails.
+    Raises CorruptionError.
+    """
+
+    def __init__(
+        self, shape: Shape, sensors: Sensors | None, granularity: int, covered: bool, batch: int, room: int
+    ) -> None:
+        sensors = sensors or shape.no_sensors
+        self._asked = shape, sensors, granularity
+        self._plan = plan_array(shape, sensors, granularity)
+        self._fresh = state_array(shape, sensors, covered).copy()
+        self._state = self._fresh.copy()
+        self._widths = sensors.widths
+        self._size = shape.levels + len(shape.reads), batch
+        self._stock: list[np.ndarray] = []
+        self._stocked = 0
+        self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
+        self._codings: Sequence[Coding | None] = [None] * len(self._widths)
+        self.times: list[np.ndarray] = []
+        self.kept = Kept()
+
+    def stock(self, buffers: int) -> None:
+        """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
+        self._stock = list(pooled(buffers, *self._size))
+        self._stocked += buffers
+
+    def over(self, first: tuple[int, int]) -> Self:
+        """Begin anew, the first variable within `first`, inclusive.  What is known of slices is still known."""
+        shape, sensors, granularity = self._asked
+        self._plan = plan_array(shape.ranged, sensors, granularity).copy()
+        at = self._plan[join_layout.BOUNDS] + join_layout.CONSTANT
+        self._plan[[at, at + join_layout.BOUND_WORDS]] = first
+        self._state = self._fresh.copy()
+        self.times = []
+        return self
+
+    @abstractmethod
+    def _advance(self) -> None:
+        """Run until done or a buffer is full."""
+
+    @property
+    def operations(self) -> int:
+        return int(self._state[[join_layout.OPENS, join_layout.SEEKS, join_layout.NEXTS]].sum())
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        state = self._state
+        start = state[join_layout.ROW_COUNT]
+        while state[join_layout.PHASE] != join_layout.DONE:
+            self._advance()
+            counts = state[start : start + len(self._widths)].tolist()
+            rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
+            yield self._out[:, : state[join_layout.EMITTED]], rows
+
+    def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
+        """All that iterating gives, kept: where it is, if that fills a good part of its buffer.  Raises RoomError."""
+        kept = []
+        for out, rows in self:
+            if 4 * out.shape[1] > self._size[1]:
+                self._out = self._buffer()
+            else:
+                out = out.copy()
+            trace = [*map(_kept, rows, self._codings)]
+            kept.append((out, trace))
+            self.kept.add(out.nbytes + sum(part.nbytes for part in trace))
+        return kept
+
+    def _buffer(self) -> np.ndarray:
+        """Memory for a batch of bindings, of a piece that has as many as were needed before it."""
+        if not self._stock:
+            self.stock(min(max(1, self._stocked), STOCK_MAX))
+        return self._stock.pop()
+
+    def bindings(self) -> np.ndarray:
+        """All bindings at once, int64[L + V, n]."""
+        return joined([out for out, _ in self.batches()])
+
+    def all(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """All bindings and all trace rows at once."""
+        batches = self.batches()
+        trace = zip(*(rows for _, rows in batches), strict=True)
+        return joined([out for out, _ in batches]), [joined([*map(columns_of, parts)]) for parts in trace]
+
+
+def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
+    if coding is None:
+        return rows.copy()
+    return Coded(coding, rows[0].copy(), rows[1].copy() if coding.tail else rows[1, :0].copy())
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows [C, n] of some parts, one behind the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+class Join(Run):
+    """One evaluation over pages."""
+
+    def __init__(
+        self,
+        pages: Pages,
+        shape: Shape,
+        trees: Sequence[Tree],
+        *,
+        sensors: Sensors | None = None,
+        granularity: int = 1,
+        regions: Regions | None = None,
+        batch: int = BATCH,
+    ) -> None:
+        super().__init__(shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8)
+        self._pages = pages
+        at = int(self._fresh[join_layout.TREES])
+        self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
+        self._state = self._fresh.copy()
+        self._regions = regions or shape.everything
+        self._runs = slices_room(shape.innermost, pages.page_words)
+
+    def _advance(self) -> None:
+        raise_for(
+            kernel.leapfrog(*self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
+        )

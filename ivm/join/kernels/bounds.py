@@ -1,0 +1,95 @@
+"""TODO: ivm/join/kernels/bounds.py."""
+
+from ivm.join.kernels.join_layout import (
+    BINDING,
+    BOUND_START,
+    BOUND_WORDS,
+    BOUNDS,
+    CONSTANT,
+    COVERED,
+    EQ,
+    GE,
+    HALF,
+    HIGH,
+    INT_MAX,
+    INT_MIN,
+    KIND,
+    LE,
+    LOW,
+    NE,
+    OTHER,
+    SPANS,
+)
+from ivm.join.kernels.oracle import oracle_seek
+from pagestore.compiled import kernel
+
+
+@kernel
+def bound_value(plan, state, at):
+    """The other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
+    constant = plan[at + CONSTANT]
+    if plan[at + OTHER] < 0:
+        return constant, False
+    if plan[at + OTHER + 1] < 0 or plan[at + OTHER + 2] >= 0:
+        return added_up(plan, state, at)
+    value = state[state[BINDING] + plan[at + OTHER]]
+    total = value + constant
+    if (value ^ total) & (constant ^ total) < 0:
+        return INT_MAX if constant > 0 else INT_MIN, True
+    return total, False
+
+
+@kernel
+def added_up(plan, state, at):
+    """As `bound_value`, of any others: by halves of words, since parts may leave 64 bits where the whole does not."""
+    high, low = plan[at + CONSTANT] >> 32, plan[at + CONSTANT] & HALF
+    for other in range(at + OTHER, at + BOUND_WORDS, 2):
+        if plan[other] >= 0:
+            value, sign = state[state[BINDING] + plan[other]], plan[other + 1]
+            high += sign * (value >> 32)
+            low += sign * (value & HALF)
+    high += low >> 32
+    if high > INT_MAX >> 32:
+        return INT_MAX, True
+    if high < INT_MIN >> 32:
+        return INT_MIN, True
+    return high << 32 | low & HALF, False
+
+
+@kernel
+def set_bounds(plan, state, level):
+    """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
+    low, high = INT_MIN, INT_MAX
+    for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+        at = plan[BOUNDS] + BOUND_WORDS * b
+        kind = plan[at + KIND]
+        value, clamped = bound_value(plan, state, at)
+        if clamped and (kind == EQ or (kind == GE and value == INT_MAX) or (kind == LE and value == INT_MIN)):
+            low, high = INT_MAX, INT_MIN
+            break
+        if kind == EQ or kind == GE:
+            low = max(low, value)
+        if kind == EQ or kind == LE:
+            high = min(high, value)
+    state[state[LOW] + level] = low
+    state[state[HIGH] + level] = high
+
+
+@kernel
+def admit(plan, state, regions, region_start, level, x):
+    """(is there one, least value >= x that bounds and oracle admit at this level)."""
+    while True:
+        found, x = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x)
+        if not found or x > state[state[HIGH] + level]:
+            return False, x
+        excluded = False
+        for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+            at = plan[BOUNDS] + BOUND_WORDS * b
+            if plan[at + KIND] == NE:
+                value, clamped = bound_value(plan, state, at)
+                excluded = excluded or (value == x and not clamped)
+        if not excluded:
+            return True, x
+        if x == INT_MAX:
+            return False, x
+        x += 1

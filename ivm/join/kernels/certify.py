@@ -1,0 +1,113 @@
+"""TODO: ivm/join/kernels/certify.py."""
+
+from ivm.join.kernels.bounds import set_bounds
+from ivm.join.kernels.emit import crowded
+from ivm.join.kernels.flat_cursors import bind
+from ivm.join.kernels.flat_layout import BASE, END, NEXT, NOTES, ROOM, START, STOP
+from ivm.join.kernels.intersect import part_slice
+from ivm.join.kernels.join_layout import BOUND_START, GRANULARITY, HIGH, INT_MAX, INT_MIN, LOW, PART_START, SENSOR
+from ivm.join.kernels.trace_rows import leave
+from ivm.join.kernels.trie_iterator import place_of
+from pagestore.compiled import inlined, kernel, late
+
+
+@late(
+    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, :, ::1],"
+    "int64[:, :, ::1], int64)"
+)
+def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
+    """As `certificate`."""
+    return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
+
+
+@late(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], "
+    "int64[:, :, ::1], int64[:, :, ::1], int64, int64)"
+)
+def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
+    """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
+    bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
+    set_bounds(plan, state, level + 1)
+    while steps[level, NEXT] < steps[level, STOP]:
+        if crowded(plan, state, rows, room):
+            return False
+        bind(data, place, plan, state, steps, cursors, level, scratch[steps[level, NEXT]])
+        steps[level, NEXT] += 1
+        if bounded:
+            set_bounds(plan, state, level + 1)
+        if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
+            certificate(data, plan, state, steps[level + 1], cursors, scratch, codes, rows, level + 1)
+    steps[level, NEXT] = steps[level, BASE]
+    return True
+
+
+@inlined
+def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
+    """Leave trace rows that say why a level has the candidates it has, each for fewer keys than `granularity`.
+
+    One part has nothing before its first key S, and one nothing behind its last key L, which are the greatest and the
+    least there are. So what is outside of [S, L] no other part has to be sensitive to, and inside all are:
+
+        ├──────────┼ S ─────────┼ L               the part that begins last
+                   ┼ S ─────────┼ L ────────┤     the part that ends first
+                   ┼ S ─────────┼ L               others
+
+    The keys of the shortest slice, where they are too many for a row, cut [S, L]. Leapfrogging, an iterator moves not
+    more than twice between two moves of another, so 2 * `granularity` moves may begin in a row. Returns the keys there.
+    """
+    low, high = state[state[LOW] + level], state[state[HIGH] + level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    if stop == start + 1:  # one alone is sensitive wherever it begins and ends
+        i, i_end = cuts(data, plan, cursors, start, low, high)
+        s = plan[plan[SENSOR] + place_of(plan, start)]
+        certified(data, plan, state, step, scratch, codes, rows, s, low, high, i, i_end)
+        return i_end - i
+    late = early = shortest = start
+    first, last, length = INT_MIN, INT_MAX, INT_MAX
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        i, n = cursors[o, START], cursors[o, END] - cursors[o, START]
+        if n < length:
+            length, shortest = n, p
+        if n > 0 and data[i] > first:
+            first, late = data[i], p
+        if n > 0 and data[i + n - 1] < last:
+            last, early = data[i + n - 1], p
+    begin, end = max(first, low), min(last, high)
+    if length == 0:
+        late, early, begin, end = shortest, shortest, 1, 0
+    i, i_end = cuts(data, plan, cursors, shortest, begin, end)
+    for p in range(start, stop):
+        a = low if p == late else begin
+        b = high if p == early else min(first, high) if p == late and begin > end else end
+        certified(data, plan, state, step, scratch, codes, rows, plan[plan[SENSOR] + place_of(plan, p)], a, b, i, i_end)
+    return i_end - i
+
+
+@kernel
+def cuts(data, plan, cursors, p, low, high):
+    """Where in `data` the keys of a part from low to high are, where they are too many for a row."""
+    o = place_of(plan, p)
+    if cursors[o, END] - cursors[o, START] < plan[GRANULARITY]:
+        return 0, 0
+    return part_slice(data, plan, cursors, p, low, high)
+
+
+@kernel
+def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
+    """Let a part be sensitive to [a, b], cut behind as many of the keys data[i:i_end] as may share a row.
+
+    Leaves nothing of a part that has no sensor, or where a > b.
+    """
+    if s < 0 or a > b:
+        return
+    shared, n = plan[GRANULARITY] - 1, step[NOTES]
+    scratch[n] = a
+    i += shared - 1
+    while i < i_end - 1:  # a range would divide to know how many
+        scratch[n + step[ROOM]] = data[i]
+        n += 1
+        scratch[n] = data[i] + 1
+        i += shared
+    scratch[n + step[ROOM]] = b
+    leave(plan, state, codes, rows, s, scratch, step[NOTES], step, n + 1 - step[NOTES])

@@ -1,0 +1,62 @@
+"""TODO: ivm/join/kernels/collect.py."""
+
+from ivm.join.kernels.flat_cursors import rewind
+from ivm.join.kernels.flat_layout import COLLECTED, COLLECTED_BASE, COUNT_LOW, NEXT, SORTS, SPARSE, STOP, TALLIES, TIMES
+from ivm.join.kernels.join_layout import INT_MAX
+from pagestore.compiled import kernel, late
+
+
+@kernel
+def collect(steps, scratch, counts, level):
+    """Add a level's candidates to those it has collected.  False if a count does not fit a word."""
+    n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
+    times = steps[level - 1, TIMES]
+    if steps[level, TALLIES]:
+        return tally(steps[level], scratch, counts, times)
+    fits = True
+    for i in range(steps[level, NEXT], steps[level, STOP]):
+        x = scratch[i]
+        count = counts[x - low]
+        scratch[n] = x
+        n += count == 0
+        counts[x - low] = count + times
+        fits &= count <= INT_MAX - times
+    steps[level, COLLECTED] = n
+    return fits
+
+
+@kernel
+def tally(step, scratch, counts, times):
+    """Add how many candidates a level has to what it has collected, under one key.  False if they do not fit a word."""
+    n = step[STOP] - step[NEXT]
+    if n == 0:
+        return True
+    if times > (INT_MAX - counts[0]) // n:
+        return False
+    scratch[step[COLLECTED_BASE]] = step[COUNT_LOW]
+    step[COLLECTED] = step[COLLECTED_BASE] + 1
+    counts[0] += n * times
+    return True
+
+
+@late("int64(int64[::1], int64, int64)", allocates=True)
+def sort_slice(words, begin, end):
+    """Sort words[begin:end]; returns how many they are."""
+    words[begin:end].sort()
+    return end - begin
+
+
+@kernel
+def arrange(plan, steps, cursors, scratch, counts, level):
+    """Make what a level has collected its candidates, in order."""
+    base, stop, low = steps[level, COLLECTED_BASE], steps[level, COLLECTED], steps[level, COUNT_LOW]
+    if SPARSE * (stop - base) < counts.shape[0]:
+        sort_slice(steps[level, SORTS], scratch, base, stop)
+    else:
+        n = base
+        for i in range(counts.shape[0]):
+            scratch[n] = low + i
+            n += counts[i] != 0
+    steps[level, NEXT], steps[level, STOP] = base, stop
+    steps[level, COLLECTED] = base
+    rewind(plan, cursors, level)

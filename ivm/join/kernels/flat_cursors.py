@@ -1,0 +1,41 @@
+"""TODO: ivm/join/kernels/flat_cursors.py."""
+
+from ivm.join.kernels.flat_layout import AT, CHILDREN, END, FIRST_KEY, LEAST, STAMP, START, TABLE
+from ivm.join.kernels.join_layout import ATOM_DEPTH, BINDING, DEPTHS, PART_START, PARTS
+from ivm.join.kernels.leaf_slices import ahead
+from ivm.join.kernels.trie_iterator import place_of
+from pagestore.compiled import kernel
+
+
+@kernel
+def bind(data, place, plan, state, steps, cursors, level, x):
+    """Bind a candidate; the atoms that go on below move to it."""
+    state[state[BINDING] + level] = x
+    steps[level, STAMP] += 1
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        atom, depth = plan[plan[PARTS] + 2 * p], plan[plan[PARTS] + 2 * p + 1]
+        if depth + 1 < plan[plan[ATOM_DEPTH] + atom]:
+            o = atom * plan[DEPTHS] + depth
+            i = cursors[o, AT]
+            if data[i] < x:
+                i = onward(data, place, o, i, cursors[o, END], x)
+                cursors[o, AT] = i
+            below = place[o, CHILDREN] + i - place[o, FIRST_KEY]
+            cursors[o + 1, START] = place[o + 1, FIRST_KEY] + data[below]
+            cursors[o + 1, END] = place[o + 1, FIRST_KEY] + data[below + 1]
+
+
+@kernel
+def onward(data, place, o, i, end, x):
+    """As `ahead`, in a table where there is one."""
+    if place[o, TABLE]:
+        return end if data[end - 1] < x else data[place[o, TABLE] + (x - place[o, LEAST])]
+    return ahead(data, i, end, x)
+
+
+@kernel
+def rewind(plan, cursors, level):
+    """Put the iterators of a level at the start of their slices: its candidates come in order."""
+    for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
+        o = place_of(plan, p)
+        cursors[o, AT] = cursors[o, START]

@@ -1,0 +1,238 @@
+"""Full evaluation over tries laid out flat: each level's candidates at once, by intersecting sorted slices.
+
+A flat trie keeps, for each depth, its keys one behind the other and where the children of each begin:
+
+    (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
+
+`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`; of a first
+column without many holes also where a table has, for every number from its least key on, the place of the first key
+that is not below, and that least key. The
+joins are those of Leapfrog Triejoin; what it enumerates one by one is gathered here slice by slice, because a slice in
+memory is merged without a branch to mispredict. A trace is recorded operation by operation, as it is there, or
+certified (`certify`): where several operations may share an interval, what a level has in common is enough to know it.
+
+Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
+from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
+outer intersection is done once, and the innermost loop has no branch. Where slices come again while others change
+they are bits, see bitmap_rows.py.
+
+A level may *collect*: where nothing below reads the variables before it, and nobody asks for them, all its
+candidates under all their values are brought together first, each with how many bindings it stands for.
+
+    ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
+"""
+
+from ivm.join.kernels.bitmap_rows import (
+    CHANGER,
+    LAID,
+    LISTED,
+    LISTED_STOP,
+    MET,
+    OVERLAYS,
+    STAYING,
+    clear,
+    lay,
+    meet_rows,
+    met,
+    row_of,
+    row_words,
+)
+from ivm.join.kernels.bounds import set_bounds
+from ivm.join.kernels.certify import certify, foretell
+from ivm.join.kernels.collect import arrange, collect
+from ivm.join.kernels.emit import crowded
+from ivm.join.kernels.flat_cursors import bind, rewind
+from ivm.join.kernels.flat_layout import (
+    AT,
+    BASE,
+    CERTIFIES,
+    COLLECTED,
+    COLLECTED_BASE,
+    COLLECTOR,
+    COLLECTS,
+    COUNT_LOW,
+    END,
+    FORETELLS,
+    NEXT,
+    OWNERS,
+    RECORDS,
+    STAMP,
+    START,
+    STOP,
+    TALLIES,
+    TIMES,
+)
+from ivm.join.kernels.intersect import meet, narrowed, share, unequal
+from ivm.join.kernels.join_layout import (
+    BINDING,
+    CROWD,
+    DONE,
+    EMITTED,
+    ENTER,
+    HIGH,
+    INT_MAX,
+    INT_MIN,
+    LEVEL,
+    LEVELS,
+    LOW,
+    MATCHED,
+    NEXTS,
+    OPENS,
+    PART_START,
+    PHASE,
+    ROW_COUNT,
+    SEARCH,
+    SEEKS,
+    SENSORS,
+)
+from ivm.join.kernels.traced import leapfrog
+from ivm.join.kernels.trie_iterator import place_of
+from pagestore.compiled import kernel, late
+
+
+@kernel
+def run_flat(
+    data, place, plan, state, steps, cursors, scratch, marks, counts, grounds, numbers, bits, codes, room, out, times,
+    rows,
+):  # fmt: skip
+    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
+
+    Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
+    rows[s, :, n] as codes[S, C, CODE] say, where one level leaves at most `room`. marks[L, m] are a byte and
+    counts[L, m] a word for each key; for grounds[L, GROUND], numbers and bits see bitmap_rows.py. Returns 1, or 0
+    for a count that does not fit a word.
+    """
+    last = plan[LEVELS] - 1
+    state[EMITTED] = state[CROWD] = 0
+    for s in range(plan[SENSORS]):
+        state[state[ROW_COUNT] + s] = 0
+    level = state[LEVEL]
+    while level >= 0:
+        if state[PHASE] == ENTER:
+            if crowded(plan, state, rows, room):
+                break
+            gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level)
+            state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
+        if state[PHASE] == MATCHED:
+            if steps[level, FORETELLS] and not foretell(
+                steps[level, FORETELLS], data, place, plan, state, steps, cursors, scratch, codes, rows, room, level
+            ):
+                break
+            if not collect(steps, scratch, counts[level], level):
+                return 0
+            state[PHASE] = SEARCH
+            level -= 1
+            continue
+        if level == last:
+            emit_slice(plan, state, steps, scratch, counts, out, times)
+            if steps[last, NEXT] < steps[last, STOP]:
+                break
+        elif steps[level, NEXT] < steps[level, STOP]:
+            x = scratch[steps[level, NEXT]]
+            steps[level, NEXT] += 1
+            steps[level, TIMES] = steps[level - 1, TIMES] if level else 1
+            if steps[level, COLLECTS] < level:
+                steps[level, TIMES] = counts[level, x - steps[level, COUNT_LOW]]
+                counts[level, x - steps[level, COUNT_LOW]] = 0
+            bind(data, place, plan, state, steps, cursors, level, x)
+            level += 1
+            state[PHASE] = ENTER
+            continue
+        collector = steps[level, COLLECTOR]
+        if collector >= 0 and steps[collector, COLLECTED] > steps[collector, COLLECTED_BASE]:
+            arrange(plan, steps, cursors, scratch, counts[collector], collector)
+            level = collector
+        else:
+            level = steps[level, COLLECTS] - 1
+    state[LEVEL] = level
+    if level < 0:
+        state[PHASE] = DONE
+    return 1
+
+
+@kernel
+def emit_slice(plan, state, steps, scratch, counts, out, times):
+    """Write as many of the last level's candidates as there is room for, each with the binding before it."""
+    last = plan[LEVELS] - 1
+    n, at = state[EMITTED], steps[last, NEXT]
+    take = min(steps[last, STOP] - at, out.shape[1] - n)
+    for c in range(last):
+        x = state[state[BINDING] + c]
+        for i in range(n, n + take):
+            out[c, i] = x
+    for i in range(take):
+        out[last, n + i] = scratch[at + i]
+    if steps[last, COLLECTS] < last:
+        low = steps[last, COUNT_LOW]
+        for i in range(take):
+            times[n + i] = counts[last, scratch[at + i] - low]
+            counts[last, scratch[at + i] - low] = 0
+    else:
+        for i in range(n, n + take):
+            times[i] = steps[last - 1, TIMES] if last else 1
+    state[EMITTED] = n + take
+    steps[last, NEXT] = at + take
+
+
+@kernel
+def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level):
+    """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
+    set_bounds(plan, state, level)
+    base = steps[level, BASE]
+    steps[level, NEXT] = steps[level, STOP] = base
+    low, high = state[state[LOW] + level], state[state[HIGH] + level]
+    if low > high:
+        return
+    if steps[level, RECORDS]:
+        n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level)
+    else:
+        n = -1
+        if grounds[level, OVERLAYS]:
+            n = overlay(
+                grounds[level, OVERLAYS], data, plan, state, steps, cursors, scratch, grounds[level], numbers, bits,
+                level, low, high,
+            )  # fmt: skip
+        if n < 0:
+            n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
+        state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
+        state[NEXTS] += n
+        if steps[level, CERTIFIES]:
+            certify(steps[level, CERTIFIES], data, plan, state, steps[level], cursors, scratch, codes, rows, level)
+    steps[level, STOP] = base + unequal(plan, state, scratch, level, base, n)
+    rewind(plan, cursors, level)
+
+
+@late(
+    "int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
+    "int64[::1], int64, int64, int64)"
+)
+def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
+    """Candidates as bits over the ground of a level.  Returns how many, -1 where there is no room for rows."""
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    stamp = steps[ground[CHANGER], STAMP]
+    if abs(ground[LAID]) != stamp:
+        clear(ground, scratch, numbers, bits)
+        listed = ground[LISTED]
+        n = share(data, plan, state, cursors, scratch, start, stop, ground[STAYING], INT_MIN, INT_MAX, listed)
+        ground[LAID] = stamp if lay(ground, scratch, numbers, n) else -stamp
+    if ground[LAID] < 0:
+        return -1
+    lo, hi = narrowed(scratch, ground[LISTED], ground[LISTED_STOP], low, high)
+    if lo == hi:
+        return 0
+    found = -1
+    for p in range(start, stop):
+        if not ground[STAYING] >> (p - start) & 1:
+            o = place_of(plan, p)
+            i, end = cursors[o, START], cursors[o, END]
+            owner = cursors[o, OWNERS] + cursors[o - 1, AT]
+            if not numbers[owner]:
+                state[SEEKS] += end - i
+            row = row_of(ground, data, i, end, owner, scratch, numbers, bits)
+            if row < 0:
+                return -1
+            state[SEEKS] += row_words(ground)
+            found = meet_rows(ground, bits, row, found) if found >= 0 else row
+    if found != ground[MET]:
+        meet_rows(ground, bits, found, found)
+    return met(ground, bits, lo, hi, scratch, steps[level, BASE], steps[level, TALLIES])

@@ -1,0 +1,201 @@
+"""TODO: ivm/join/kernels/intersect.py."""
+
+from ivm.join.kernels.bounds import bound_value
+from ivm.join.kernels.flat_layout import (
+    BASE,
+    END,
+    KEPT,
+    KEPT_BASE,
+    KEPT_STOP,
+    MARK_LOW,
+    MARKS,
+    MOVES,
+    SKEWED,
+    STAMP,
+    START,
+    STEADY,
+    TRIED,
+)
+from ivm.join.kernels.join_layout import BOUND_START, BOUND_WORDS, BOUNDS, INT_MAX, INT_MIN, KIND, NE, PART_START, SEEKS
+from ivm.join.kernels.leaf_slices import ahead
+from ivm.join.kernels.trie_iterator import place_of
+from pagestore.compiled import kernel
+
+
+@kernel
+def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
+    """Candidates by intersecting the slices of a level.  Returns how many."""
+    base = steps[level, BASE]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    every = (1 << (stop - start)) - 1
+    if not keep(data, plan, state, steps, cursors, scratch, marks, level):
+        n = share(data, plan, state, cursors, scratch, start, stop, every, low, high, base)
+    else:
+        kept, kept_stop = narrowed(scratch, steps[level, KEPT_BASE], steps[level, KEPT_STOP], low, high)
+        moving = every & ~steps[level, STEADY]
+        if moving == 0:
+            for i in range(kept, kept_stop):
+                scratch[base + i - kept] = scratch[i]
+            n = kept_stop - kept
+        else:
+            first = smallest(plan, cursors, start, stop, moving)
+            moving &= ~(1 << (first - start))
+            lo, hi = part_slice(data, plan, cursors, first, low, high)
+            if steps[level, MARKS] and hi - lo <= SKEWED * (kept_stop - kept):
+                n = marked(data, lo, hi, marks[level], steps[level, MARK_LOW], scratch, base)
+                state[SEEKS] += hi - lo - n
+            else:
+                n = intersect(data, lo, hi, scratch, kept, kept_stop, scratch, base, state)
+            n = share_on(data, plan, state, cursors, scratch, start, stop, moving, low, high, base, n)
+    return n
+
+
+@kernel
+def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
+    """Write the keys that some parts (a bit each) have in common to scratch[at:].  Returns how many."""
+    first = smallest(plan, cursors, start, stop, which)
+    which &= ~(1 << (first - start))
+    lo, hi = part_slice(data, plan, cursors, first, low, high)
+    if which == 0:
+        for i in range(lo, hi):
+            scratch[at + i - lo] = data[i]
+        return hi - lo
+    second = smallest(plan, cursors, start, stop, which)
+    which &= ~(1 << (second - start))
+    other_lo, other_hi = part_slice(data, plan, cursors, second, low, high)
+    n = intersect(data, lo, hi, data, other_lo, other_hi, scratch, at, state)
+    return share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n)
+
+
+@kernel
+def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n):
+    """Keep of scratch[at : at + n] what some more parts have.  Returns how many are left."""
+    for p in range(start, stop):
+        if which >> (p - start) & 1 and n:
+            lo, hi = part_slice(data, plan, cursors, p, low, high)
+            n = intersect(scratch, at, at + n, data, lo, hi, scratch, at, state)
+    return n
+
+
+@kernel
+def smallest(plan, cursors, start, stop, which):
+    """The part with the shortest slice among some (a bit each)."""
+    best, length = start, INT_MAX
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        if which >> (p - start) & 1 and cursors[o, END] - cursors[o, START] < length:
+            best, length = p, cursors[o, END] - cursors[o, START]
+    return best
+
+
+@kernel
+def part_slice(data, plan, cursors, p, low, high):
+    """The keys of a part within the bounds."""
+    o = place_of(plan, p)
+    return narrowed(data, cursors[o, START], cursors[o, END], low, high)
+
+
+@kernel
+def narrowed(keys, lo, hi, low, high):
+    """The part of a slice with low <= key <= high."""
+    if lo < hi and keys[lo] < low:
+        lo = ahead(keys, lo, hi, low)
+    if lo < hi and keys[hi - 1] > high:
+        hi = ahead(keys, lo, hi, high + 1) if keys[lo] <= high else lo
+    return lo, hi
+
+
+@kernel
+def keep(data, plan, state, steps, cursors, scratch, marks, level):
+    """Is what the steady slices of a level share kept?  It is from the second time on that it is needed."""
+    steady, moves = steps[level, STEADY], steps[level, MOVES]
+    if steady == 0:
+        return False
+    stamp = steps[moves, STAMP] if moves >= 0 else 1
+    if steps[level, KEPT] == stamp:
+        return True
+    if steps[level, TRIED] != stamp:
+        steps[level, TRIED] = stamp
+        return False
+    base, mark_low = steps[level, KEPT_BASE], steps[level, MARK_LOW]
+    if steps[level, MARKS]:
+        for i in range(base, steps[level, KEPT_STOP]):
+            marks[level, scratch[i] - mark_low] = 0
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    n = share(data, plan, state, cursors, scratch, start, stop, steady, INT_MIN, INT_MAX, base)
+    if steps[level, MARKS]:
+        for i in range(base, base + n):
+            marks[level, scratch[i] - mark_low] = 1
+    steps[level, KEPT_STOP] = base + n
+    steps[level, KEPT] = stamp
+    return True
+
+
+@kernel
+def marked(keys, lo, hi, marks, mark_low, out, n):
+    """Copy the keys of a slice that are marked.  Returns how many."""
+    start = n
+    for i in range(lo, hi):
+        x = keys[i]
+        out[n] = x
+        n += marks[x - mark_low]
+    return n - start
+
+
+@kernel
+def intersect(a, i, i_end, b, j, j_end, out, n, state):
+    """The keys that two slices share, to `out` from n on (which may be where a begins).  Returns how many."""
+    start = n
+    if i_end - i > j_end - j:
+        if i_end - i > SKEWED * (j_end - j):
+            return sifted(b, j, j_end, a, i, i_end, out, n, state)
+    elif j_end - j > SKEWED * (i_end - i):
+        return sifted(a, i, i_end, b, j, j_end, out, n, state)
+    if i < i_end and j < j_end:  # mostly one slice starts far behind the other
+        if a[i] < b[j]:
+            i = ahead(a, i, i_end, b[j])
+        elif b[j] < a[i]:
+            j = ahead(b, j, j_end, a[i])
+    steps = i + j
+    while i < i_end and j < j_end:
+        x, y = a[i], b[j]
+        out[n] = x
+        n += x == y
+        i += x <= y
+        j += y <= x
+    state[SEEKS] += i + j - steps - 2 * (n - start)
+    return n - start
+
+
+@kernel
+def sifted(a, i, i_end, b, j, j_end, out, n, state):
+    """As `intersect`, leaping through b, the much longer slice."""
+    start = n
+    while i < i_end and j < j_end:
+        x = a[i]
+        if b[j] < x:
+            j = ahead(b, j, j_end, x)
+            state[SEEKS] += 1
+            if j == j_end:
+                break
+        if b[j] == x:  # nothing is written before: b may be where `out` begins
+            out[n] = x
+            n += 1
+        i += 1
+    return n - start
+
+
+@kernel
+def unequal(plan, state, scratch, level, base, n):
+    """Leave out the candidates that a constraint != excludes.  Returns how many are left."""
+    for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
+        at = plan[BOUNDS] + BOUND_WORDS * b
+        if plan[at + KIND] == NE:
+            value, clamped = bound_value(plan, state, at)
+            left = 0
+            for i in range(n):
+                x = scratch[base + i]
+                scratch[base + left] = x
+                left += x != value or clamped
+            n = left
+    return n

@@ -1,0 +1,56 @@
+"""TODO: ivm/join/kernels/join_layout.py."""
+
+INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
+EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away
+OTHERS = 2  # so many at most
+KIND, CONSTANT, OTHER = range(3)  # words of a bound, then another (level, sign)
+BOUND_WORDS = OTHER + 2 * OTHERS
+HALF = (1 << 32) - 1
+ENTER, SEARCH, MATCHED, NEXT, DONE, FAILED = range(6)  # phases
+
+# header of `plan`: numbers, then offsets of its sections
+(
+    LEVELS,  # L
+    DEPTHS,  # D, the greatest number of arguments of an atom
+    VALUES,  # V, values read off at a binding
+    SENSORS,  # S
+    WIDTH,  # columns of the widest sensitivity index
+    GRANULARITY,
+    PART_START,  # [L + 1] into PARTS
+    PARTS,  # (atom, depth)
+    ABSENT_START,  # [L + 1] into ABSENT
+    ABSENT,  # negated atoms
+    BOUND_START,  # [L + 1] into BOUNDS
+    BOUNDS,  # (kind, constant, levels referred to or -1, each behind it added or taken away: 1 or -1)
+    ARGUMENTS,  # [A, D] the level of each argument
+    ATOM_DEPTH,  # [A]
+    READS,  # [V] (atom, depth, column)
+    SENSOR,  # [A, D] number of the sensitivity index, or -1
+    SOURCES,  # [S, WIDTH] a level, -1 for a, -2 for b, -3 for nothing
+    PLAN_HEADER,
+) = range(18)
+# header of `state`: where the run is, counts, then offsets of its sections
+(
+    LEVEL,
+    PHASE,
+    TARGET,
+    EMITTED,
+    OPENS,
+    SEEKS,
+    NEXTS,
+    CROWD,  # rows of the fullest trace buffer
+    TREES,  # [A] (root, height, keys)
+    ENDS,  # nothing, b, a: where a source of -3, -2, -1 is read, as if it were a level
+    BINDING,  # [L], right behind
+    LOW,  # [L]
+    HIGH,  # [L]
+    COVERED,  # [L + 1]
+    SPANS,  # [L, L] (start, end)
+    AT,  # [A, D] the key each iterator is at
+    ITERATORS,  # [A, D] cursor, then the end of its run in the current leaf
+    ROW_COUNT,  # [S]
+    SHARED,  # [S] operations that share the newest interval
+    INTERVAL_END,  # [S] the column of b
+    RUNS,  # [parts of the last level] the slices that `runs` holds
+    STATE_HEADER,
+) = range(22)

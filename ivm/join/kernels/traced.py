@@ -1,0 +1,244 @@
+"""TODO: ivm/join/kernels/traced.py."""
+
+from ivm.join.kernels.flat_cursors import onward
+from ivm.join.kernels.flat_layout import (
+    AT,
+    BASE,
+    END,
+    KEPT,
+    MARK_LOW,
+    MOVES,
+    NOTED,
+    NOTES,
+    PASSED,
+    RANKED,
+    RANKS,
+    ROOM,
+    SKEWED,
+    STAMP,
+    START,
+    STEADY,
+    TRIED,
+)
+from ivm.join.kernels.join_layout import HIGH, INT_MAX, INT_MIN, LOW, PART_START, SEEKS, SENSOR
+from ivm.join.kernels.leaf_slices import ahead
+from ivm.join.kernels.rank_bitmap import lay_ranks, ranked
+from ivm.join.kernels.trace_rows import leave
+from ivm.join.kernels.trie_iterator import place_of
+from pagestore.compiled import kernel, late
+
+
+@late(
+    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    "int64[:, :, ::1], int64[:, :, ::1], int64)"
+)
+def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
+    """Candidates by leapfrogging, whose operations leave trace rows.  Returns how many."""
+    step = steps[level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    n = 0
+    if open_parts(data, plan, state, step, cursors, scratch, level):
+        if step[RANKS] >= 0 and rank(data, plan, steps, cursors, bits, level):
+            n = follow(data, plan, state, step, cursors, scratch, bits, level)
+        elif stop - start == 2:
+            n = alternate(data, plan, state, step, cursors, scratch, level)
+        n = search(data, place, plan, state, step, cursors, scratch, level, n)
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        state[SEEKS] += cursors[o, NOTED]
+        s, at = plan[plan[SENSOR] + o], notes(step, p - start)
+        leave(plan, state, codes, rows, s, scratch, at, step, cursors[o, NOTED])
+    return n
+
+
+@kernel
+def notes(step, k):
+    """Where in `scratch` the k-th part of a level notes its operations: begins, and step[ROOM] further on ends."""
+    return step[NOTES] + 2 * k * step[ROOM]
+
+
+@kernel
+def note(scratch, step, cursors, k, o, a, b):
+    """Note an operation of a level's k-th part: sought a, landed on b."""
+    at = notes(step, k) + cursors[o, NOTED]
+    scratch[at] = a
+    scratch[at + step[ROOM]] = b
+    cursors[o, NOTED] += 1
+
+
+@kernel
+def open_parts(data, plan, state, step, cursors, scratch, level):
+    """Open the parts of a level at its lower bound, up to one that has nothing there.  Has none nothing?"""
+    low = state[state[LOW] + level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    for p in range(start, stop):
+        cursors[place_of(plan, p), NOTED] = 0
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        i = cursors[o, START]
+        if i < cursors[o, END] and data[i] < low:
+            i = ahead(data, i, cursors[o, END], low)
+        cursors[o, AT] = i
+        note(scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else INT_MAX)
+        if i == cursors[o, END]:
+            return False
+    return True
+
+
+@kernel
+def search(data, place, plan, state, step, cursors, scratch, level, n):
+    """Leapfrog on from where the parts stand, n candidates found so far, an operation at a time.  Returns how many."""
+    high = state[state[HIGH] + level]
+    start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
+    x = INT_MIN
+    for p in range(start, stop):
+        o = place_of(plan, p)
+        x = max(x, data[cursors[o, AT]])
+    p = start
+    while x <= high:
+        o = place_of(plan, p)
+        i, end = cursors[o, AT], cursors[o, END]
+        if data[i] < x:
+            i = onward(data, place, o, i, end, x)
+            cursors[o, AT] = i
+            note(scratch, step, cursors, p - start, o, x, data[i] if i < end else INT_MAX)
+            if i == end:
+                return n
+        if data[i] > x:
+            x = data[i]
+            p = start
+            continue
+        p += 1
+        if p < stop:
+            continue
+        scratch[step[BASE] + n] = x
+        n += 1
+        if x == high:
+            return n
+        p = start
+        o = place_of(plan, p)
+        i = cursors[o, AT] + 1
+        cursors[o, AT] = i
+        note(scratch, step, cursors, 0, o, x, data[i] if i < cursors[o, END] else INT_MAX)
+        if i == cursors[o, END]:
+            return n
+        x = data[i]
+    return n
+
+
+@kernel
+def rank(data, plan, steps, cursors, bits, level):
+    """Are the ranks of the steady slice of a level laid?  They are once merging has passed as much as that takes."""
+    step = steps[level]
+    stamp = steps[step[MOVES], STAMP] if step[MOVES] >= 0 else 1
+    if step[KEPT] == stamp:
+        return True
+    if step[TRIED] != stamp:
+        step[TRIED] = stamp
+        step[PASSED] = 0
+    p, steady = plan[plan[PART_START] + level], step[STEADY] >> 1
+    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    start, end = cursors[a, START], cursors[a, END]
+    step[PASSED] += end - start + cursors[b, END] - cursors[b, START]
+    if step[PASSED] < (data[end - 1] - data[start]) >> RANKED:
+        return False
+    lay_ranks(data, start, end, step[MARK_LOW], bits, step[RANKS])
+    step[KEPT] = stamp
+    return True
+
+
+@kernel
+def follow(data, plan, state, step, cursors, scratch, bits, level):
+    """Leapfrog two slices, one with ranks, up to where the other nears the end of one.  Returns how many matches.
+
+    A step takes the key y where the other stands: the steady iterator seeks it unless it is there or ahead, and if it
+    is the first one and they match, goes on to its next key; then the other moves by one, which ends an operation where
+    it comes to stand at the steady one's key x or beyond.
+    """
+    p = plan[plan[PART_START] + level]
+    high = state[state[HIGH] + level]
+    steady = step[STEADY] >> 1
+    a, b = place_of(plan, p + steady), place_of(plan, p + 1 - steady)
+    i, j = cursors[a, AT], cursors[b, AT]
+    i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
+    if data[i_last] > high or data[j_last] > high or j == j_last or j_last - j >= SKEWED * (i_last - i):
+        return 0
+    x, last = data[i], data[i_last]
+    if data[j] < x:
+        j = leap(data, j, j_last, x, scratch, step, cursors, 1 - steady, b)
+    at, room, base, low, ranks = notes(step, steady), step[ROOM], step[BASE], step[MARK_LOW], step[RANKS]
+    other = notes(step, 1 - steady)
+    m, k, n = at + cursors[a, NOTED], other + cursors[b, NOTED], base
+    y = data[j]
+    while y < last and j < j_last:
+        i = ranked(bits, ranks, low, y)
+        z = data[i]
+        scratch[m] = y
+        scratch[m + room] = z
+        m += x < y
+        x = z
+        scratch[n] = y
+        n += y == z
+        if steady == 0:
+            i += y == z
+            x = data[i]
+            scratch[m] = y
+            scratch[m + room] = x
+            m += y == z
+        j += 1
+        y = data[j]
+        scratch[k] = x
+        scratch[k + room] = y
+        k += x <= y
+    cursors[a, AT], cursors[b, AT] = i, j
+    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - other
+    return n - base
+
+
+@kernel
+def alternate(data, plan, state, step, cursors, scratch, level):
+    """Leapfrog two slices of similar length up to where one nears its end, without a branch.  Returns how many matches.
+
+    A step moves the iterator that is behind, or of two on one key the first; that ends an operation where it comes to
+    stand at the other's key or beyond.
+    """
+    p = plan[plan[PART_START] + level]
+    high = state[state[HIGH] + level]
+    a, b = place_of(plan, p), place_of(plan, p + 1)
+    i, j = cursors[a, AT], cursors[b, AT]
+    i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
+    if i_last - i >= SKEWED * (j_last - j) or j_last - j >= SKEWED * (i_last - i):
+        return 0
+    if data[i_last] > high or data[j_last] > high:
+        return 0
+    if data[i] < data[j]:  # mostly one slice starts far behind the other
+        i = leap(data, i, i_last, data[j], scratch, step, cursors, 0, a)
+    elif data[j] < data[i]:
+        j = leap(data, j, j_last, data[i], scratch, step, cursors, 1, b)
+    at, room, base = step[NOTES], step[ROOM], step[BASE]
+    m, k, n = at + cursors[a, NOTED], at + 2 * room + cursors[b, NOTED], base
+    while i < i_last and j < j_last:
+        x, y = data[i], data[j]
+        scratch[n] = x
+        n += x == y
+        i += x <= y
+        j += y < x
+        to_x, to_y = data[i], data[j]
+        scratch[m] = y
+        scratch[m + room] = to_x
+        m += (x <= y) & (to_x >= y)
+        scratch[k] = x
+        scratch[k + room] = to_y
+        k += (y < x) & (to_y >= x)
+    cursors[a, AT], cursors[b, AT] = i, j
+    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - at - 2 * room
+    return n - base
+
+
+@kernel
+def leap(data, i, i_last, x, scratch, step, cursors, k, o):
+    """Seek x, but not beyond i_last.  Returns where; an operation is noted if it ends there."""
+    i = ahead(data, i, i_last, x)
+    if data[i] >= x:
+        note(scratch, step, cursors, k, o, x, data[i])
+    return i

@@ -1,0 +1,38 @@
+"""The change oracle: what surgeries matched, as a union of regions that the join takes as one more trie.
+
+A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ivm.join.kernels.oracle import merge_intervals
+from ivm.join.plan_arrays import Regions
+from pagestore.host import distinct
+
+
+def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
+    """The union of contributions (level, rows int64[level + 2, n]); None when it is empty.
+
+    A row holds the prefix of its level, then an interval [a, b].  O(n log n).
+    """
+    by_level: dict[int, list[np.ndarray]] = {}
+    for level, rows in contributions:
+        if rows.shape[1]:
+            by_level.setdefault(level, []).append(rows)
+    if not by_level:
+        return None
+    start = np.zeros(levels + 1, np.int64)
+    merged = []
+    for level in range(levels):
+        parts = by_level.get(level)
+        n = 0
+        if parts:
+            rows = np.ascontiguousarray(distinct(np.concatenate(parts, axis=1)))
+            n = merge_intervals(rows, level)
+            block = np.zeros((levels + 1, n), np.int64)
+            block[: level + 2] = rows[:, :n]
+            merged.append(block)
+        start[level + 1] = start[level] + n
+    return Regions(np.concatenate(merged, axis=1), start)

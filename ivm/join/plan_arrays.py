@@ -1,0 +1,177 @@
+"""A plan as arrays, and the state of a run: what the join's kernels take (*Leapfrog Triejoin*)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.kernels import join_layout, leaf_slices, trie_iterator
+from pagestore.host import Tree
+
+INT_MIN, INT_MAX = join_layout.INT_MIN, join_layout.INT_MAX
+ALL = (INT_MIN, INT_MAX)
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A plan as arrays; everything but the roots of the trees.
+
+    argument_level[A, D] gives the level of each argument (-1 behind the last), part_* which (atom,
+    depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (see
+    join/kernels/leapfrog.py), reads[V, 3] the (atom, depth, column) read off at a binding.
+    """
+
+    argument_level: np.ndarray
+    part_start: np.ndarray
+    parts: np.ndarray
+    absent_start: np.ndarray
+    absent: np.ndarray
+    bound_start: np.ndarray
+    bounds: np.ndarray
+    reads: np.ndarray
+
+    @property
+    def levels(self) -> int:
+        return len(self.part_start) - 1
+
+    @property
+    def depths(self) -> np.ndarray:
+        return (self.argument_level >= 0).sum(axis=1)
+
+    @property
+    def innermost(self) -> int:
+        """How many atoms meet at the last level."""
+        return int(self.part_start[-1] - self.part_start[-2])
+
+    @cached_property
+    def no_sensors(self) -> "Sensors":
+        return Sensors(np.full(self.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
+
+    @cached_property
+    def everything(self) -> "Regions":
+        """The oracle of a full evaluation: no regions, all is covered."""
+        return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
+
+    @cached_property
+    def ranged(self) -> "Shape":
+        """The shape with two more bounds on level 0, which its plan has first, and which leave nothing out."""
+        extra = bound_table([(join_layout.GE, (), INT_MIN), (join_layout.LE, (), INT_MAX)])
+        start = self.bound_start + 2
+        start[0] = 0
+        return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
+
+    def given(self, atom: int) -> "Shape":
+        """The shape where an atom is known to hold whatever its variables take, so that none looks; it has no reads."""
+        others = self.parts[:, 0] != atom
+        start = np.append(0, np.cumsum(others))[self.part_start]
+        return replace(self, part_start=start, parts=self.parts[others])
+
+
+def bound_table(bounds: Sequence[tuple[int, Sequence[tuple[int, int]], int]]) -> np.ndarray:
+    """Constraints (kind, others, constant) as kernels take them, int64[n, BOUND_WORDS]."""
+    table = np.full((len(bounds), join_layout.BOUND_WORDS), -1, np.int64)
+    for row, (kind, others, constant) in zip(table, bounds, strict=True):
+        row[[join_layout.KIND, join_layout.CONSTANT]] = kind, constant
+        row[join_layout.OTHER : join_layout.OTHER + 2 * len(others)] = [*chain(*others)]
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Sensors:
+    """Which iterator operations leave trace rows: sensor[A, D] is the number of the index or -1.
+
+    sources[S, width] says for each column of an index: a level, -1 for a, -2 for b, -3 for nothing.
+    """
+
+    sensor: np.ndarray
+    sources: np.ndarray
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """Columns of each index."""
+        return (self.sources != -3).sum(axis=1).tolist()
+
+
+class Regions(NamedTuple):
+    """A change oracle as arrays (see join/kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
+
+    rows: np.ndarray
+    start: np.ndarray
+
+
+@lru_cache(256)
+def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
+    """Lay a plan out flat: the header of join/kernels/leapfrog.py, then its sections."""
+    sections = {
+        join_layout.PART_START: shape.part_start,
+        join_layout.PARTS: shape.parts,
+        join_layout.ABSENT_START: shape.absent_start,
+        join_layout.ABSENT: shape.absent,
+        join_layout.BOUND_START: shape.bound_start,
+        join_layout.BOUNDS: shape.bounds,
+        join_layout.ARGUMENTS: shape.argument_level,
+        join_layout.ATOM_DEPTH: shape.depths,
+        join_layout.READS: shape.reads,
+        join_layout.SENSOR: sensors.sensor,
+        join_layout.SOURCES: sensors.sources,
+    }
+    numbers = {
+        join_layout.LEVELS: shape.levels,
+        join_layout.DEPTHS: shape.argument_level.shape[1],
+        join_layout.VALUES: len(shape.reads),
+        join_layout.SENSORS: len(sensors.sources),
+        join_layout.WIDTH: sensors.sources.shape[1],
+        join_layout.GRANULARITY: granularity,
+    }
+    return laid_out(join_layout.PLAN_HEADER, numbers, sections)
+
+
+def tree_words(trees: Iterable[Tree]) -> list[int]:
+    """What a join knows of each tree, as its state has it: root, height and keys."""
+    return [*chain(*map(_WORDS, trees))]
+
+
+_WORDS = attrgetter("pointer", "height", "spec.keys")
+
+
+@lru_cache(256)
+def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
+    """Lay the state of a run out flat, at its start; the trees are still to be put in.  Copy it."""
+    levels, (atoms, depths), count = shape.levels, shape.argument_level.shape, len(sensors.sources)
+    sections = {
+        join_layout.TREES: np.zeros(3 * atoms, np.int64),
+        join_layout.ENDS: np.zeros(3, np.int64),
+        join_layout.BINDING: np.zeros(levels, np.int64),
+        join_layout.LOW: np.zeros(levels, np.int64),
+        join_layout.HIGH: np.zeros(levels, np.int64),
+        join_layout.COVERED: np.full(levels + 1, covered, np.int64),
+        join_layout.SPANS: np.zeros(2 * levels * levels, np.int64),
+        join_layout.AT: np.zeros(atoms * depths, np.int64),
+        join_layout.ITERATORS: np.zeros(atoms * depths * trie_iterator.ITERATOR_WORDS, np.int64),
+        join_layout.ROW_COUNT: np.zeros(count, np.int64),
+        join_layout.SHARED: np.zeros(count, np.int64),
+        join_layout.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
+        join_layout.RUNS: np.full(leaf_slices.SLICE * shape.innermost, -1, np.int64),
+    }
+    return laid_out(join_layout.STATE_HEADER, {}, sections)
+
+
+def slices_room(parts: int, page_words: int) -> np.ndarray:
+    """Room for a slice of a leaf of each of so many atoms; a page has two entries a word at most."""
+    return np.empty((parts, 2 * page_words), np.int64)
+
+
+def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
+    parts = [np.zeros(header, np.int64), *(np.asarray(s, np.int64).ravel() for s in sections.values())]
+    flat = np.concatenate(parts)
+    for at, number in numbers.items():
+        flat[at] = number
+    start = header
+    for (at, _), part in zip(sections.items(), parts[1:], strict=True):
+        flat[at] = start
+        start += len(part)
+    return flat

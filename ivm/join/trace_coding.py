@@ -1,0 +1,61 @@
+"""TODO: ivm/join/trace_coding.py."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ivm.join.flat_trie import Flat, _keys
+from ivm.join.kernels import flat_layout, join_layout
+from ivm.join.plan_arrays import INT_MAX, INT_MIN, Sensors, Shape
+from pagestore.host import Coding, coding_within
+
+WIDTH_MAX = 62  # bits of a column of trace rows that are words: its code is shifted, and not negative
+
+
+def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
+    """How the trace rows of a sensor become words; None where they stay columns, as on level 0, which a range bounds.
+
+    The least word and the greatest have codes among a and b only, where they mean that there is no bound. Rows come
+    context by context, in order, so behind a and b they are sorted. In an `exact` trace b is a, if that was sought and
+    found, or else the key behind a, in a slice that the columns before say: so a is marked with whether b is another,
+    and b need not be sorted by.
+    """
+    ((atom, depth),) = np.argwhere(sensors.sensor == s)
+    level, prefix = shape.argument_level[atom, depth], shape.argument_level[atom, :depth]
+    sources = sensors.sources[s, : sensors.widths[s]].tolist()
+    least, greatest = _reach(flat, shape, level)
+    reach = max(least, INT_MIN + 1), min(greatest, INT_MAX - 1)
+    lows, highs = zip(*(_keys(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
+    a, b = sources.index(-1), sources.index(-2)
+    marked = a if exact and {*sources[:a]} == {*prefix.tolist()} else -1
+    coding = coding_within(lows, highs, len(sources) - (b if marked == a else b + 1), marked)
+    if level == 0 or min(lows) == INT_MIN or max(highs) == INT_MAX or coding is None or coding.width.max() > WIDTH_MAX:
+        return None
+    return coding
+
+
+def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """Between what the trace rows of a level begin and end: its keys, their successors but for the last, its bounds."""
+    low, high = _keys(flat, shape, level)
+    for bound in shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1]].tolist():
+        least = greatest = bound[join_layout.CONSTANT]
+        for other, sign in zip(bound[join_layout.OTHER :: 2], bound[join_layout.OTHER + 1 :: 2], strict=True):
+            if other >= 0:
+                ends = sorted(sign * key for key in _keys(flat, shape, other))
+                least, greatest = least + ends[0], greatest + ends[1]
+        low, high = min(low, least), max(high, greatest)
+    return low, high
+
+
+def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
+    """The codings of sensors, codes[S, C, CODE] as join/kernels/flat_join.py has them."""
+    codes = np.full((*sources.shape, flat_layout.CODE), -1, np.int64)
+    for code, coding, source in zip(codes, codings, sources, strict=True):
+        if coding:
+            source, at = source[: len(coding.width)], coding.bits - np.cumsum(coding.width)
+            fields = np.stack([coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1)
+            code[: len(at), : flat_layout.MARK] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
+            code[0, flat_layout.MARK] = coding.marked >= 0
+            lows, _, at = code[2 : len(at), : flat_layout.SOURCE].T
+            code[0, flat_layout.NOUGHT] = 0 if coding.tail else ((1 - lows) << at).sum()
+    return codes

@@ -1,0 +1,238 @@
+"""What a text of rules means: the form that every later pass reads.
+
+    a rule      heads <- disjunct ; disjunct ; ...
+    a disjunct  a conjunction of literals:
+        Atom       edge(x, 3)   price[i] = p      arguments are variables and constants only
+        Compare    x < y        z = u + v * 2     `=` with a lone variable on the left may define it
+        Negation   !(b(y), c(y, z))               `exists` holds the variables that live only inside
+
+Terms nested in arguments, function applications inside terms, `_`, disjunctions inside conjunctions
+and negated disjunctions are gone (see normalise); every constant has the type of its context (see
+check).  Two nodes are equal when they say the same: places in the text do not count.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+
+from ivm.errors import Where
+
+Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
+Value = int | float | bool | Decimal | str | date | datetime
+
+NOWHERE = Where("<none>", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Whatever has a place in the text; the place is no part of its meaning.  `str` of it is its text."""
+
+    where: Where = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def __str__(self) -> str:
+        return show(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Placed):
+    """A relation (`value` is None) or a function, its column types and column names."""
+
+    name: str
+    keys: tuple[Type, ...]
+    value: Type | None
+    extensional: bool
+    columns: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """The types of all columns, a function's value last."""
+        return self.keys if self.value is None else (*self.keys, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Placed):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Placed):
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Placed):
+    """`left op right` with op one of + - * /."""
+
+    op: str
+    left: "Term"
+    right: "Term"
+
+
+Term = Var | Const | Binary
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Placed):
+    """R(args), or F[args] = value."""
+
+    predicate: str
+    args: tuple[Var | Const, ...]
+    value: Var | Const | None = None
+
+    @property
+    def terms(self) -> tuple[Var | Const, ...]:
+        """The arguments, a function's value last."""
+        return self.args if self.value is None else (*self.args, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Placed):
+    """`left op right` with op one of = != < <= > >=."""
+
+    op: str
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Negation(Placed):
+    """There are no values of `exists` for which every literal of `body` holds."""
+
+    body: tuple["Literal", ...]
+    exists: tuple[Var, ...] = ()
+
+
+Literal = Atom | Compare | Negation
+Disjunct = tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Placed):
+    """`result` is op over `argument` (None for count), grouped by the keys of the only head."""
+
+    op: str  # count, sum, min, max, total, concat
+    result: Var
+    argument: Var | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Placed):
+    """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct.
+
+    Bindings whose arithmetic fails are refused, or go to the atom `failed` where there is one.  A rule that `refuses`
+    derives nothing, all of its bindings are refused (see plan/rewrite/failure.py).
+    """
+
+    heads: tuple[Atom, ...]
+    body: tuple[Disjunct, ...]
+    aggregate: Aggregate | None = None
+    types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
+    text: str = field(default="", compare=False, repr=False)
+    failed: Atom | None = None
+    refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit(Placed):
+    """One of `+` insert, `-` delete, `^` set.  A delete from a function may leave its value None."""
+
+    action: str
+    predicate: str
+    args: tuple[Const, ...]
+    value: Const | None = None
+
+
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def show(node: Placed) -> str:
+    """The text of any part of a rule."""
+    match node:
+        case Rule():
+            return show_rule(node)
+        case Predicate():
+            return show_predicate(node)
+        case Aggregate():
+            return show_aggregate(node)
+        case Atom() | Compare() | Negation():
+            return show_literal(node)
+        case Var() | Const() | Binary():
+            return show_term(node)
+    return repr(node)
+
+
+def show_rule(rule: Rule) -> str:
+    """`f[x] = d <- agg<<d = count()>> edge(x, y).`"""
+    heads = ", ".join(map(show_literal, rule.heads))
+    aggregate = show_aggregate(rule.aggregate) + " " if rule.aggregate else ""
+    body = " ; ".join(", ".join(map(show_literal, disjunct)) for disjunct in rule.body)
+    return f"{heads} <- {aggregate}{body}."
+
+
+def show_predicate(predicate: Predicate) -> str:
+    """The declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
+    variables = tuple(map(Var, predicate.columns))
+    is_function = predicate.value is not None
+    head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
+    types = (f"{type_}({name})" for name, type_ in zip(predicate.columns, predicate.types, strict=True))
+    return f"{show_literal(head)} -> {', '.join(types)}."
+
+
+def _function(name: str, variables: tuple[Var, ...]) -> Atom:
+    return Atom(name, variables[:-1], variables[-1])
+
+
+def show_aggregate(aggregate: Aggregate) -> str:
+    """`agg<<t = sum(c)>>`"""
+    argument = show_term(aggregate.argument) if aggregate.argument else ""
+    return f"agg<<{aggregate.result.name} = {aggregate.op}({argument})>>"
+
+
+def show_literal(literal: Literal) -> str:
+    """An atom, a comparison or a negation."""
+    match literal:
+        case Atom():
+            args = ", ".join(map(show_term, literal.args))
+            if literal.value is None:
+                return f"{literal.predicate}({args})"
+            return f"{literal.predicate}[{args}] = {show_term(literal.value)}"
+        case Compare():
+            return f"{show_term(literal.left)} {literal.op} {show_term(literal.right)}"
+        case Negation():
+            body = ", ".join(map(show_literal, literal.body))
+            return f"!{body}" if len(literal.body) == 1 else f"!({body})"
+
+
+def show_term(term: Term, binding: int = 0) -> str:
+    """A term, in parentheses where its operator binds looser than `binding`."""
+    match term:
+        case Var():
+            return term.name
+        case Const():
+            return show_constant(term)
+        case Binary():
+            own = _BINDING[term.op]
+            text = f"{show_term(term.left, own)} {term.op} {show_term(term.right, own + 1)}"
+            return f"({text})" if own < binding else text
+
+
+def show_constant(constant: Const) -> str:
+    """A constant as a literal that reads back as it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
+    value = constant.value
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case datetime():
+            return f"#{value.isoformat(' ')}#"
+        case date():
+            return f"#{value.isoformat()}#"
+        case float():
+            text = repr(value)
+            return text if "e" in text else f"{text}e0"
+        case _:
+            return f"{value:f}" if constant.type.startswith("decimal") else str(value)

@@ -1,0 +1,79 @@
+"""What the parser gives: the text as the user wrote it, a node per construct, each with its place."""
+
+from dataclasses import dataclass
+
+from ivm.errors import Where
+from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Anonymous(Placed):
+    """`_`: a variable of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Placed):
+    """`name(args)`, or `name[args]` where `function` is true."""
+
+    name: str
+    args: tuple["Node", ...]
+    function: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Placed):
+    """`left op right`: arithmetic (+ - * /) or a comparison (= != < <= > >=)."""
+
+    op: str
+    left: "Node"
+    right: "Node"
+
+
+Node = Var | Const | Anonymous | Call | Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Placed):
+    item: "Formula"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    items: tuple["Formula", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    items: tuple["Formula", ...]
+
+
+Formula = Call | Operation | Not | And | Or
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`, as written."""
+
+    head: Call | Operation
+    types: tuple[tuple[str, Type, Where], ...]  # variable, type text, place
+
+
+@dataclass(frozen=True, slots=True)
+class Clause(Placed):
+    """`heads <- aggregate body.`; the body of `c[x] = a[x] + b[x].` is empty."""
+
+    heads: tuple[Call | Operation, ...]
+    body: And
+    aggregate: tuple[Aggregate, Node | None] | None  # and its argument, a term
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Placed):
+    """`+ head`, `- head` or `^ head`."""
+
+    action: str
+    head: Call | Operation
+
+
+Statement = Declaration | Clause | Change

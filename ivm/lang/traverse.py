@@ -1,0 +1,69 @@
+"""TODO: ivm/lang/traverse.py."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Literal, Negation, Rule, Term, Var
+
+
+def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
+    """Every atom, those inside negations included."""
+    for literal in literals:
+        if isinstance(literal, Atom):
+            yield literal
+        elif isinstance(literal, Negation):
+            yield from atoms(literal.body)
+
+
+def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
+    """The free variables in order of appearance, each once; what a negation quantifies is not free."""
+    return tuple(dict.fromkeys(_variables(nodes)))
+
+
+def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var]:
+    for node in nodes:
+        match node:
+            case Var():
+                yield node
+            case Binary() | Compare():
+                yield from _variables((node.left, node.right))
+            case Atom():
+                yield from _variables(node.terms)
+            case Negation():
+                yield from (v for v in _variables(node.body) if v not in node.exists)
+            case Aggregate():
+                yield from _variables((node.argument,))
+
+
+def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
+    """A term, an atom or a comparison with other variables."""
+    match node:
+        case Var():
+            return names.get(node, node)
+        case Binary() | Compare():
+            return replace(node, left=renamed(node.left, names), right=renamed(node.right, names))
+        case Atom():
+            args = tuple(renamed(arg, names) for arg in node.args)
+            return replace(node, args=args, value=node.value and renamed(node.value, names))
+    return node
+
+
+def tied(literals: Iterable[Literal]) -> list[set[Var]]:
+    """The variables of some literals in groups, those of one literal in one group."""
+    groups: list[set[Var]] = []
+    for names in filter(None, map(set, map(variables, literals))):
+        group = names.union(*(g for g in groups if not g.isdisjoint(names)))
+        groups = [*(g for g in groups if g.isdisjoint(names)), group]
+    return groups
+
+
+def reads(rule: Rule) -> tuple[str, ...]:
+    """The names of the predicates in the body, each once, in order of appearance."""
+    return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
+
+
+def writes(rule: Rule) -> tuple[str, ...]:
+    """The names of the predicates in the head, each once, and the one of what fails."""
+    heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
+    return tuple(dict.fromkeys(head.predicate for head in heads))

@@ -1,0 +1,211 @@
+"""Probing: the delta of each trie first in the order, against the other tries' permuted indices.
+
+A binding of the old body that holds an erased branch is gone, one of the new body that holds an inserted branch is
+new; for a negated trie it is the other way round.  Needs no sensitivity index.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.kernels import join_layout
+from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
+from ivm.maintenance.kernels import probe as kernel
+from ivm.maintenance.surgery import Delta, settled
+from ivm.plan.index import Index
+from ivm.plan.plan import Plan
+from pagestore.compiled import raise_for
+from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
+
+ACTIONS = np.array([ERASE, INSERT])
+SMALL = 1 << 12  # bindings of one run of the join; a delta mostly finds few
+FOUND = 1 << 14
+SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
+SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for less
+
+
+class Found(NamedTuple):
+    """Bindings that go, then such that come, a part for each call of the kernel, and iterator operations.
+
+    If they are `netted` there is one part, and they come each once and in order.
+    """
+
+    parts: list[Edits]
+    operations: int
+    netted: bool
+
+
+def probe_all(
+    plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
+    changed: Sequence[Delta], threads: int = 1,
+) -> tuple[Delta, int]:  # fmt: skip
+    """The change of bindings (rows as Plan.columns), and iterator operations: what each trie's branches bind.
+
+    `changed` are the branches lost and gained by each of what is `probed`; many are shared out among threads.  Raises
+    CorruptionError.
+    """
+    asked = _asked(probes_of(plan), old, new, changed)
+    threads = max(1, min(threads, asked.work // SHARE))
+    if threads == 1:
+        alone = prober(plan).run(pages, asked, iter([asked.spans]), net=True)
+        delta = Delta(*one_batch(alone.parts))
+        return delta if alone.netted else settled(*delta), alone.operations
+    shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
+    found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
+    parts = _erased_first([part for one in found for part in one.parts])
+    return settled(*one_batch(parts)), sum(one.operations for one in found)
+
+
+def _erased_first(parts: Sequence[Edits]) -> list[Edits]:
+    """Parts of edits, each of which has what is erased in front, as parts that have so all together.
+
+    A function's value that changes goes with a branch of one share, and comes with one of another.
+    """
+    cuts = [int(np.count_nonzero(actions == ERASE)) for actions, _ in parts]
+    spans = [*(slice(cut) for cut in cuts), *(slice(cut, None) for cut in cuts)]
+    return [(actions[span], rows[:, span]) for span, (actions, rows) in zip(spans, [*parts, *parts], strict=True)]
+
+
+class Asked(NamedTuple):
+    """The trees that are probed and the branches that do it, as maintenance/kernels/probe.py takes them."""
+
+    trees: np.ndarray
+    branches: np.ndarray
+    spans: np.ndarray
+    work: int  # how many branches, counted for every trie
+
+
+def _asked(laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]) -> Asked:
+    """Lay branches out: the words of n are their n actions, then the n words of each level."""
+    pieces, spans, at = [], [], 0
+    for actions, rows in changed:
+        spans.append((at, len(actions), len(actions)))
+        pieces += [actions, rows.ravel()]
+        at += len(actions) + rows.size
+    both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
+    work = sum(spans[number][1] for number in laid.rows[:, kernel.BRANCHES].tolist())
+    return Asked(np.array(both, np.int64).reshape(2, -1, 3), np.concatenate(pieces), np.array(spans, np.int64), work)
+
+
+def _shares(spans: np.ndarray, of: int) -> list[np.ndarray]:
+    """As many parts of some branches."""
+    ends = spans[:, 1] * np.arange(of + 1)[:, None] // of
+    shares = np.repeat(spans[None], of, axis=0)
+    shares[:, :, 0] += ends[:-1]
+    shares[:, :, 1] = ends[1:] - ends[:-1]
+    return list(shares)
+
+
+@lru_cache(256)
+def probed(plan: Plan) -> list[tuple[Index, int]]:
+    """The branches that a plan's probes begin with: of which index, and how deep; each once."""
+    firsts = [probing.tries[t] for t, probing in enumerate(plan.probes)]
+    return list(dict.fromkeys((trie.index, len(trie.levels)) for trie in firsts))
+
+
+@lru_cache(256)
+def prober(plan: Plan, number: int = 0) -> "Prober":
+    """The one Prober of a plan and a thread's number."""
+    return Prober(plan)
+
+
+class Probes(NamedTuple):
+    """The probes of a plan as kernels take them (see maintenance/kernels/probe.py), and what room they need."""
+
+    static: np.ndarray
+    rows: np.ndarray
+    indices: list[Index]  # of the trees that are read
+    columns: int  # of a binding
+    levels: int
+    width: int
+    state: int
+    atoms: int  # that meet at a last level
+
+
+@lru_cache(256)
+def probes_of(plan: Plan) -> Probes:
+    """Lay the probes of a plan out."""
+    indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
+    shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
+    pieces: list[np.ndarray] = []
+    rows = []
+    for t, (probing, shape) in enumerate(zip(plan.probes, shapes, strict=True)):
+        back = np.array([probing.columns.index(name) for name in plan.columns], np.int64)
+        none = shape.no_sensors
+        which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
+        sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which
+        at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
+        trie = probing.tries[t]
+        branches = probed(plan).index((trie.index, len(trie.levels)))
+        rows.append([at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)])
+        pieces += sections
+    table = np.array(rows, np.int64)
+    return Probes(
+        np.concatenate(pieces), table, indices, len(plan.columns), max(shape.levels for shape in shapes),
+        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
+        max(shape.innermost for shape in shapes),
+    )  # fmt: skip
+
+
+def _shape(probing: Plan, t: int) -> Shape:
+    """The shape of the probe that begins with the branches of trie t: they are there, so that none looks for them,
+    unless for a value.
+    """
+    return probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
+
+
+class Prober:
+    """The probes of a plan, with buffers that are used again, so that a small delta allocates nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._laid = laid = probes_of(plan)
+        self._state = np.empty(laid.state, np.int64)
+        self._start = np.empty(laid.levels + 1, np.int64)
+        self._out = np.empty((laid.width, SMALL), np.int64)
+        self._rows = np.empty((0, 1, 1), np.int64)
+        self._found, self._signs = np.empty((laid.columns, FOUND), np.int64), np.empty(FOUND, np.int64)
+        self._runs, self._regions = np.empty((0, 0), np.int64), np.empty(0, np.int64)
+        self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
+        self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((laid.columns, FEW), np.int64)
+
+    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], net: bool = False) -> Found:
+        """As `probe_all`, in this thread: of the shares that no other one takes; a few are netted if asked."""
+        laid = self._laid
+        if self._runs.shape[1] < 2 * pages.page_words:
+            self._runs = slices_room(laid.atoms, pages.page_words)
+        parts: list[Edits] = []
+        operations, netted, order = 0, False, self._order if net else self._order[:0]
+        for spans in shares:
+            room = (laid.levels + 1) * int(spans[:, 1].max())
+            if len(self._regions) < room:
+                self._regions = np.empty(room, np.int64)
+            progress = np.zeros(kernel.PROGRESS, np.int64)
+            while progress[kernel.STEP] < 2 * len(laid.rows):
+                n = raise_for(
+                    kernel.probe_next(
+                        *pages, laid.static, laid.rows, laid.columns, asked.trees, asked.branches, spans, ACTIONS,
+                        progress, self._state, self._regions, self._start, self._out, self._rows, self._runs,
+                        self._found, self._signs, order, self._fresh, self._net_signs, self._net_found,
+                    )
+                )  # fmt: skip
+                netted = bool(progress[kernel.NETTED])
+                signs, found = (self._net_signs, self._net_found) if netted else (self._signs, self._found)
+                parts.append((signs[:n].copy(), found[:, :n].copy()))
+            operations += int(progress[kernel.OPERATIONS])
+        return Found(parts, operations, netted)
+
+
+def _pins(plan: Plan, t: int) -> np.ndarray:
+    """How a branch of trie t fills the levels down to its last: its own words, and levels held by an equality."""
+    trie = plan.tries[t]
+    held = {b.level: b for b in plan.bounds if b.kind == join_layout.EQ}
+    pins = []
+    for level in range(trie.levels[-1] + 1):
+        if level in trie.levels:
+            pins.append((trie.levels.index(level), -1, 0))
+        else:
+            ((other, _),) = held[level].others or ((-1, 1),)
+            pins.append((-1, other, held[level].constant))
+    return np.array(pins, np.int64).ravel()

@@ -1,0 +1,48 @@
+"""Tree surgery: a relation's delta as insertions and removals of trie branches, by depth.
+
+version 1: (3,40,90) (3,50,91) (3,50,92)        delta: ERASE 3,40,90  ERASE 3,50,92  INSERT 4,60,71
+version 2: (3,50,91) (4,60,71)
+
+depth 1: INSERT 4        depth 2: ERASE 3-40, INSERT 4-60        depth 3: the delta itself
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, compose_edits, count_prefixes, distinct
+
+
+class Delta(NamedTuple):
+    """Changes of a tree: actions int64[n] (INSERT or ERASE) and rows int64[C, n], in key order."""
+
+    actions: np.ndarray
+    rows: np.ndarray
+
+    def __bool__(self) -> bool:
+        return len(self.actions) > 0
+
+    def where(self, keep: np.ndarray) -> "Delta":
+        """The rows for which keep[n] holds; compress takes a fifth of what rows[:, keep] does."""
+        return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
+
+
+def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
+    """The branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
+
+    At the depth of a whole key these are the keys of the delta; a function's changed value is then both, a
+    surgery at its last key depth.  O(delta * log n).
+    """
+    if depth >= new.spec.keys:
+        return Delta(delta.actions, delta.rows[:depth])
+    branches = distinct(delta.rows[:depth])
+    before, after = count_prefixes(pages, old, branches), count_prefixes(pages, new, branches)
+    changed = before != after
+    return Delta(np.where(before > after, ERASE, INSERT), branches).where(changed)
+
+
+def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
+    """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
+    netted = Delta(*compose_edits(actions, rows, Spec(0, len(rows), 0)))
+    changed = netted.actions != SET
+    return netted if changed.all() else netted.where(changed)

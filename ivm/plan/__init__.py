@@ -1,0 +1,1 @@
+"""Conjunctions as the join takes them: key orders, indices, bounds."""

@@ -1,0 +1,210 @@
+"""Terms and comparisons over batches: columns of words in, a column of words or a mask out.
+
+A *primitive* of the paper (z = x + y) is computed here, on whole batches.  int64 and decimal arithmetic is exact or
+fails, and so does what its type does not hold; float64 is the machine's, and a NaN fails.  Sums are taken as a whole,
+by halves of words, so that only what they come to has to fit, and where they are compared not even that.
+
+What fails does so in one binding, which another literal may exclude: a code for each binding goes beside the words.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.join.kernels.join_layout import HALF
+from ivm.lang.ir import Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
+from ivm.lang.types import INT_MIN, arithmetic, shown, word_range
+from ivm.plan.constants import Encode
+from ivm.plan.linear import COMPARE
+from pagestore.host import float_values, float_words
+
+ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails
+PLACE = 20  # bits of a column in a code, above those that say why
+Codes = np.ndarray | None  # int64[n]: where a term fails and why, 0 where it does not; None if it does nowhere
+
+
+class Batch(NamedTuple):
+    """n bindings: columns of words int64[n] by variable, and the codes of variables whose terms failed."""
+
+    n: int
+    columns: dict[str, np.ndarray]
+    failures: dict[str, np.ndarray]
+
+    def only(self, which: np.ndarray) -> "Batch":
+        """The bindings of a mask, or of indices."""
+        columns = {name: column[which] for name, column in self.columns.items()}
+        left = len(next(iter(columns.values())))
+        return Batch(left, columns, {name: codes[which] for name, codes in self.failures.items()})
+
+
+class Evaluator:
+    """Evaluates terms of one rule: its variables' types, and how a constant becomes a word."""
+
+    def __init__(self, types: Mapping[str, Type], encode: Encode) -> None:
+        self._types, self._encode = types, encode
+
+    def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """The words int64[n] of a term, which mean nothing where it fails."""
+        if isinstance(term, Var):
+            return batch.columns[term.name], batch.failures.get(term.name)
+        if isinstance(term, Const):
+            return np.full(batch.n, self._encode(term), np.int64), None
+        if self._adds(term):
+            high, low, codes = self._sum(term, batch)
+            high, low = high + (low >> 32), low & HALF
+            return self._fitting(term, (high << 32) + low, high != high.astype(np.int32), codes)
+        (left, before), (right, behind) = self.words(term.left, batch), self.words(term.right, batch)
+        codes = either(before, behind)
+        if term.op == "/":
+            zero = right == 0 if self._type(term) != "float64" else float_values(right) == 0
+            codes = either(codes, _coded(term, zero, ZERO))
+        if self._type(term) == "float64":
+            words, nan = _floats(term.op, float_values(left), float_values(right))
+            return words, either(codes, _coded(term, nan, NAN))
+        return self._fitting(term, *(_quotient if term.op == "/" else _product)(left, right), codes)
+
+    def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
+        """bool[n]: where a comparison holds, which means nothing where it fails.  Words are ordered as values are."""
+        left, right = comparison.left, comparison.right
+        if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
+            (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
+            return COMPARE[comparison.op](a, b), either(before, behind)
+        (high, low, before), (more, rest, behind) = self._sum(left, batch), self._sum(right, batch)
+        high, low = high - more, low - rest
+        high += low >> 32
+        return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
+
+    def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
+        """What is wrong with a term that fails, and none of its operands, in a batch of one binding."""
+        if code & 3 != BEYOND:
+            return refusal(term, code)
+        if self._adds(term):
+            high, low, _ = self._sum(term, batch)
+            exact = (int(high[0]) << 32) + int(low[0])
+        else:
+            (left,), (right,) = (self.words(side, batch)[0].tolist() for side in (term.left, term.right))
+            exact = left * right if term.op == "*" else -left
+        return refusal(term, code, f"{shown(exact, self._type(term))}, ", self._type(term))
+
+    def _type(self, term: Term) -> Type:
+        return type_of(term, self._types)
+
+    def _adds(self, term: Term) -> bool:
+        return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
+
+    def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
+        """The halves of words that a sum comes to, the lower one more than 32 bits maybe."""
+        if isinstance(term, Binary) and self._adds(term):
+            (high, low, before), (more, rest, behind) = self._sum(term.left, batch), self._sum(term.right, batch)
+            if term.op == "+":
+                return high + more, low + rest, either(before, behind)
+            return high - more, low - rest, either(before, behind)
+        words, codes = self.words(term, batch)
+        return words >> 32, words & HALF, codes
+
+    def _fitting(self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes) -> tuple[np.ndarray, Codes]:
+        """With the codes of words that are beyond 64 bits, or beyond their type."""
+        least, greatest = word_range(self._type(term))
+        if least > INT_MIN:
+            beyond = beyond | (words < least) | (words > greatest)
+        return words, either(codes, _coded(term, beyond, BEYOND))
+
+
+def either(codes: Codes, others: Codes) -> Codes:
+    """The codes of what fails for one reason or another."""
+    if codes is None or others is None:
+        return others if codes is None else codes
+    return np.where(codes != 0, codes, others)
+
+
+def _coded(term: Binary, fails: np.ndarray, why: int) -> Codes:
+    if not fails.any():
+        return None
+    code = (term.where.line << PLACE | min(term.where.column, (1 << PLACE) - 1)) << 2 | why
+    return np.where(fails, code, 0)
+
+
+def place(code: int) -> tuple[int, int]:
+    """The line and the column of the operator whose operands fail."""
+    return (code >> 2) >> PLACE, (code >> 2) & ((1 << PLACE) - 1)
+
+
+def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") -> RangeError:
+    """The error of a term that fails for some binding that nothing excludes."""
+    found = {
+        ZERO: f"division by zero in `{term}`",
+        NAN: f"`{term}` is not a number for some binding",
+        BEYOND: f"`{term}` is {value}beyond {type_}",
+    }[code & 3]
+    return RangeError(f"{term.where}: {found}; exclude it with a comparison")
+
+
+def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quotients truncated towards zero, and which are beyond 64 bits; anything where the divisor is zero."""
+    beyond = (left == INT_MIN) & (right == -1)
+    right = np.where((right == 0) | beyond, 1, right)
+    quotient = left // right
+    return quotient + ((quotient < 0) & (quotient * right != left)), beyond
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Products, and which are beyond 64 bits: those near it are multiplied again by Python's integers."""
+    with np.errstate(all="ignore"):
+        product = left * right
+        beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
+    for i in np.flatnonzero(beyond).tolist():
+        beyond[i] = int(product[i]) != int(left[i]) * int(right[i])
+    return product, beyond
+
+
+def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    operate = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[op]
+    with np.errstate(all="ignore"):
+        result = operate(left, right)
+    nan = np.isnan(result)
+    return float_words(np.where(nan, 0.0, result)), nan
+
+
+def type_of(term: Term, types: Mapping[str, Type]) -> Type:
+    if isinstance(term, Var):
+        return types[term.name]
+    if isinstance(term, Const):
+        return term.type
+    result = arithmetic(term.op, type_of(term.left, types), type_of(term.right, types))
+    assert result is not None, f"{term.where}: an ill-typed term was let through"
+    return result
+
+
+def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
+    """Every operation in some terms or literals."""
+    for node in nodes:
+        match node:
+            case Binary():
+                yield node
+                yield from binaries(node.left, node.right)
+            case Compare():
+                yield from binaries(node.left, node.right)
+            case Negation():
+                yield from binaries(*node.body)
+
+
+def risk(node: Term | Compare) -> int:
+    """How a term may fail: 0 not at all, 1 by a result that does not fit, 2 by a division by zero."""
+    operations = [*binaries(node)]
+    divides = any(x.op == "/" and not (isinstance(x.right, Const) and x.right.value) for x in operations)
+    return bool(operations) + divides
+
+
+def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, Type]) -> bool:
+    """Whether arithmetic in literals may fail, where atoms hold these variables: sums that are compared do not."""
+    held = held.union(v for x in literals if isinstance(x, Atom) for v in x.terms if isinstance(v, Var))
+    for x in literals:
+        if isinstance(x, Negation) and may_fail(x.body, held, types):
+            return True
+        if isinstance(x, Compare):
+            defines = x.op == "=" and any(isinstance(v, Var) and v not in held for v in (x.left, x.right))
+            if any(b.op in "*/" or defines or type_of(b, types) == "float64" for b in binaries(x)):
+                return True
+    return False

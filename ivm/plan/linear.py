@@ -1,0 +1,113 @@
+"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, and any variable of it can be sought by the rest.
+
+Words of int64, dates, timestamps and decimals of one scale add up as their values do. What is only compared fits
+whatever its parts are: sums are taken by halves of words.
+"""
+
+import operator
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.kernels.join_layout import EQ, GE, HALF, LE, NE, OTHERS
+from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
+from ivm.lang.types import scale
+from ivm.plan.constants import Encode
+from ivm.plan.plan import Bound
+
+COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+FAR = 1 << 62  # constants beyond are not added up within 64 bits
+
+
+class Linear(NamedTuple):
+    """`op` compares a constant and variables, each so many times, with 0."""
+
+    times: dict[str, int]
+    op: str
+    constant: int
+
+    @property
+    def seekable(self) -> bool:
+        """Can a join seek any of the variables by the others?"""
+        few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
+        return few and abs(self.constant) < FAR
+
+    def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
+        """bool[n]: where the comparison holds, of columns of words int64[n]."""
+        high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
+        for name, times in self.times.items():
+            high += times * (columns[name] >> 32)
+            low += times * (columns[name] & HALF)
+        high += low >> 32
+        return COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
+
+    def bound(self, level: Mapping[str, int]) -> Bound:
+        """What the last of the variables has to be, if the join seeks by it."""
+        last = max(self.times, key=level.__getitem__)
+        sign = self.times[last]
+        others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
+        kind, shift = KINDS[self.op if sign > 0 else FLIPPED[self.op]]
+        return Bound(level[last], kind, others, shift - sign * self.constant)
+
+    def side(self) -> tuple[frozenset[tuple[str, int]], str]:
+        """The variables, alike for what is below and above them, and the operation as seen from the first of them."""
+        sign = 1 if self.times[min(self.times)] > 0 else -1
+        names = frozenset((name, sign * s) for name, s in self.times.items())
+        return names, self.op if sign > 0 else FLIPPED[self.op]
+
+
+def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
+    """A comparison as a sum, if it is one of variables."""
+    difference = literal.left, literal.right
+    if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):
+        return None
+    times: dict[str, int] = {}
+    total = 0
+    for side, sign in zip(difference, (1, -1), strict=True):
+        constant = _gather(side, sign, times, encode)
+        if constant is None:
+            return None
+        total += constant
+    times = {name: n for name, n in times.items() if n}
+    return Linear(times, literal.op, total) if times else None
+
+
+def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
+    """Sets of variables of which each is one value, or between two, once the others are bound."""
+    found: dict[frozenset[tuple[str, int]], set[int]] = {}
+    for form in forms:
+        names, op = form.side()
+        found.setdefault(names, set()).add(KINDS[op][0])
+    return [frozenset(name for name, _ in names) for names, kinds in found.items() if EQ in kinds or {GE, LE} <= kinds]
+
+
+def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
+    leaves = chain.from_iterable(map(_leaves, terms))
+    kinds = (types[leaf.name] if isinstance(leaf, Var) else leaf.type for leaf in leaves)
+    return all(kind in ("int64", "date", "timestamp") or scale(kind) is not None for kind in kinds)
+
+
+def _leaves(term: Term) -> Iterable[Var | Const]:
+    if isinstance(term, Binary):
+        return chain(_leaves(term.left), _leaves(term.right))
+    return (term,)
+
+
+def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
+    """Note how many times a term has its variables; returns its constant, or None for one that is no sum."""
+    if isinstance(term, Const):
+        return sign * encode(term)
+    if isinstance(term, Var):
+        times[term.name] = times.get(term.name, 0) + sign
+        return 0
+    if term.op not in "+-":
+        return None
+    left = _gather(term.left, sign, times, encode)
+    right = _gather(term.right, sign if term.op == "+" else -sign, times, encode)
+    return None if left is None or right is None else left + right

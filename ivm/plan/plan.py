@@ -1,0 +1,158 @@
+"""A plan: one conjunction as the join and its maintenance take it, in arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.plan_arrays import Sensors, Shape, bound_table
+from ivm.lang.ir import Compare, Term
+from ivm.plan.index import Index
+
+
+@dataclass(frozen=True)
+class Trie:
+    """An atom of the body as the join sees it: an index, and the level of each argument that counts.
+
+    Columns of the index behind them are arguments that occur nowhere else (the trie is cut there) or
+    values.  `text` is the atom as written.
+    """
+
+    index: Index
+    levels: tuple[int, ...]
+    negated: bool
+    text: str
+
+
+class Bound(NamedTuple):
+    """level `kind` (EQ, GE, LE, NE) `constant` and the values at other levels, each added (1) or taken away (-1)."""
+
+    level: int
+    kind: int
+    others: tuple[tuple[int, int], ...]
+    constant: int
+
+
+class Sensor(NamedTuple):
+    """A sensitivity index: of which trie and depth, and the level of each of its columns but a and b."""
+
+    trie: int
+    depth: int
+    level: int
+    columns: tuple[int, ...]  # levels; -1 for a, -2 for b
+
+
+class Read(NamedTuple):
+    """A value read off a trie's record at a binding."""
+
+    trie: int
+    column: int
+    variable: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One conjunction, ready to run.
+
+    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are
+    done on batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders
+    were compared.  With `probes`, one plan for each trie that starts with the trie's variables, deltas are
+    probed; without, they are matched with sensitivity indices; `once` means that no delta will come.
+    `choice` says why.
+    """
+
+    variables: tuple[str, ...]
+    tries: tuple[Trie, ...]
+    bounds: tuple[Bound, ...]
+    reads: tuple[Read, ...]
+    computed: tuple[tuple[str, Term], ...]
+    filters: tuple[Compare, ...]
+    cost: float = 0.0
+    considered: int = 0
+    probes: tuple["Plan", ...] = ()
+    choice: str = ""
+    once: bool = False
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of a batch of bindings."""
+        return self.variables + tuple(read.variable for read in self.reads)
+
+    @cached_property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """One for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
+        if self.probes or self.once:
+            return ()
+        found = []
+        for t, trie in enumerate(self.tries):
+            depths = range(len(trie.levels))
+            for depth in depths[-1:] if trie.negated else depths:
+                level = trie.levels[depth]
+                alphas = trie.levels[:depth]
+                if trie.levels[: depth + 1] != tuple(range(depth + 1)):
+                    gammas = tuple(g for g in range(level) if g not in alphas)
+                    found.append(Sensor(t, depth, level, (*alphas, -1, -2, *gammas)))
+        return tuple(found)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The plan as the kernel takes it."""
+        levels = len(self.variables)
+        depth_max = max((len(t.levels) for t in self.tries), default=1)
+        arguments = np.full((len(self.tries), depth_max), -1, np.int64)
+        for t, trie in enumerate(self.tries):
+            arguments[t, : len(trie.levels)] = trie.levels
+        parts = [
+            [(t, trie.levels.index(v)) for t, trie in enumerate(self.tries) if v in trie.levels and not trie.negated]
+            for v in range(levels)
+        ]
+        absent = [
+            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v] for v in range(levels)
+        ]
+        bounds = [[b for b in self.bounds if b.level == v] for v in range(levels)]
+        reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]
+        return Shape(
+            arguments, _starts(parts), _table(parts, 2), _starts(absent), _table(absent, 1).ravel(),
+            _starts(bounds), bound_table([b[1:] for group in bounds for b in group]), _table([reads], 3),
+        )  # fmt: skip
+
+    @cached_property
+    def sensor_arrays(self) -> Sensors:
+        """All sensors of the plan as the kernel takes them."""
+        return sensors_of(self, self.sensors)
+
+    @cached_property
+    def trace_sensors(self) -> tuple[Sensor, ...]:
+        """A sensor for every trie and depth, dropped ones too: the whole trace (*Aspiration*)."""
+        return tuple(
+            Sensor(t, depth, trie.levels[depth], (-1, -2, *range(trie.levels[depth])))
+            for t, trie in enumerate(self.tries)
+            for depth in range(len(trie.levels))
+        )
+
+
+def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
+    """Lay sensors out as arrays."""
+    sensor = np.full(plan.shape.argument_level.shape, -1, np.int64)
+    width = max((len(s.columns) for s in sensors), default=1)
+    sources = np.full((len(sensors), width), -3, np.int64)
+    for i, s in enumerate(sensors):
+        sensor[s.trie, s.depth] = i
+        sources[i, : len(s.columns)] = s.columns
+    return Sensors(sensor, sources)
+
+
+def _starts(groups: list[list]) -> np.ndarray:
+    return np.cumsum([0, *map(len, groups)], dtype=np.int64)
+
+
+def _table(groups: list[list], width: int) -> np.ndarray:
+    return np.array([row for group in groups for row in group], np.int64).reshape(-1, width)
+
+
+@lru_cache(256)
+def indices_of(plan: Plan) -> list[Index]:
+    """Every index that a plan or its probes read, each once."""
+    return list(dict.fromkeys(trie.index for p in (plan, *plan.probes) for trie in p.tries))

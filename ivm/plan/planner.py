@@ -1,0 +1,101 @@
+"""Plans of a rule, one for each conjunction, and whether deltas are matched or probed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ivm.errors import ConstructError
+from ivm.lang.ir import Predicate, Rule
+from ivm.plan.conjunction import Conjunction
+from ivm.plan.constants import Encode
+from ivm.plan.join_order import Distinct, JoinOrders
+from ivm.plan.plan import Plan
+from pagestore.host import KEYS_MAX
+
+AUTO, MATCH, PROBE = "auto", "match", "probe"
+ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
+RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
+# so many times longer than estimated may a trace be for each variable but the first: joined columns are seldom
+# independent, and what is wrong at one level is multiplied at the next
+CORRELATED = 16
+
+
+class Chosen(NamedTuple):
+    """The key orders chosen for a conjunction: of its plan, and of each probe if it is probed."""
+
+    plan: Sequence[str]
+    probes: Sequence[Sequence[str]] = ()
+
+
+def chosen_of(plan: Plan) -> Chosen:
+    return Chosen(plan.variables, [probe.variables for probe in plan.probes])
+
+
+def make_plans(
+    rule: Rule,
+    predicates: Mapping[str, Predicate],
+    stored_keys: Mapping[str, int],
+    distinct: Distinct,
+    encode: Encode,
+    saved: Sequence[Chosen] = (),
+    maintenance: str = AUTO,
+) -> tuple[Plan, ...]:
+    """A plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
+
+    `stored_keys` says how many key words each predicate has in the store, `maintenance` whether deltas are
+    matched, probed, the cheaper of the two, or will not come.  Raises ConstructError, with the place, for what is not
+    evaluated yet.
+    """
+    plans = []
+    for i, disjunct in enumerate(rule.body):
+        conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
+        if saved:
+            plan, *probes = map(conjunction.plan, (saved[i].plan, *saved[i].probes))
+            plans.append(replace(plan, probes=tuple(probes)))
+        else:
+            plans.append(_cheapest(conjunction, distinct, maintenance))
+    return tuple(plans)
+
+
+def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:
+    """The cheapest plan, with its way of maintenance chosen.
+
+    Probing costs about the bindings below a changed row, in one version; it stores nothing, so a trace is recorded only
+    if matching is the cheaper even where the trace is longer than it seems.
+    """
+    orders = JoinOrders(conjunction, distinct)
+    plan = conjunction.plan(*orders.cheapest())
+    if maintenance == ONCE:
+        return replace(plan, once=True, choice="evaluated once")
+    columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
+    if maintenance == MATCH and columns > KEYS_MAX:
+        raise ConstructError(
+            conjunction.rule.where,
+            f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, and a key has "
+            f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
+        )
+    if maintenance == MATCH:
+        return replace(plan, choice="matched, as asked for")
+    if maintenance == AUTO and not plan.sensors:
+        return replace(plan, choice="matched: all tries follow the key order, so no sensitivity index is needed")
+    probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
+    probes = tuple(map(conjunction.plan, probed))
+    if maintenance == PROBE:
+        return replace(plan, probes=probes, choice="probed, as asked for")
+    matching, probing = _matching(plan, distinct), sum(costs)
+    figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
+    if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
+        return replace(plan, probes=probes, choice=f"probed: {figures}")
+    return replace(plan, choice=f"matched: {figures}")
+
+
+def _matching(plan: Plan, distinct: Distinct) -> float:
+    """Estimated operations for a changed row of each trie that has sensors.
+
+    It matches about (trace rows / rows) intervals; each match descends all levels on both versions and renews its
+    interval.
+    """
+    per_match = 2 * len(plan.variables) + RENEWAL_OPERATIONS
+    tries = [plan.tries[t] for t in {sensor.trie for sensor in plan.sensors}]
+    rows = [max(1.0, distinct(trie.index.predicate, trie.index.order)) for trie in tries]
+    return sum(per_match * plan.cost / len(plan.tries) / n for n in rows)

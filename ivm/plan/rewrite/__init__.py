@@ -1,0 +1,1 @@
+"""Rules rewritten into several: negations, computed keys, existentials, failures."""

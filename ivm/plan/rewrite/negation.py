@@ -1,0 +1,103 @@
+"""Negated conjunctions as views of their own, so that the join only ever negates one atom.
+
+    p(x) <- a(x), !(edge(x, y), b(y)).
+
+    p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
+
+The helper is maintained like any view, with a support count for what it projects away; the next witness
+of a refuted binding is then never looked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
+from ivm.lang.traverse import variables
+from ivm.plan.expression import may_fail
+from ivm.plan.rewrite.failure import failing
+
+NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
+
+
+def lift_negations(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
+    """A rule with every negation of one atom over keys, behind the helpers that it takes."""
+    return _Lift(predicates).rules(rule)
+
+
+class _Lift:
+    def __init__(self, predicates: dict[str, Predicate]) -> None:
+        self._predicates = predicates
+        self._helpers: list[Rule] = []
+
+    def rules(self, rule: Rule) -> Iterator[Rule]:
+        body = tuple(tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body)
+        for helper in self._helpers:
+            yield from _Lift(self._predicates).rules(helper)
+        yield replace(rule, body=body)
+
+    def _literal(self, rule: Rule, disjunct: Disjunct, literal: Literal) -> Literal:
+        held = {v for atom in disjunct if isinstance(atom, Atom) for v in variables(atom)}
+        if not isinstance(literal, Negation) or _simple(literal, held):
+            return literal
+        free, equations = _sources(literal, held, disjunct)
+        name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
+        while name in self._predicates:
+            name += "_"
+        body = _bound(literal, free, equations, disjunct, rule.types)
+        head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
+        types = {**rule.types, NOTHING.name: "int64"}
+        if not free:  # the helper holds one row, or none
+            head, probe = replace(head, args=(NOTHING,)), replace(probe, args=(ZERO,))
+            body += (Compare("=", NOTHING, ZERO),)
+        columns = tuple(v.name for v in variables(head))
+        self._predicates[name] = Predicate(
+            name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
+        )
+        helper = _rule(head, body, types, rule)
+        self._helpers.append(failing(helper, free, self._predicates) if may_fail(body, set(), types) else helper)
+        return Negation((probe,), where=literal.where)
+
+
+def _simple(negation: Negation, held: set[Var]) -> bool:
+    """One atom, nothing local, nothing computed, and no value to compare: the join probes for it."""
+    if len(negation.body) != 1 or negation.exists:
+        return False
+    atom = negation.body[0]
+    return isinstance(atom, Atom) and not isinstance(atom.value, Var) and held.issuperset(variables(atom))
+
+
+def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tuple[Var, ...], Disjunct]:
+    """The variables of atoms around the negation on which its own variables depend, and the equations by which."""
+    found, equations = list(variables(negation)), dict[Literal, None]()
+    for v in found:  # grows
+        if v not in held:
+            its = [c for c in around if isinstance(c, Compare) and c.op == "=" and v in (c.left, c.right)]
+            equations |= dict.fromkeys(its)
+            found += [w for c in its for w in variables(c) if w not in found]
+    return tuple(dict.fromkeys(v for v in found if v in held)), tuple(equations)
+
+
+def _bound(
+    negation: Negation, free: tuple[Var, ...], equations: Disjunct, around: Disjunct, types: Mapping[str, str]
+) -> Disjunct:
+    """The negated body; with the atoms around it if it does not bind the helper's columns itself.
+
+    So it is too where it reads what is computed around it.  What else is compared there spares rows of the helper, if
+    it cannot fail.
+    """
+    here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
+    if here.issuperset(free) and set(free).issuperset(variables(negation)):
+        return negation.body
+    held = {v for x in around if isinstance(x, Atom) for v in variables(x)}
+    known = held.union(variables(*equations))
+    spared = (
+        x
+        for x in around
+        if isinstance(x, Compare) and known.issuperset(variables(x)) and not may_fail((x,), known, types)
+    )
+    atoms = tuple(x for x in around if isinstance(x, Atom))
+    return (*atoms, *dict.fromkeys((*equations, *spared)), *negation.body)
+
+
+def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:
+    return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)

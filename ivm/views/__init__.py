@@ -1,0 +1,1 @@
+"""From bindings to the rows of views: supports and aggregates."""

@@ -1,0 +1,111 @@
+"""A transaction's edits in order, composed to one edit per key.
+
+    +f[1] = 2.  -f[1].  +f[1] = 3.        becomes        ^f[1] = 3.
+
+A relation's edits are netted, the later wins.  A function's are followed from the stored value on: a
+second value that is neither set nor preceded by a deletion is a conflict, but only if it is still there
+in the end.  TAKE deletes a function's key only if it has the given value.
+
+What is added up to a sum may leave 64 bits on the way, and the sum be within them: `summed` knows both.
+"""
+
+import numpy as np
+
+from ivm.join.kernels.join_layout import HALF
+from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
+
+TAKE = 4  # beside pagestore's actions, and gone after `compose`
+
+
+class Clash(Exception):
+    """The row (words) that comes, and the values (words) that its key has."""
+
+    def __init__(self, row: np.ndarray, other: np.ndarray):
+        super().__init__(row, other)
+        self.row, self.other = row, other
+
+
+class Beyond(Exception):
+    """The key (words) of a sum that 64 bits do not hold, and the sum."""
+
+    def __init__(self, key: np.ndarray, total: int):
+        super().__init__(key, total)
+        self.key, self.total = key, total
+
+
+def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1) -> Edits:
+    """One edit per key, sorted, for a relation's or function's tree.  Raises Clash.  O(n log n)."""
+    if not tree.spec.values:
+        return compose_edits(actions, rows, tree.spec)
+    keys = tree.spec.keys
+    order = sort_order(rows[:keys])
+    actions, rows = actions[order], rows.take(order, axis=1)
+    starts = np.flatnonzero(begins(rows[:keys]))
+    found, stored = get(pages, tree, rows[:keys, starts], threads)
+    sizes = np.diff(np.append(starts, len(order)))
+    composed, final = actions[starts], rows[:, starts]
+    _check_single(composed, final, found, stored, sizes == 1, keys)
+    for group in np.flatnonzero((sizes > 1) | (composed == TAKE)):
+        part = slice(starts[group], starts[group] + sizes[group])
+        value = tuple(stored[:, group].tolist()) if found[group] else None
+        value = _follow(actions[part].tolist(), rows[:, part], keys, value)
+        composed[group] = ERASE if value is None else SET
+        final[keys:, group] = 0 if value is None else value
+    return composed, final
+
+
+def _check_single(
+    actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, alone: np.ndarray, keys: int
+) -> None:
+    """A key's only edit must not insert beside another value."""
+    differs = (stored != rows[keys:]).any(axis=0)
+    clashes = np.flatnonzero(alone & found & (actions == INSERT) & differs)
+    if len(clashes):
+        raise Clash(rows[:, clashes[0]], stored[:, clashes[0]])
+
+
+def _follow(actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The value of one key after its edits, from `value` on; None is no value."""
+    clash = None
+    for number, action in enumerate(actions):
+        given = tuple(rows[keys:, number].tolist())
+        if action == INSERT:
+            if value is not None and value != given:
+                clash = Clash(rows[:, number], np.array(value))
+            else:
+                value = given
+        elif action == SET:
+            value, clash = given, None
+        elif action == ERASE or value == given:
+            value, clash = None, None
+    if clash is not None:
+        raise clash
+    return value
+
+
+def summed(rows: np.ndarray, keys: int) -> np.ndarray:
+    """The values behind the keys of rows[C, n] added up key by key, in key order.  Raises Beyond.  O(n log n).
+
+    The halves of words are added apart, which 64 bits hold for 2^31 rows.
+
+    >>> summed(np.array([[7, 3, 7, 7], [2**62, 1, 2**62, -(2**62)]]), 1).tolist() == [[3, 7], [1, 2**62]]
+    True
+    """
+    rows = rows.take(sort_order(rows[:keys]), axis=1)
+    starts = np.flatnonzero(begins(rows[:keys]))
+    low = np.add.reduceat(rows[keys:] & HALF, starts, axis=1)
+    high = np.add.reduceat(rows[keys:] >> 32, starts, axis=1) + (low >> 32)
+    low &= HALF
+    for column, group in np.argwhere(high != high.astype(np.int32)).tolist():
+        raise Beyond(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
+    return np.concatenate([rows[:keys, starts], (high << 32) + low])
+
+
+def settled_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
+    """What a tree of sums has after rows[C, n] were added to it, as edits, one a key.  Raises Beyond.  O(n log n)."""
+    keys = tree.spec.keys
+    groups = distinct(rows[:keys])
+    found, stored = get(pages, tree, groups)
+    before = np.concatenate([groups, stored]).compress(found, axis=1)
+    after = summed(np.concatenate([before, rows], axis=1), keys)
+    return np.where(after[-1] == 0, ERASE, SET), after  # the last column is the support

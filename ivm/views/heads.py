@@ -1,0 +1,210 @@
+"""Head predicates: how a view is stored, and what a change of bindings does to it (*Maintaining head predicates*).
+
+    kind       stored as              edit of a binding
+    plain      (s...)                 INSERT / ERASE                        projection-free, one rule
+    support    (s...; eta)            ADD (+1 / -1), gone at 0              projection, or several rules
+    count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
+    sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
+    min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see aggregate_state.py
+    total      (s...; t)              ADD of the parts of v, kept apart     agg<<t = total(v)>>, see exact_sum.py
+
+A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
+and the new value at once, and ERASE comes first by construction.  Two values for one key in the final
+state are a conflict.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from ivm.lang.ir import Atom, Compare, Rule, Term, Var
+from ivm.lang.traverse import variables
+from ivm.maintenance.surgery import Delta
+from ivm.plan.constants import Encode
+from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
+from ivm.plan.plan import Plan
+from ivm.views.exact_sum import parts
+from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, SUPPORT, TOTAL, Layout
+from pagestore.host import ADD, INSERT, one_batch
+
+LEAST = -(2**63)
+
+
+class Head:
+    """Turns changes of one plan's bindings into edits of the rule's heads."""
+
+    def __init__(self, rule: Rule, plan: Plan, layouts: Mapping[str, Layout]) -> None:
+        self._rule, self._plan, self._layouts = rule, plan, layouts
+        self._copies = [self._copied(head) for head in rule.heads]
+
+    @cached_property
+    def asked(self) -> frozenset[int] | None:
+        """The levels that a full evaluation has to give the values of, None for all; the rest is only counted."""
+        plan, rule = self._plan, self._rule
+        kinds = {self._layouts[head.predicate].kind for head in rule.heads}
+        if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
+            return None
+        terms = [term for head in rule.heads for term in (head.args if rule.aggregate else head.terms)]
+        names = {v.name for v in variables(*terms)}
+        return frozenset(level for level, name in enumerate(plan.variables) if name in names)
+
+    @cached_property
+    def copies_all(self) -> bool:
+        """Are the rows of its only head the bindings as they come, in order and each once?"""
+        plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
+        return plain and self._copies == [list(range(len(self._plan.columns)))]
+
+    @cached_property
+    def copies(self) -> list[tuple[str, bool, list[int]]]:
+        """Of each head its predicate, whether its rows are counted, which columns of a binding they are.
+
+        Nothing if a row of any of them is more than a copy.
+        """
+        if not all(self._copies):
+            return []
+        names = [head.predicate for head in self._rule.heads]
+        return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
+
+    def edits(
+        self, delta: Delta, encode: Encode, times: np.ndarray | None = None
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By predicate: actions int64[n] and words int64[C, n] for its tree.
+
+        Applies the plan's filters and computed variables first.  `times` says how many bindings each stands for,
+        where only the levels `asked` were evaluated.  Raises RangeError.
+        """
+        if self.copies_all:
+            return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
+        if all(self._copies):
+            copies = zip(self._rule.heads, self._copies, strict=True)
+            edits = [self._copy(head, columns, delta, times) for head, columns in copies]
+        else:
+            evaluator = Evaluator(self._rule.types, encode)
+            actions, batch, codes = self._computed(delta, evaluator)
+            failed = [] if codes is None else [self._failed(actions, batch, codes, evaluator)]
+            if codes is not None:
+                actions, batch = actions[codes == 0], batch.only(codes == 0)
+            if self._rule.refuses and batch.n:
+                (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
+                raise refusal(self._rule.refuses[place(code)], code)
+            edits = [*(self._edit(head, actions, batch, times) for head in self._rule.heads), *failed]
+        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
+        for head, part in zip(heads, edits, strict=False):  # mostly nothing fails
+            found.setdefault(head.predicate, []).append(part)
+        return {name: one_batch(parts) for name, parts in found.items()}
+
+    def _copied(self, head: Atom) -> list[int]:
+        """The columns of a binding that a head's row is a copy of: all of them, or some and counted; none otherwise."""
+        plan, rule = self._plan, self._rule
+        names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
+        if rule.aggregate or rule.refuses or plan.filters or plan.computed or len(names) < len(head.terms):
+            return []
+        if self._layouts[head.predicate].kind == PLAIN and set(names) < set(plan.columns):
+            return []
+        return [plan.columns.index(name) for name in names]
+
+    def _copy(
+        self, head: Atom, columns: list[int], delta: Delta, times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self._layouts[head.predicate].kind == PLAIN:
+            return delta.actions, delta.rows if columns == list(range(len(delta.rows))) else delta.rows[columns]
+        words = np.empty((len(columns) + 1, len(delta.actions)), np.int64)
+        for i, column in enumerate(columns):
+            words[i] = delta.rows[column]
+        words[-1] = _weights(delta.actions, times)
+        return np.full(len(delta.actions), ADD), words
+
+    @cached_property
+    def _steps(self) -> list[tuple[str, Term | Compare]]:
+        """The filters, and the terms of computed variables by name, each behind what it needs.
+
+        Of those that may come next the one least apt to fail does, since what filters let pass may be less.
+        """
+        plan, known = self._plan, set(self._plan.columns)
+        waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
+        steps = []
+        while waiting:
+            ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
+            step = min(ready, key=lambda step: risk(step[1]))  # of several the first: a filter, if there is one
+            waiting.remove(step)
+            steps.append(step)
+            known.add(step[0])
+        return steps
+
+    def _computed(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
+        """Actions and columns of the bindings that no filter excludes, with codes of those for which one failed."""
+        actions, codes = delta.actions, None
+        batch = Batch(len(actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
+        for computed, node in self._steps:
+            if not isinstance(node, Compare):
+                batch.columns[computed], failed = evaluator.words(node, batch)
+                if failed is not None:
+                    batch.failures[computed] = failed
+                codes = either(codes, failed)
+                continue
+            keep, failed = evaluator.holds(node, batch)
+            codes = either(codes, failed)
+            if failed is not None:
+                keep = keep | (failed != 0)
+            actions, batch = actions[keep], batch.only(keep)
+            codes = None if codes is None else codes[keep]
+        return actions, batch, codes if codes is not None and codes.any() else None
+
+    def _failed(
+        self, actions: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edits of the view of what fails.  Raises RangeError where there is none."""
+        which = np.flatnonzero(codes)
+        if self._rule.failed is None:
+            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
+            code = int(codes[which[0]])
+            raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
+        *told, _ = variables(self._rule.failed)
+        words = [*(batch.columns[v.name][which] for v in told), codes[which]]
+        return np.full(len(which), ADD), np.stack([*words, _weights(actions[which], None)])
+
+    def _edit(
+        self, head: Atom, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        layout = self._layouts[head.predicate]
+        weights = _weights(actions, times)
+        terms = head.args if self._rule.aggregate else head.terms
+        words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # as all are
+        if not words:
+            words = [np.zeros(batch.n, np.int64)]  # a bare aggregate adds up under the key 0
+        if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
+            order = np.argsort(actions == INSERT, kind="stable")
+            return actions[order], np.stack(words).take(order, axis=1)
+        if layout.kind == SUM:
+            table = np.stack(_signed(words, self._argument(batch), weights))
+            return np.full(table.shape[1], ADD), table
+        if layout.kind in MAX_OR_MIN:
+            values = self._argument(batch)
+            words.append(~values if layout.kind == MAX else values)
+        if layout.kind == TOTAL:
+            places, found, which = parts(self._argument(batch))
+            weights = weights[which]
+            words = [*(word[which] for word in words), places, found * weights]
+        return np.full(len(weights), ADD), np.stack([*words, weights])
+
+    def _argument(self, batch: Batch) -> np.ndarray:
+        assert self._rule.aggregate and self._rule.aggregate.argument
+        return batch.columns[self._rule.aggregate.argument.name]
+
+
+def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    """Columns of what is added to sums and supports; the least word has no negative, so that two halves are added."""
+    table = [*words, values * weights, weights]
+    halved = np.flatnonzero((values == LEAST) & (weights < 0))
+    if len(halved):
+        table = [np.append(column, column[halved]) for column in table]
+        table[-1][len(values) :] = 0
+        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(LEAST // 2)
+    return table
+
+
+def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    weights = np.where(actions == INSERT, 1, -1)
+    return weights if times is None else weights * times

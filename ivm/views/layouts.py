@@ -1,0 +1,96 @@
+"""TODO: ivm/views/layouts.py."""
+
+from typing import NamedTuple
+
+from ivm.errors import AggregateError, ConstructError
+from ivm.lang.ir import Atom, Predicate, Rule
+from ivm.lang.traverse import variables
+from ivm.plan.plan import Plan
+from pagestore.host import KEYS_MAX
+
+PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
+MAX_OR_MIN = (MAX, MIN)
+AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
+
+
+class Layout(NamedTuple):
+    """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
+
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min,
+    max and total, keeps a tree apart, a bare one under the key 0, and what changes there is edited here
+    (aggregate_state.py).
+    """
+
+    kind: str
+    keys: int
+    shown: int
+    hidden: int
+    bare: bool = False
+
+    @property
+    def visible(self) -> int:
+        return self.keys + self.shown
+
+
+def extensional_layout(predicate: Predicate) -> Layout:
+    if not predicate.keys:
+        return Layout(PLAIN, 1, 0, 0, bare=True)
+    return _held(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
+
+
+def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
+    """The layout of a view from all rules that write it."""
+    return _held(predicate, _layout(predicate, writers))
+
+
+def _held(predicate: Predicate, layout: Layout) -> Layout:
+    """A layout, if a tree can hold its keys; ConstructError with the predicate's place if not."""
+    keys = layout.keys + (layout.kind in MAX_OR_MIN)
+    if keys > KEYS_MAX:
+        what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
+        raise ConstructError(
+            predicate.where, f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "
+            "split it, or derive a part of it with fewer variables as a view of its own"
+        )  # fmt: skip
+    return layout
+
+
+def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
+    if "$" in predicate.name and not predicate.types:
+        raise ConstructError(
+            predicate.where, "this aggregates over no variable, since one that stands in one alternative of `;` only "
+            "multiplies nothing; name one that every alternative holds, or that stands outside"
+        )  # fmt: skip
+    if not predicate.types:
+        raise ConstructError(
+            predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "
+            f"{predicate.name}(x) <- ..., x = 0"
+        )  # fmt: skip
+    keys = len(predicate.keys)
+    aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
+    if aggregates:
+        aggregate = aggregates[0]
+        if len(writers) > 1 or len(writers[0][1]) > 1:
+            raise AggregateError(
+                writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
+                "derive the union as a view of its own and aggregate that"
+            )  # fmt: skip
+        kind = aggregate.op
+        if kind in AGGREGATES:
+            return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
+        raise ConstructError(
+            aggregate.where, f"{kind} is not evaluated; there are {', '.join(AGGREGATES)}.  Derive the texts as a view "
+            'of their own, and ask a range of it for scan("concat:column")'
+        )  # fmt: skip
+    stored = len(predicate.types)
+    (rule, plans), *others = writers
+    if not others and len(plans) == 1 and projection_free(plans[0], rule.heads, predicate.name):
+        return Layout(PLAIN, stored, 0, 0)
+    return Layout(SUPPORT, stored, 0, 1)
+
+
+def projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
+    """Does the only head atom of this name hold every key variable?"""
+    of_name = [head for head in heads if head.predicate == name]
+    shown = {v.name for v in variables(*of_name)}
+    return len(of_name) == 1 and all(v in shown or v.startswith("$") for v in plan.variables)

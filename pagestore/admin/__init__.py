@@ -1,0 +1,1 @@
+"""Care of a store: checks, backups, dumps, branches, tags, space."""

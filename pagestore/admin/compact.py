@@ -1,0 +1,62 @@
+"""Making a store as small as its content: pages that `bulk` fills, at the front of the file.
+
+Every tree is built anew, bottom-up, by ordinary commits: first behind all other pages, so that the front is
+empty when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they
+read stays where it is, and the file is cut behind it. Meanwhile the file grows by the size of its content.
+"""
+
+from typing import NamedTuple
+
+from pagestore.admin.vacuum import run as vacuum
+from pagestore.relations.transaction import begin
+from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE
+from pagestore.trees.bulk import bulk
+from pagestore.trees.reading import pages_of, scan
+from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.versions.handle import Handle
+
+
+class Compact(NamedTuple):
+    """Sizes of the file in bytes before and after."""
+
+    before: int
+    after: int
+
+
+def run(handle: Handle) -> Compact:
+    """See Store.compact."""
+    before = handle.file.size()
+    space = handle.committer.pager.free_list
+    for appending in (True, False):
+        _vacuum(handle)
+        space.appending = appending
+        try:
+            for branch in handle.state.settings.branches:
+                _rewrite(handle, branch)
+        finally:
+            space.appending = False
+    _vacuum(handle)
+    return Compact(before, handle.file.size())
+
+
+def _vacuum(handle: Handle) -> None:
+    """Leave only what has to stay, and cut the file."""
+    with handle.administering():
+        vacuum(handle, keep_versions=1, drop=None, dry_run=False)
+
+
+def _rewrite(handle: Handle, branch: str) -> None:
+    """One commit that holds what the one before held, in other places."""
+    with begin(handle, "compact", branch) as txn:
+        txn.vouch()
+        txn.pager.give_back()  # not before: another thread's transaction may be handing them out
+        txn.dictionary.move_long()
+        for tree_id, tree in list(txn._trees.items()):
+            if not tree.root:
+                continue
+            shared = tree_id in (TEXTS.tree_id, PLACES.tree_id)
+            lineage, origin = (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
+            with txn.pager.of(lineage, origin):
+                txn._trees[tree_id] = bulk(txn.pager, tree.spec, scan(txn.pages, tree))
+                txn.pager.retire_pages(pages_of(txn.pages, tree))
+        txn._rewrite_catalog = True

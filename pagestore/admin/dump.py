@@ -1,0 +1,372 @@
+"""Dumps: the content of a store as one stream, independent of pages, that any later version can read back.
+
+A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 bytes (kind, 4 letters; crc32c of
+the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
+
+    STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
+    PART   bytes       not packed: what the first text of the next block TEXT begins with, behind the parts before
+    TEXT   Arrow       one column of bytes: the next texts
+    VERS   record      a version: number, message, tags, and the catalog as in the store (docs/format.md)
+    TREE   record      relation name, 1 if its rows are the changes since the version dumped before, else 0
+    ROWS   Arrow       its records as words; with changes, a first column that is 0 insert, 1 erase
+    DONE   u64 x 2     the numbers of versions and rows, so that a cut is noticed
+
+Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may
+hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
+
+A dump may come from a stranger: `restore` takes nothing from it that no store would hold (docs/format.md).
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.admin.batches import pack, unpack
+from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
+from pagestore.admin.tags import add as add_tag
+from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
+from pagestore.relations.snapshot import Snapshot, at, newest
+from pagestore.relations.transaction import Transaction, begin
+from pagestore.storage.mapping import NO_RUN
+from pagestore.storage.record import CATALOG, Reader, Writer
+from pagestore.trees.bulk import bulk
+from pagestore.trees.delta import Delta
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.tree import Tree
+from pagestore.values.codec import bounds_of
+from pagestore.values.dictionary import TEXTS
+from pagestore.versions.catalog import Catalog, Info
+from pagestore.versions.handle import Handle
+from pagestore.versions.settings import check_name
+
+MAGIC = b"pageDUMP\x01\x00\x00\x00"
+KINDS = b"STOR", b"PART", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
+ROWS = 1 << 16  # of a block, at most
+ROWS_WORDS = 1 << 23  # as many, where records are wide
+TEXT_BYTES = 1 << 24  # of the texts of a block, about; longer ones come in parts
+TEXTS_SCHEMA = pa.schema({"text": pa.large_binary()})
+_COUNT, _DONE = struct.Struct("<Q"), struct.Struct("<QQ")
+
+
+def dump(
+    handle: Handle,
+    out: IO[bytes],
+    versions: Iterable[int | str] | None = None,
+    relations: Sequence[str] | None = None,
+) -> None:
+    """Write versions (the newest by default) and relations (all, hidden ones and properties too) to a binary stream.
+
+    Raises VersionError, MissingError. O(content of the first version + changes).
+    """
+    with ExitStack() as held:
+        taken = (at(handle, version) for version in versions) if versions is not None else [newest(handle)]
+        snapshots = sorted(map(held.enter_context, taken), key=lambda snapshot: snapshot.version)
+        _write(out, snapshots, handle.refresh().settings.tags, relations)
+
+
+def _write(
+    out: IO[bytes], snapshots: Sequence[Snapshot], tags: Mapping[str, int], relations: Sequence[str] | None
+) -> None:
+    """Ascending versions, which may be none, as a dump."""
+    out.write(MAGIC)
+    write_block(out, b"STOR", _COUNT.pack(len(snapshots)))
+    if snapshots:
+        _texts(out, snapshots[-1])
+    rows = 0
+    before: Snapshot | None = None
+    for snapshot in snapshots:
+        names = [tag for tag, version in tags.items() if version == snapshot.version]
+        catalog = _chosen(snapshot, relations)
+        write_block(out, b"VERS", _version(snapshot, names, catalog))
+        for info in catalog.relations.values():
+            rows += _relation(out, before, snapshot, info.name)
+        before = snapshot
+    write_block(out, b"DONE", _DONE.pack(len(snapshots), rows))
+
+
+def restore(
+    handle: Handle, source: IO[bytes], trial: Callable[[], AbstractContextManager[Handle]] | None = None
+) -> list[int]:
+    """Read a dump into an empty store; returns the numbers that its versions have now.
+
+    Raises FormatError for what is no dump, CorruptionError where it is cut off or damaged, or says what no store would
+    hold; MissingError for a scan operator that this process has not registered. The version that the place is in is
+    not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
+    restored first. Memory is bounded by a block, or by a text that is longer.
+    """
+    if read_bytes(source, len(MAGIC)) != MAGIC:
+        raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
+    state = handle.refresh()
+    if state.last_version or state.settings.tags or len(newest(handle)):
+        raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
+    first = next(read_blocks(source, KINDS))
+    if first.kind != b"STOR":
+        raise first.damaged("STOR belongs there")
+    (versions,) = first.numbers(_COUNT)
+    if trial is None or versions < 2:
+        return _Restore(handle, read_blocks(source, KINDS, at=first.end), versions).run()
+    with _again(source) as again:
+        place = again.tell()
+        with trial() as other:
+            _Restore(other, read_blocks(again, KINDS, at=first.end), versions).run()
+        again.seek(place)
+        return _Restore(handle, read_blocks(again, KINDS, at=first.end), versions).run()
+
+
+@contextmanager
+def _again(source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """What is left of a stream, to be read more than once."""
+    if source.seekable():
+        yield source
+        return
+    with TemporaryFile() as copy:
+        copyfileobj(source, copy)
+        copy.seek(0)
+        yield copy
+
+
+class _Restore:
+    """One pass over the blocks of a dump behind the first. `block` is the one that was read last."""
+
+    def __init__(self, handle: Handle, blocks: Iterator[Block], versions: int):
+        self.handle, self.blocks, self.expected = handle, blocks, versions
+        self.block = self._next()
+        self.made: list[int] = []
+        self.tags: set[str] = set()
+        self.versions = self.rows = self.texts = 0
+        self.binary: list[int] = []  # ids of texts that no string can be
+
+    def run(self) -> list[int]:
+        txn = begin(self.handle)  # texts come before the first version, and may be more than memory holds
+        try:
+            self._texts(txn)
+            while self.block.kind == b"VERS":
+                names = self._version(txn)
+                self._check_end()  # a version is made when what is behind it reads
+                txn.commit()
+                self._made(names)
+                txn = begin(self.handle)
+            self._check_end()
+        finally:
+            txn.rollback()
+        return self.made
+
+    def _next(self) -> Block:
+        self.block = next(self.blocks)
+        return self.block
+
+    def _misplaced(self, wanted: str) -> CorruptionError:
+        return self.block.damaged(f"{wanted} belongs there")
+
+    def _check_end(self) -> None:
+        """Raises CorruptionError unless another version follows, or the end as it should be."""
+        if self.block.kind == b"VERS" and self.versions < self.expected:
+            return
+        if self.block.kind != b"DONE":
+            raise self._misplaced("another block")
+        said, had = (self.expected, *self.block.numbers(_DONE)), (self.versions, self.versions, self.rows)
+        if said != had:
+            fact = "it said {} versions at its beginning and says {} and {} rows at its end".format(*said)
+            raise self.block.damaged(f"{fact}; it has {self.versions} and {self.rows}")
+
+    def _texts(self, txn: Transaction) -> None:
+        """Give the texts the ids that they had."""
+        parts: list[bytes] = []
+        while self.block.kind in (b"PART", b"TEXT"):
+            if self.block.kind == b"PART":
+                parts.append(self.block.data)
+            else:
+                with self.block.reading():
+                    texts = unpack(self.block.data, TEXTS_SCHEMA, ROWS).column(0)
+                    if parts:
+                        begun = pa.array([b"".join([*parts, texts[0].as_py()])], pa.large_binary())
+                        texts, parts = pa.concat_arrays([begun, texts[1:]]), []
+                self._intern(txn, texts)
+            self._next()
+        if parts:
+            raise self._misplaced("TEXT")
+
+    def _intern(self, txn: Transaction, texts: pa.Array) -> None:
+        ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
+        if not np.array_equal(txn.dictionary.intern(texts), ids):
+            raise self.block.damaged("it holds a text that was there before")
+        txn.dictionary.added.clear()  # they are found in the trees
+        self.texts += len(texts)
+        try:
+            texts.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            pairs = zip(ids.tolist(), texts.to_pylist(), strict=True)
+            self.binary += [id_ for id_, text in pairs if not _is_utf8(text)]
+
+    def _version(self, txn: Transaction) -> list[str]:
+        """Make the transaction hold what the dump says of the next version; returns its tags."""
+        with self.block.reading():
+            message, names, catalog = _read_version(self.block.data)
+            for name in names:
+                check_name(name, "tag")
+                if name in self.tags or name in self.handle.state.settings.branches:
+                    raise ExistsError(f"tag {name!r} is a name already")
+                self.tags.add(name)
+            txn.vouch()  # what hosts keep is in the dump, too
+            txn._message = message
+            for name in [n for n in txn._catalog.relations if n not in catalog.relations]:
+                txn.drop(name)
+            for info in catalog.relations.values():
+                txn._adopt(info)
+            txn.properties.clear()
+            txn.properties.update(catalog.properties)
+        self._next()
+        wanted = dict(catalog.relations)
+        while self.block.kind == b"TREE":
+            self._tree(txn, wanted)
+        if wanted:
+            raise self._misplaced(f"TREE of {next(iter(wanted))!r}")
+        self.versions += 1
+        return names
+
+    def _made(self, names: list[str]) -> None:
+        """The version is there: give it its tags."""
+        self.made.append(self.handle.version)
+        for name in names:
+            with self.handle.administering():
+                add_tag(self.handle, name)
+
+    def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
+        """Take the rows of one of the relations that are wanted."""
+        with self.block.reading():
+            source = Reader(np.frombuffer(self.block.data, np.int64), CATALOG)
+            name, changes = source.take_text(), source.take()
+            if name not in wanted or changes not in (0, 1):
+                raise ValueError(f"{name!r} is no relation of the version, or was there before")
+        info = wanted.pop(name)
+        self._next()
+        batches = self._rows(info, changes)
+        try:
+            if changes:
+                for batch in batches:
+                    txn.apply(name, np.where(batch[0] == 0, INSERT, ERASE), np.ascontiguousarray(batch[1:]))
+            else:
+                txn.replace(name, bulk(txn.pager, info.spec, batches))
+        except (OrderError, EditError) as error:
+            raise self.block.damaged(f"relation {name!r}, {error}") from None
+
+    def _rows(self, info: Info, changes: int) -> Iterator[np.ndarray]:
+        """The words of a relation's blocks, int64[C, n]."""
+        schema = pa.schema({f"c{i}": pa.int64() for i in range(changes + info.spec.columns)})
+        while self.block.kind == b"ROWS":
+            with self.block.reading():
+                batch = unpack(self.block.data, schema, ROWS)
+                words = np.stack([column.to_numpy() for column in batch.columns])
+                if changes and ((words[0] < 0) | (words[0] > 1)).any():
+                    raise ValueError("a change is 0 for an insert or 1 for an erasure")
+                self._check_values(info, words[changes:])
+            self.rows += batch.num_rows
+            yield words
+            self._next()
+
+    def _check_values(self, info: Info, words: np.ndarray) -> None:
+        """Raises ValueError for a word that no value of its column's type has."""
+        for column, some in zip(info.schema.stored if info.schema else (), words, strict=False):
+            least, most = bounds_of(column.type)
+            if column.type.interned:
+                most = self.texts
+            inside = some.min(initial=most) >= least and some.max(initial=least) <= most
+            if inside and not (self.binary and column.type.name == "string"):
+                continue
+            bad = (some < least) | (some > most) | np.isin(some, self.binary)
+            if bad.any():
+                word, place = some[int(np.argmax(bad))], f"column {column.name!r} of {info.name!r}"
+                raise ValueError(f"{place} is of {column.type}, and has the word {word}")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# --- blocks -------------------------------------------------------------------------------------
+
+
+def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
+    """Write all texts of the dictionary in the order of their ids."""
+    dictionary = snapshot.dictionary
+    count = snapshot._version.trees[TEXTS.tree_id].count and dictionary.greatest_id()
+    for first in range(1, count + 1, ROWS):
+        ids = np.arange(first, min(first + ROWS, count + 1))
+        turns = np.cumsum(dictionary.lengths(first, first + len(ids))) // TEXT_BYTES
+        for some in np.split(ids, 1 + np.flatnonzero(np.diff(turns))):
+            texts = dictionary.texts(some, binary=True).cast(pa.large_binary())
+            begin = memoryview(texts[0].as_buffer())  # only the first may be longer than a block
+            while len(begin) > TEXT_BYTES:
+                write_block(out, b"PART", bytes(begin[:TEXT_BYTES]))
+                begin = begin[TEXT_BYTES:]
+            if len(begin) < len(texts[0].as_buffer()):
+                texts = pa.concat_arrays([pa.array([bytes(begin)], pa.large_binary()), texts[1:]])
+            write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=TEXTS_SCHEMA)))
+
+
+def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
+    """What a dump has of a version. Properties, which hosts write, are about all relations, and go with all only."""
+    catalog = snapshot._version.catalog.copy()
+    for name in names or ():
+        if name not in catalog.relations:
+            raise MissingError(f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot)}")
+    if names is not None:
+        catalog.relations, catalog.properties = {name: catalog.relations[name] for name in names}, {}
+    return catalog
+
+
+def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
+    out = Writer(CATALOG)
+    out.put(snapshot.version)
+    out.put_text(snapshot.message)
+    out.put(len(tags))
+    for tag in tags:
+        out.put_text(tag)
+    return (out.words + catalog.encode()).tobytes()
+
+
+def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
+    source = Reader(np.frombuffer(data, np.int64), CATALOG)
+    source.take()  # the number it had
+    message = source.take_text()
+    tags = [source.take_text() for _ in range(source.take())]
+    return message, tags, Catalog.decode(source.words[source.at :], NO_RUN)
+
+
+def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name: str) -> int:
+    """Write a relation, or its changes since the snapshot before; returns the number of rows."""
+    tree = snapshot.tree(name)
+    old = _same_tree(before, name, tree)
+    head = Writer(CATALOG)
+    head.put_text(name)
+    head.put(int(old is not None))
+    write_block(out, b"TREE", head.words.tobytes())
+    rows, most = 0, min(ROWS, ROWS_WORDS // tree.spec.columns)
+    for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=most):
+        rows += batch.shape[1]
+        columns = [f"c{i}" for i in range(len(batch))]
+        write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([pa.array(column) for column in batch], columns)))
+    return rows
+
+
+def _same_tree(before: Snapshot | None, name: str, tree: Tree) -> Tree | None:
+    """The tree of the version before, if it is the same relation."""
+    if before is None or name not in before._version.catalog.relations:
+        return None
+    old = before.tree(name)
+    return old if old.spec == tree.spec else None
+
+
+def _changes(snapshot: Snapshot, old: Tree, new: Tree) -> Iterator[np.ndarray]:
+    for actions, words in Delta(snapshot.pages, old, new):
+        yield np.concatenate([(actions != INSERT).astype(np.int64)[None], words])

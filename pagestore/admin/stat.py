@@ -1,0 +1,94 @@
+"""What holds space in a store: relations, versions, readers."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.admin.check import free_pages
+from pagestore.errors import CorruptionError
+from pagestore.relations.snapshot import newest, take
+from pagestore.storage.file import VERSION_LOCK
+from pagestore.storage.lock_holders import holders, started
+from pagestore.trees.reading import pages_of
+from pagestore.trees.tree import Tree
+from pagestore.versions.handle import Handle
+from pagestore.versions.store_state import Version
+
+
+class Reader(NamedTuple):
+    """A version that is being read, and by which process; `pid` is 0 where that cannot be seen."""
+
+    version: int
+    pid: int
+    started: float  # the process's start, in seconds since the machine's
+
+
+class Stat(NamedTuple):
+    """Sizes in pages of `page_size` bytes.
+
+    `relations` is the newest version's, `only` what no other version reaches: dropping that version frees it.
+    """
+
+    page_size: int
+    pages: int
+    free: int
+    relations: dict[str, int]
+    store: int
+    only: dict[int, int]
+    readers: list[Reader]
+
+
+def of(handle: Handle, readers: list[Reader]) -> Stat:
+    """See Store.stat. O(versions * index pages)."""
+    reach = {}
+    for entry in list(handle.state.history.entries(handle.mapping.pages)):
+        snapshot = take(handle, entry.version)
+        if snapshot is not None:  # no writer has dropped it meanwhile
+            with snapshot:
+                reach[entry.version] = _reached(handle, snapshot._version)
+    with newest(handle) as snapshot:
+        names = snapshot._version.catalog.relations
+        relations = {name: len(_pages_of(handle, snapshot.tree(name))) for name in names}
+    pages, free = _sizes(handle)
+    counts = np.zeros(max([pages, *(int(ids.max()) + 1 for ids in reach.values())]), np.int64)
+    for ids in reach.values():
+        counts[ids] += 1
+    only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
+    own = max(0, pages - free - int((counts > 0).sum()))
+    return Stat(handle.page_size, pages, free, relations, own, only, readers)
+
+
+def _sizes(handle: Handle) -> tuple[int, int]:
+    """How many pages there are, and how many of them are free, in one commit."""
+    while True:
+        state = handle.refresh()
+        try:
+            return state.commit.top, len(free_pages(handle))
+        except CorruptionError:  # a writer may have reused the list's pages meanwhile
+            if handle.refresh().sequence == state.sequence:
+                raise
+
+
+def _reached(handle: Handle, version: Version) -> np.ndarray:
+    """The pages of a version, each once: its trees, its record, its catalog."""
+    page_words = handle.mapping.pages.page_words
+    parts = [_pages_of(handle, tree) for tree in version.trees.values()]
+    parts += [np.array(run.ids(page_words), np.int64) for run in (version.run, version.catalog.run)]
+    return np.concatenate(parts)
+
+
+def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
+    return pages_of(handle.mapping.pages, tree) if tree.root else np.zeros(0, np.int64)
+
+
+def readers(handle: Handle) -> list[Reader]:
+    """See Store.readers."""
+    versions = {entry.version for entry in handle.state.history.entries(handle.mapping.pages)}
+    here = [Reader(version, os.getpid(), started(os.getpid())) for version in sorted(handle.locks.pins)]
+    others = []
+    for version in sorted(versions):
+        if handle.file.locked(VERSION_LOCK + version, 1) is not None:
+            pids = holders(handle.file.path, VERSION_LOCK + version)
+            others += [Reader(version, pid, started(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
+    return sorted(set(here + others))

@@ -1,0 +1,343 @@
+"""TODO: pagestore/admin/tree_check.py."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import (
+    BIRTH,
+    BIRTHS,
+    COUNT,
+    FIRST_PAGE,
+    HEADER,
+    INDEX,
+    LEAF,
+    RECORDS_A_WORD,
+    TYPE,
+    page_type_fields,
+    pointer_birth,
+)
+from pagestore.pages.page import unpack
+from pagestore.pages.scan_tree_check import fold_of, scan_tree_faults
+from pagestore.storage.mapping import Mapping, Run, page_fault
+from pagestore.storage.word_list import rows
+from pagestore.trees.tree import Spec, Tree
+from pagestore.values.codec import bounds_of
+from pagestore.versions.commit_record import Commit
+from pagestore.versions.store_state import Version
+
+
+class Violation(NamedTuple):
+    """One thing that is not as it should be: which invariant, on which page, the pages from the root to it,
+    and why.
+    """
+
+    invariant: str
+    page: int | None
+    path: tuple[int, ...]
+    fact: str
+
+    def __str__(self) -> str:
+        where = "" if self.page is None else f": page {self.page}"
+        path = f" (path {' > '.join(map(str, self.path))})" if self.path else ""
+        return f"{self.invariant}{where}{path}: {self.fact}"
+
+
+class Subtree(NamedTuple):
+    """What is below a page: its least and greatest key, its records, its folds and its birth."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    records: int
+    folds: tuple[int, ...]
+    birth: int
+
+
+class Walk:
+    """A walk over trees and records, each page once. `violations` fills up; `owner` says what reaches each
+    page.
+    """
+
+    def __init__(self, mapping: Mapping):
+        self.mapping = mapping
+        self.pages = mapping.pages
+        self.violations: list[Violation] = []
+        self.owner: dict[int, str] = {}
+        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, by tree
+        self._done: dict[tuple[int, int], Subtree | None] = {}
+        self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
+
+    def reach(self, version: Version) -> None:
+        """All that a version reaches."""
+        name = f"version {version.version}"
+        self.run_of(f"{name}'s commit", version.run)
+        self.run_of(f"{name}'s catalog", version.catalog.run)
+        names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
+        for info in version.catalog.relations.values():
+            if info.schema:
+                bounds = [bounds_of(column.type) for column in info.schema.stored]
+                self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
+        for tree_id, tree in version.trees.items():
+            self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
+
+    def long_texts(self, texts: Tree) -> None:
+        """The runs of long texts that a dictionary points to."""
+        self._long_texts(self._all(texts))
+
+    def _long_texts(self, rows: np.ndarray) -> None:
+        """As `long_texts`, of the records (id, part, word) of all texts."""
+        long = rows[0, (rows[1] == 0) & (rows[2] & 0xFFFF == 0xFFFF)]
+        some = rows[:, (rows[1] < 3) & np.isin(rows[0], long)] if len(long) else rows[:, :0]
+        for page, words in long_runs(map(tuple, some.T.tolist())):
+            self.run_of("a long text", Run(page, words))
+
+    def dictionary(self, texts: Tree, places: Tree) -> int:
+        """Reach the texts that stand in runs of their own, and compare the two trees; the greatest id, or 0."""
+        rows = self._all(texts)
+        self._long_texts(rows)
+        ids = np.sort(rows[0, rows[1] == 0])
+        if not np.array_equal(ids, np.sort(self._all(places)[1])):
+            self._add("dictionary", None, "the texts and the places do not hold the same ids")
+        return int(ids.max(initial=0))
+
+    def dead_list(self, version: int, commit: Commit) -> None:
+        """Check the pages that a version's commit says it replaced."""
+        roots = set(commit.roots[1::4])
+        for _, page, birth in rows(commit.dead, 3):
+            if birth >= version:
+                self._add("dead lists", page, f"version {version} replaced it, and it was born in {birth}")
+            if page in roots:
+                self._add("dead lists", page, f"version {version} lists it as dead and has it as a root")
+
+    def run_of(self, name: str, run: Run) -> None:
+        """Reach the pages of a record."""
+        if not run.page:
+            return
+        ids = run.ids(self.pages.page_words)
+        for page in range(max(0, ids.start), min(ids.stop, len(self.pages.seen))):
+            self.owner[page] = name
+        try:
+            self.mapping.read_run(run)
+        except CorruptionError as error:
+            self._add("checksum" if "checksum" in str(error) else "record", error.page, f"{name}: {error}")
+
+    def tree(self, name: str, tree: Tree, version: int) -> None:
+        """A tree of a version, its shared pages once."""
+        if not tree.root:
+            if tree.count or tree.height:
+                self._add(
+                    "record count",
+                    None,
+                    f"{name} has no pages, height {tree.height} and {tree.count} records",
+                )
+            return
+        below = self._page(name, tree.root, tree.spec, tree.height - 1, ())
+        if below is None:
+            return
+        if below.records != tree.count:
+            self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.records}")
+        if below.birth > version:
+            self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
+        said = pointer_birth(tree.pointer)
+        if said and said != below.birth & BIRTHS:
+            self._add("birth", tree.root, f"{name}: {_stale(below.birth, said)}", (tree.root,))
+
+    def _page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+        key = page, spec.tree_id
+        if key not in self._done:
+            self._done[key] = None  # a page that reaches itself ends here
+            self._done[key] = self._fresh_page(name, page, spec, level, (*path, page))
+        return self._done[key]
+
+    def _fresh_page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+        if not FIRST_PAGE <= page < len(self.pages.seen):
+            self._add("shape", page, f"{name}: there is no such page", path)
+            return None
+        self.owner[page] = name
+        fault = page_fault(self._slice(page), page)
+        if fault:
+            self._add("checksum", page, f"{name}: {fault}", path)
+            return None
+        fault = self._shape_fault(page, spec, level)
+        if fault:
+            self._add("shape", page, f"{name}: {fault}", path)
+            return None
+        columns = self.columns(page)
+        self._key_order(name, page, columns[: spec.keys], path)
+        for fault in scan_tree_faults(self._slice(page), spec.scans, level, spec.keys, columns):
+            self._add("scan tree", page, f"{name}: {fault}", path)
+        if level == 0:
+            self._values(name, page, spec, columns, path)
+            return self._leaf(page, spec, columns)
+        return self._index(name, page, spec, level, columns, path)
+
+    def _values(self, name: str, page: int, spec: Spec, columns: np.ndarray, path: tuple[int, ...]) -> None:
+        bounds = self._bounds.get(spec.tree_id)
+        if bounds is None:
+            return
+        words = columns[: len(bounds)]
+        bad = (words < bounds[:, :1]) | (words > bounds[:, 1:])
+        if bad.any():
+            column, slot = np.argwhere(bad)[0].tolist()
+            fact = f"column {column} of slot {slot} has the word {words[column, slot]}, which is no value of its type"
+            self._add("values", page, f"{name}: {fact}", path)
+
+    def _leaf(self, page: int, spec: Spec, columns: np.ndarray) -> Subtree:
+        keys = columns[: spec.keys]
+        n = columns.shape[1]
+        folds = fold_of(spec.scans, 0, spec.keys, columns)
+        return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self.word(page, BIRTH))
+
+    def _index(
+        self, name: str, page: int, spec: Spec, level: int, columns: np.ndarray, path: tuple[int, ...]
+    ) -> Subtree | None:
+        """Compare each entry with what is below it."""
+        keys, birth = columns[: spec.keys], self.word(page, BIRTH)
+        before: tuple[int, ...] | None = None
+        count, whole = 0, True
+        births = births_of(columns, spec)
+        for slot, child in enumerate(columns[spec.keys].tolist()):
+            below = self._page(name, child, spec, level - 1, path)
+            if below is None:
+                whole = False
+                continue
+            if below.low != _key(keys, slot):
+                self._add(
+                    "separators",
+                    page,
+                    f"entry {slot} says {_key(keys, slot)}, page {child} starts at {below.low}",
+                    path,
+                )
+            if before is not None and below.low <= before:
+                self._add(
+                    "key order",
+                    child,
+                    f"its key {below.low} is not above {before} of the page before",
+                    (*path, child),
+                )
+            if below.birth > birth:
+                self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
+            if births[slot] not in (0, below.birth):
+                self._add("birth", child, f"{name}: {_stale(below.birth, births[slot])}", (*path, child))
+            folds = tuple(columns[spec.keys + 1 : spec.keys + 1 + len(spec.scans), slot].tolist())
+            if folds != below.folds:
+                self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
+            before, count = below.high, count + below.records
+        if not whole or before is None:
+            return None
+        folds = fold_of(spec.scans, level, spec.keys, columns)
+        return Subtree(_key(keys, 0), before, count, folds, birth)
+
+    def _shape_fault(self, page: int, spec: Spec, level: int) -> str | None:
+        kind, its_level, columns, folds, tree_id = page_type_fields(self.word(page, TYPE))
+        wanted = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
+        if level and columns == wanted + 1:
+            wanted += 1  # with births
+        facts = {
+            "kind": (kind, INDEX if level else LEAF),
+            "level": (its_level, level),
+            "columns": (columns, wanted),
+            "folds": (folds, len(spec.scans)),
+            "tree": (tree_id, spec.tree_id),
+        }
+        for fact, (is_, should) in facts.items():
+            if is_ != should:
+                return f"its {fact} is {is_} and should be {should}"
+        n = self.word(page, COUNT)
+        if not 1 <= n <= RECORDS_A_WORD * self.pages.page_words:
+            return f"it has {n} entries"
+        for c in range(columns):
+            descriptor = self.word(page, HEADER + 2 * c + 1)
+            offset, width = descriptor >> 8, descriptor & 255
+            if (
+                width > 64
+                or offset < HEADER + 2 * columns
+                or offset * 64 + n * width > (self.pages.page_words - 1) * 64
+            ):
+                return f"column {c} of {n} entries, {width} bits each from word {offset}, does not lie inside"
+        return None
+
+    def _key_order(self, name: str, page: int, keys: np.ndarray, path: tuple[int, ...]) -> None:
+        a, b = keys[:, :-1], keys[:, 1:]
+        above = np.zeros(a.shape[1], bool)
+        for c in range(len(keys) - 1, -1, -1):
+            above = (b[c] > a[c]) | ((b[c] == a[c]) & above)
+        for slot in np.flatnonzero(~above).tolist():
+            fact = f"{name}: key {_key(keys, slot + 1)} at slot {slot + 1} is not above {_key(keys, slot)}"
+            self._add("key order", page, fact, path)
+
+    def sound(self, page: int, spec: Spec, level: int) -> bool:
+        """Whether the bytes of a page can be read as that part of a tree."""
+        inside = FIRST_PAGE <= page < len(self.pages.seen)
+        return inside and not page_fault(self._slice(page), page) and not self._shape_fault(page, spec, level)
+
+    def columns(self, page: int) -> np.ndarray:
+        """All columns of a page decoded: int64[C, n]."""
+        n = self.word(page, COUNT)
+        columns = page_type_fields(self.word(page, TYPE))[2]
+        out = np.empty((columns, n), np.int64)
+        for c in range(columns):
+            unpack(self._slice(page), 0, c, 0, n, out[c], 0)
+        return out
+
+    def _slice(self, page: int) -> np.ndarray:
+        """A page, copied: another process may write it anew, or cut the file, while it is looked at."""
+        if page != self._copied:
+            size = self.mapping.page_size
+            data = self.mapping.file.pread(size, page * size).ljust(size, b"\0")
+            self._copied, self._copy = page, np.frombuffer(data, np.int64)
+        return self._copy
+
+    def word(self, page: int, at: int) -> int:
+        return int(self._slice(page)[at])
+
+    def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
+        self.violations.append(Violation(invariant, page, path, fact))
+
+    def _all(self, tree: Tree) -> np.ndarray:
+        """The records of a tree whose pages passed, int64[C, n]; a bad page's are left out."""
+        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *self._leaves(tree)], axis=1)
+
+    def _leaves(self, tree: Tree) -> Iterator[np.ndarray]:
+        stack = [(tree.root, tree.height - 1)] if tree.root else []
+        while stack:
+            page, level = stack.pop()
+            passed = self._done.get((page, tree.spec.tree_id)) is not None
+            if not passed or not self.sound(page, tree.spec, level):  # it may be another by now
+                continue
+            columns = self.columns(page)
+            if level == 0:
+                yield columns
+            else:
+                stack += [(child, level - 1) for child in columns[tree.spec.keys].tolist()[::-1]]
+
+
+def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
+    """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
+
+    Where a page is another tree's by now, records may lack parts: that is said elsewhere.
+
+    >>> long_runs(iter([(1, 2, 6), (2, 0, 0xFFFF), (3, 0, 0xFFFF), (3, 1, 5), (3, 2, 6)]))
+    {(5, 6)}
+    """
+    found: dict[int, dict[int, int]] = {}
+    for id_, part, word in records:
+        found.setdefault(id_, {})[part] = word
+    whole = (parts for parts in found.values() if {0, 1, 2} <= parts.keys())
+    return {(parts[1], parts[2]) for parts in whole if parts[0] & 0xFFFF == 0xFFFF}
+
+
+def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
+    return tuple(keys[:, slot].tolist())
+
+
+def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
+    """What the columns of an index page say of its children's births; 0 for what they do not say."""
+    births = columns[spec.keys + 1 + len(spec.scans) :]
+    return births[0].tolist() if len(births) else [0] * columns.shape[1]
+
+
+def _stale(birth: int, said: int) -> str:
+    return f"it is the page of version {birth} where that of version {said} is meant: the disk did not write that one"

@@ -1,0 +1,115 @@
+"""What programs build on that keep things of their own in a store: trees, their differences, folds, edits and hosts.
+
+`pagestore` itself has what users of a store need. A host works on words and trees below relations; it imports from
+here and from `pagestore.compiled`, and from nothing else of pagestore. docs/embedding.md has a worked host.
+"""
+
+from pagestore.admin.tree_check import Violation
+from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.page_map import Pages
+from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.relations.relation import Relation
+from pagestore.relations.snapshot import Snapshot
+from pagestore.relations.transaction import Transaction
+from pagestore.relations.writable import WritableRelation
+from pagestore.runtime.buffers import pooled
+from pagestore.runtime.code_cache import user_cache
+from pagestore.runtime.parallel import together
+from pagestore.sorting.tuples import (
+    FEW,
+    Coded,
+    Coding,
+    ascending,
+    begins,
+    coding_within,
+    columns_of,
+    distinct,
+    in_order,
+    sort_order,
+)
+from pagestore.store import Store
+from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
+from pagestore.trees.bulk import bulk, bulk_all
+from pagestore.trees.complement import Complement, accountable, accounted, pays
+from pagestore.trees.delta import Delta, delta
+from pagestore.trees.edit_queues import MOST, EditQueue
+from pagestore.trees.interval_index import interval_spec, stab_many
+from pagestore.trees.kernels.apply_indexed import TREE_WORDS
+from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.trees.lookup import count_prefixes, get
+from pagestore.trees.range_folds import ranks, rows_of, select
+from pagestore.trees.reading import scan
+from pagestore.trees.tree import Spec, Tree
+from pagestore.values.codec import YEARS, encode, float_values, float_words
+from pagestore.values.dictionary import Finder
+from pagestore.values.types import KEYS_MAX, Column, Type
+from pagestore.versions.dependants import Dependants, recorded
+from pagestore.versions.hosts import record, register_host
+from pagestore.versions.settings import MAIN
+
+__all__ = [
+    "ADD",
+    "ALONE",
+    "COUNT",
+    "ERASE",
+    "FEW",
+    "INSERT",
+    "KEYS_MAX",
+    "MAIN",
+    "MOST",
+    "SET",
+    "TREE_WORDS",
+    "YEARS",
+    "Coded",
+    "Coding",
+    "Column",
+    "Complement",
+    "Delta",
+    "Dependants",
+    "EditQueue",
+    "Edits",
+    "EphemeralTransaction",
+    "Finder",
+    "Pages",
+    "Relation",
+    "Snapshot",
+    "Spec",
+    "Store",
+    "Transaction",
+    "Tree",
+    "Type",
+    "Violation",
+    "WritableRelation",
+    "accountable",
+    "accounted",
+    "ascending",
+    "begins",
+    "bulk",
+    "bulk_all",
+    "coding_within",
+    "columns_of",
+    "compose_edits",
+    "count_prefixes",
+    "delta",
+    "distinct",
+    "encode",
+    "float_values",
+    "float_words",
+    "get",
+    "in_order",
+    "interval_spec",
+    "one_batch",
+    "pays",
+    "pooled",
+    "ranks",
+    "record",
+    "recorded",
+    "register_host",
+    "rows_of",
+    "scan",
+    "select",
+    "sort_order",
+    "stab_many",
+    "together",
+    "user_cache",
+]

@@ -1,0 +1,86 @@
+"""crc32c of pages, a word a step: by the processor's instruction, or by tables where it has none.
+
+A step of the instruction waits three cycles for the one before, and another could begin every cycle. So pages that are
+stamped are taken three at a time, each a chain of its own.
+"""
+
+import numpy as np
+
+from pagestore.pages.layout import CRC
+from pagestore.runtime import intrinsics
+from pagestore.runtime.compiler import kernel
+
+ONES = 0xFFFFFFFF  # what a crc begins from, and is inverted by in the end
+BY_TABLES = not intrinsics.CRC_INSTRUCTION
+
+
+def _tables() -> np.ndarray:
+    """Eight tables of the reflected Castagnoli polynomial: eight bytes a step ("slicing by eight")."""
+    table = np.empty((8, 256), np.int64)
+    crc = np.arange(256)
+    for _ in range(8):
+        crc = crc >> 1 ^ (crc & 1) * 0x82F63B78
+    table[0] = crc
+    for k in range(1, 8):
+        table[k] = table[k - 1] >> 8 ^ table[0][table[k - 1] & 255]
+    return table
+
+
+TABLES = _tables()
+
+
+@kernel
+def look_up(crc, word):
+    """As `crc_of_word`, by tables."""
+    x = word ^ crc
+    return (
+        TABLES[7, x & 255]
+        ^ TABLES[6, x >> 8 & 255]
+        ^ TABLES[5, x >> 16 & 255]
+        ^ TABLES[4, x >> 24 & 255]
+        ^ TABLES[3, x >> 32 & 255]
+        ^ TABLES[2, x >> 40 & 255]
+        ^ TABLES[1, x >> 48 & 255]
+        ^ TABLES[0, x >> 56 & 255]
+    )
+
+
+add = look_up if BY_TABLES else intrinsics.crc_of_word
+
+
+@kernel
+def checksum(words, page, page_words):
+    """crc32c of the bytes of a page behind its first word."""
+    return crc_of(words, page + 1, page + page_words)
+
+
+@kernel
+def crc_of(words, begin, end):
+    """crc32c of the bytes of words[begin:end]."""
+    crc = ONES
+    for i in range(begin, end):
+        crc = add(crc, words[i])
+    return crc ^ ONES
+
+
+@kernel
+def stamp(arena, lo, hi, page_words):
+    """Put the checksums into pages lo to hi of an arena."""
+    if BY_TABLES:
+        for page in range(lo * page_words, hi * page_words, page_words):
+            arena[page + CRC] = checksum(arena, page, page_words)
+        return
+    last = (hi - 1) * page_words
+    for page in range(lo * page_words, hi * page_words, 3 * page_words):
+        stamp_three(arena, page, min(page + page_words, last), min(page + 2 * page_words, last), page_words)
+
+
+@kernel
+def stamp_three(arena, p, q, r, page_words):
+    """Put the checksums into the pages that begin there; one that comes twice costs nothing."""
+    a = b = c = ONES
+    end = page_words  # slices, since in them nothing can stand before the start, which would be asked at every word
+    first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]
+    for i in range(page_words - 1):
+        a, b, c = add(a, first[i]), add(b, second[i]), add(c, third[i])
+    arena[p + CRC], arena[q + CRC], arena[r + CRC] = a ^ ONES, b ^ ONES, c ^ ONES

@@ -1,0 +1,142 @@
+"""Where kernels enter pages: what a page says is verified when anybody touches it for the first time.
+
+    root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        of a tree's level, with so many columns
+
+``seen[page]`` is 0 before, and then how many columns the page has. So one look at it says that a page was verified, and
+that it holds all columns that the caller is about to read: a page that another tree has led to may have fewer.
+
+A page that is not what it should be gives ``-page_id`` instead; every kernel hands a negative page up as its status,
+and the Python wrapper makes it a CorruptionError. A page that was whole once, and that the disk did not write again, is
+told by its birth, which its parent knows.
+"""
+
+from pagestore.pages.checksum import checksum
+from pagestore.pages.layout import (
+    BIRTH,
+    BIRTHS,
+    COUNT,
+    CRC,
+    HEADER,
+    ID,
+    INDEX,
+    LEAF,
+    PAGES,
+    SCAN,
+    TYPE,
+    pointer_birth,
+    pointer_columns,
+)
+from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_max, type_word
+from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
+from pagestore.runtime.compiler import kernel
+
+KIND_AND_LEVEL = (1 << 16) - 1  # of a type word
+FOLDS_AND_TREE = 24  # the bit of a type word that they begin at, the same in all pages of a tree
+DEPTH_MAX = 15  # of a ScanTree, whatever the page
+
+columns_below = kernel(pointer_columns)
+birth_of = kernel(pointer_birth)
+
+
+@kernel
+def enter(words, seen, page_words, root, level, columns):
+    """Index of the first word of the page that a pointer leads to, of a tree's level, or ``-page_id``."""
+    page_id = root & PAGES
+    if page_id == 0 or page_id >= seen.shape[0]:
+        return -max(page_id, 1)
+    if seen[page_id] < columns:
+        return look(words, seen, page_words, page_id, level, columns, 0, birth_of(root))
+    return page_id * page_words
+
+
+@kernel
+def child(words, seen, page_words, page, keys, slot, level, columns):
+    """As `enter`, of the child at a slot of an index page; where there is no such page, it is the parent that lies."""
+    page_id = field(words, page, keys, slot)
+    if page_id <= 0 or page_id >= seen.shape[0]:
+        return -words[page + ID]
+    if seen[page_id] < columns:
+        kin, birth = words[page + TYPE] >> FOLDS_AND_TREE, birth_at(words, page, keys, slot)
+        return look(words, seen, page_words, page_id, level, columns, kin, birth)
+    return page_id * page_words
+
+
+@kernel
+def columns_at(root, keys, level):
+    """How many columns of pages of a level are read below a pointer by who does not read folds."""
+    return keys + 1 if level > 0 else max(keys, columns_below(root))
+
+
+@kernel
+def look(words, seen, page_words, page_id, level, columns, kin, birth):
+    """As `enter`, of a page that is not verified yet, or has too few columns.
+
+    `kin` is what its parent says of folds and tree, 0 for nothing; so is `birth`.
+    """
+    page = page_id * page_words
+    if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
+        seen[page_id] = columns_of(words, page)
+    return page if seen[page_id] >= columns else -page_id
+
+
+@kernel
+def mark(arena, ids, seen, page_words):
+    """Pages of an arena stand at ids[n] now, and need not be verified.  Those of runs have no columns: no tree's."""
+    for i in range(ids.shape[0]):
+        seen[ids[i]] = columns_of(arena, i * page_words)
+
+
+@kernel
+def is_meant(words, page, page_id, level, kin, birth):
+    """Does a page say that it is the one that its parent means?"""
+    kind = words[page + TYPE]
+    if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
+        return False
+    if kin and kind >> FOLDS_AND_TREE != kin:
+        return False
+    return birth == 0 or (words[page + BIRTH] ^ birth) & BIRTHS == 0
+
+
+@kernel
+def is_whole(words, page, page_words):
+    """Are the bytes of a page those that were written, and does all that it leads to lie inside?"""
+    if words[page + CRC] != checksum(words, page, page_words):
+        return False
+    n, columns = words[page + COUNT], columns_of(words, page)
+    first = HEADER + 2 * columns
+    if n < 1 or n > records_max(page_words) or columns == 0:
+        return False
+    return lie_inside(words, page, page + HEADER, columns, n, first, page_words) and (
+        words[page + SCAN] & 255 == 0 or scan_tree_is_whole(words, page, n, page_words)
+    )
+
+
+@kernel
+def lie_inside(words, page, descriptors, columns, n, first, page_words):
+    """Do columns of n entries lie between word `first` of a page and its last one, which stays free?"""
+    if descriptors - page + 2 * columns > page_words:
+        return False
+    for c in range(columns):
+        offset, width = words[descriptors + 2 * c + 1] >> 8, words[descriptors + 2 * c + 1] & 255
+        if width > 64 or offset < first or offset + (n * width + 63 >> 6) > page_words - 1:
+            return False
+    return True
+
+
+@kernel
+def scan_tree_is_whole(words, page, n, page_words):
+    """Does a page's ScanTree lie inside, and do its leaves ascend?"""
+    header, folds = words[page + SCAN], folds_of(words, page)
+    depth, at = header & 255, header >> 8 & 0xFFFFFF
+    if depth > DEPTH_MAX or ENTRIES_MIN << depth > records_max(page_words) or at < HEADER:
+        return False
+    leaves, area, first = 1 << depth, page + at, at + 2 * (1 + folds)
+    if not lie_inside(words, page, area, 1, leaves, first, page_words):
+        return False
+    if not lie_inside(words, page, area + 2, folds, 2 * leaves - 1, first, page_words):
+        return False
+    for j in range(leaves):
+        start = tree_start(words, page, area, n, depth, j)
+        if start < 0 or start >= tree_start(words, page, area, n, depth, j + 1) or (start > 0 and j == 0):
+            return False
+    return tree_start(words, page, area, n, depth, leaves - 1) < n

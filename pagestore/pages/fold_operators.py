@@ -1,0 +1,212 @@
+"""Scan operators over words: one record lifted to a fold, two folds combined, a run of records folded (*Scans*).
+
+A tree's scans are rows of ``scans`` int64[F, 3]: (operator, column, address of a compiled function), and a
+fold is F words side by side. An operator that needs more than one word leads a group of rows:
+
+    (SUM, c) (CARRY, c)           an exact 128-bit sum: the low word, then the high one
+    (MAX, a) (THEN, b) ...        the greatest tuple (a, b, ...); with MIN the least.  Arg-max is this, too
+    (COUNT, 0)                    records
+    (CHECKSUM, m)                 sum of a hash of each record's first m columns: blind to order, wraps
+    (user, c)                     a registered function of two words; codes from USER on
+
+Every operator is associative; a fold is always taken in key order, so none need be commutative. One
+combination of two folds of one scan is one *application*, and whoever folds counts them.
+"""
+
+import ctypes
+
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from pagestore.pages.page import field
+from pagestore.runtime.compiler import kernel
+
+COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
+USER = 256  # a registered operator's code is its name, read as a number
+
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+if config.DISABLE_JIT:
+
+    def call_operator(address, a, b):
+        """Call a compiled int64 function of two words by its address."""
+        return CALLBACK(int(address))(int(a), int(b))
+
+else:
+
+    @intrinsic
+    def call_operator(context, address, a, b):
+        """Call a compiled int64 function of two words by its address."""
+
+        def generate(context, builder, signature, args):
+            word = ir.IntType(64)
+            kind = ir.FunctionType(word, [word, word]).as_pointer()
+            return builder.call(builder.inttoptr(args[0], kind), args[1:])
+
+        return types.int64(types.int64, types.int64, types.int64), generate
+
+
+@kernel
+def group_end(scans, f, end):
+    """First row behind the group that row f leads."""
+    f += 1
+    while f < end and (scans[f, 0] == CARRY or scans[f, 0] == THEN):
+        f += 1
+    return f
+
+
+@kernel
+def combine(scans, first, end, a, i, da, b, j, db):
+    """Fold words first..end: put ``a ⊕ b`` in place of a.  Word f of them stands at a[i + f * da], b[j + f * db].
+
+    Returns the applications: one for each scan.
+    """
+    applied = 0
+    f = first
+    while f < end:
+        op = scans[f, 0]
+        x, y = a[i + f * da], b[j + f * db]
+        if op == MAX and end == f + 1:  # the most common last row, without the care that tuples need
+            a[i + f * da] = max(x, y)
+            return applied + 1
+        after = group_end(scans, f, end)
+        if op == MIN or op == MAX:
+            if beats(op, f, after, b, j, db, a, i, da):
+                for g in range(f, after):
+                    a[i + g * da] = b[j + g * db]
+        elif op >= USER:
+            a[i + f * da] = call_operator(scans[f, 2], x, y)
+        else:
+            total = x + y
+            a[i + f * da] = total
+            if after > f + 1:
+                carry = ((x & y) | ((x | y) & ~total)) >> 63 & 1
+                a[i + (f + 1) * da] += b[j + (f + 1) * db] + carry
+        applied += 1
+        f = after
+    return applied
+
+
+@kernel
+def beats(op, first, end, b, j, db, a, i, da):
+    """Is tuple b above tuple a (below it, for MIN)?  On equal tuples the earlier one stays."""
+    for f in range(first, end):
+        x, y = a[i + f * da], b[j + f * db]
+        if x != y:
+            return (y > x) == (op == MAX)
+    return False
+
+
+@kernel
+def mixed(x):
+    """A bijection that spreads every bit over the word (the finisher of splitmix64)."""
+    x = (x ^ (x >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
+    x = (x ^ (x >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
+    return x ^ (x >> 31 & 0x1FFFFFFFF)
+
+
+@kernel
+def chained(h, x):
+    """The hash of a record as far as it goes, and one more word of it."""
+    return mixed(h ^ mixed(x + 7046029254386353131)) + 1442695040888963407
+
+
+@kernel
+def lift(op, x):
+    """The fold word of a single record whose column holds x; not for COUNT and CHECKSUM."""
+    return x >> 63 if op == CARRY else x
+
+
+@kernel
+def lift_entry(words, page, level, keys, scans, f, i):
+    """Fold word f of entry i of an encoded page: of the record, or of the child's subtree."""
+    if level > 0:
+        return field(words, page, keys + 1 + f, i)
+    op = scans[f, 0]
+    if op == COUNT:
+        return 1
+    if op == CHECKSUM:
+        h = 0
+        for c in range(scans[f, 1]):
+            h = chained(h, field(words, page, c, i))
+        return h
+    return lift(op, field(words, page, scans[f, 1], i))
+
+
+@kernel
+def lift_decoded(node, level, keys, scans, f, i):
+    """As `lift_entry`, of entry i of a node buffer int64[C, n]."""
+    if level > 0:
+        return node[keys + 1 + f, i]
+    op = scans[f, 0]
+    if op == COUNT:
+        return 1
+    if op == CHECKSUM:
+        h = 0
+        for c in range(scans[f, 1]):
+            h = chained(h, node[c, i])
+        return h
+    return lift(op, node[scans[f, 1], i])
+
+
+@kernel
+def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
+    """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
+
+    `spare` is the index of F free words of out.  Returns the applications: hi - lo - 1 for each scan, none
+    to count records.
+    """
+    F = scans.shape[0]
+    applied = 0
+    f = 0
+    while f < F:
+        after = group_end(scans, f, F)
+        op = scans[f, 0]
+        if op == SUM and level == 0 and after == f + 2:
+            sum_run(node[scans[f, 1], lo:hi], out, o + f * stride, stride)
+        elif op < CARRY and after == f + 1:
+            out[o + f * stride] = plain_run(node, level, keys, op, scans[f, 1], f, lo, hi)
+        else:
+            for g in range(f, after):
+                out[o + g * stride] = lift_decoded(node, level, keys, scans, g, lo)
+            for i in range(lo + 1, hi):
+                for g in range(f, after):
+                    out[spare + g] = lift_decoded(node, level, keys, scans, g, i)
+                combine(scans, f, after, out, o, stride, out, spare, 1)
+        applied += 0 if op == COUNT and level == 0 else hi - lo - 1
+        f = after
+    return applied
+
+
+@kernel
+def plain_run(node, level, keys, op, c, f, lo, hi):
+    """COUNT, MIN or MAX of one word in a loop that the compiler can widen."""
+    if op == COUNT and level == 0:
+        return hi - lo
+    if level > 0:
+        c = keys + 1 + f
+    values = node[c, lo:hi]
+    result = values[0]
+    if op == MAX:
+        for i in range(1, values.shape[0]):
+            result = max(result, values[i])
+    elif op == MIN:
+        for i in range(1, values.shape[0]):
+            result = min(result, values[i])
+    else:
+        for i in range(1, values.shape[0]):
+            result += values[i]
+    return result
+
+
+@kernel
+def sum_run(values, out, o, stride):
+    """The exact sum of values as two words; halves of the values add up without a carry."""
+    low = 0
+    high = 0
+    for i in range(values.shape[0]):
+        low += values[i] & 0xFFFFFFFF
+        high += values[i] >> 32
+    out[o] = (high << 32) + low
+    out[o + stride] = (high + (low >> 32)) >> 32

@@ -1,0 +1,81 @@
+"""Scan operators that a host registers: compiled functions of two words, known by a short name.
+
+The name is the code that stands in the catalog, so a store opened elsewhere can say which operator is missing.
+"""
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numba import cfunc, config
+
+from pagestore.errors import ExistsError, MissingError, SchemaError
+from pagestore.pages.fold_operators import CALLBACK, USER
+
+NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "concat")
+
+
+class Operator(NamedTuple):
+    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive."""
+
+    name: str
+    identity: int
+    address: int
+    call: Any
+
+
+_registered: dict[int, Operator] = {}
+
+
+def register_operator(name: str, combine: Callable[[int, int], int], identity: int) -> None:
+    """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
+
+    `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
+    or checks a relation with such a scan registers the operator first, and always the same one. Raises
+    SchemaError for a bad name, ExistsError for one that is taken.
+
+    >>> import math
+    >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
+    """
+    if not is_name(name):
+        raise SchemaError(f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}")
+    code = code_of(name)
+    if code in _registered:
+        raise ExistsError(f"there is an operator {name!r} already in this process")
+    if config.DISABLE_JIT:
+        call = CALLBACK(combine)
+        address = ctypes.cast(call, ctypes.c_void_p).value or 0
+    else:
+        compiled = cfunc("int64(int64, int64)")(combine)
+        call, address = compiled.ctypes, compiled.address
+    _registered[code] = Operator(name, identity, address, call)
+
+
+def is_name(name: str) -> bool:
+    """Whether an operator can have that name."""
+    return bool(re.fullmatch(r"[a-z]{2,7}", name)) and name not in NAMES_TAKEN
+
+
+def code_of(name: str) -> int:
+    """The number of an operator's name: its letters as a little-endian word."""
+    return int.from_bytes(name.encode(), "little")
+
+
+def name_of(code: int) -> str:
+    return code.to_bytes(8, "little").rstrip(b"\0").decode("ascii", "replace")
+
+
+def operator(code: int) -> Operator:
+    """The registered operator with a code. Raises MissingError."""
+    found = _registered.get(code)
+    if found is None:
+        raise MissingError(
+            f"this process has no scan operator {name_of(code)!r}; call pagestore.register_operator first"
+        )
+    return found
+
+
+def address_of(code: int) -> int:
+    """Where the machine code of an operator is; 0 for the built-in ones."""
+    return operator(code).address if code >= USER else 0

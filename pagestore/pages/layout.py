@@ -1,0 +1,74 @@
+"""The bytes of a page: where each header word is and what it says.
+
+    word   0        1     2      3                                4       5      6     7     8 .. 8+2C         ..        W-1
+         +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
+         | crc32c | id | birth | kind level columns folds  tree | count | scan | age | 0   | C descriptors | columns   | 0 |
+         +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
+
+A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds the crc32c of all bytes
+behind it in its low half.  Word 3 packs kind (bits 0-7), level (8-15), columns (16-23), folds
+(24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
+``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits behind
+word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits ago
+(shift.py).  The last word of a page stays free: a reader may touch one word behind a column.
+
+An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
+child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.
+Pages of format 1 have no births, and none has that would be too wide with them.
+
+Kernels are told of a tree's root by one word, its *pointer*:
+
+    bits 0-33 page    34-41 columns of a leaf, 0: unknown    42-62 birth, its low bits; 0: unknown
+"""
+
+WORD = 8
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # of all words
+
+HEADER = 8  # words before the column descriptors
+CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)
+STAMP = SCAN  # of a page of a run
+LEAF, INDEX, RUN = 1, 2, 3  # kinds of pages
+
+PAGE_SIZE_MIN, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT = 4096, 65536, 8192
+FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
+HEIGHT_MAX = 10
+RECORDS_A_WORD = 2  # of a page, and no more than that share it
+COLUMNS_MAX = 255  # of a page: the type word has a byte for them
+
+PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
+BIRTH_AT = PAGE_BITS + COLUMN_BITS
+PAGES, BIRTHS = (1 << PAGE_BITS) - 1, (1 << BIRTH_BITS) - 1
+
+
+def page_type(kind: int, level: int, columns: int, folds: int, tree_id: int) -> int:
+    """Pack the type word of a page.
+
+    >>> page_type(LEAF, 0, 2, 0, 7) == 1 | 2 << 16 | 7 << 32
+    True
+    """
+    return kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
+
+
+def page_type_fields(word: int) -> tuple[int, int, int, int, int]:
+    """Unpack the type word: (kind, level, columns, folds, tree id)."""
+    return word & 255, word >> 8 & 255, word >> 16 & 255, word >> 24 & 255, word >> 32
+
+
+def pointer_to(page: int, columns: int, birth: int) -> int:
+    """Pack the pointer to a root.
+
+    >>> pointer = pointer_to(77, 3, 5)
+    >>> pointer & PAGES, pointer_columns(pointer), pointer_birth(pointer)
+    (77, 3, 5)
+    """
+    return page | columns << PAGE_BITS | (birth & BIRTHS) << BIRTH_AT
+
+
+def pointer_columns(pointer: int) -> int:
+    """Columns of the leaves below a pointer; 0 if it does not say."""
+    return pointer >> PAGE_BITS & COLUMNS_MAX
+
+
+def pointer_birth(pointer: int) -> int:
+    """The version that wrote the page, its low BIRTH_BITS; 0 if the pointer does not say."""
+    return pointer >> BIRTH_AT

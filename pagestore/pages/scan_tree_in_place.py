@@ -1,0 +1,200 @@
+"""TODO: pagestore/pages/scan_tree_in_place.py."""
+
+from pagestore.pages.fold_operators import CARRY, MAX, MIN, SUM, group_end
+from pagestore.pages.layout import COUNT as ENTRIES
+from pagestore.pages.layout import SCAN
+from pagestore.pages.page import bits, column, pack, unpack_bits
+from pagestore.pages.scan_tree import APPLIED, layout_of, stored, tree_column
+from pagestore.runtime.compiler import inlined, kernel
+
+DIFFERING = 48  # bits of values whose differences, a page's worth of them, add up within a word
+
+
+@kernel
+def in_place(words, old, runs_at, runs, node, scans, n):
+    """Are all scans plain, and does every entry that stays keep its place?"""
+    same = n == words[old + ENTRIES]
+    for r in range(runs):
+        same &= node[runs_at, r] == node[runs_at + 2, r]
+    f = 0
+    while same and f < scans.shape[0]:
+        after = f + 1 + (scans[f, 0] == SUM)
+        same = scans[f, 0] <= MAX and group_end(scans, f, scans.shape[0]) == after
+        f = after
+    return same
+
+
+@kernel
+def change_folds(words, old, runs_at, runs, node, level, keys, scans, n, arena, page, page_words, work):
+    """Bring the copy of the old page's tree up to date, and node 1 of `work`; whether all folds fit."""
+    folds = scans.shape[0]
+    starts, _, _, nodes, _, stride = layout_of(page_words, folds)
+    depth, area = arena[page + SCAN] & 255, page + (arena[page + SCAN] >> 8 & 0xFFFFFF)
+    read_starts(arena, page, area, depth, starts, work)
+    for f in range(folds):
+        op, c = scans[f, 0], keys + 1 + f if level > 0 else scans[f, 1]
+        if not stored(scans, f, level):
+            work[nodes + 1 + f * stride] = n
+            continue
+        if op == SUM and not differences_fit(words, old, level, c, arena, page):
+            return False
+        if op == MIN or op == MAX:
+            fits = change_extremes(
+                words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, op == MIN, page_words, folds, work
+            )
+        else:
+            fits = op == CARRY or change_sums(
+                words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, op == SUM, page_words, folds, work
+            )
+        if not fits:
+            return False
+        base, start, width = tree_column(arena, page, area, 1 + f)
+        work[nodes + 1 + f * stride] = base + bits(arena, start, width, 0)
+    return True
+
+
+@inlined
+def leaf_of(work, starts, i, j):
+    """The leaf of a ScanTree that folds entry i, looked for from leaf j on."""
+    while work[starts + j + 1] <= i:
+        j += 1
+    while work[starts + j] > i:
+        j -= 1
+    return j
+
+
+@kernel
+def differences_fit(words, old, level, c, arena, page):
+    """Do all differences of a column's values together fit a word?  Of an index page: are high words the same?"""
+    fits = column(words, old, c)[2] <= DIFFERING and column(arena, page, c)[2] <= DIFFERING
+    if level > 0:
+        base, _, width = column(words, old, c + 1)
+        new_base, _, new_width = column(arena, page, c + 1)
+        fits &= base == new_base and width == 0 and new_width == 0
+    return fits
+
+
+@kernel
+def change_sums(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, wide, page_words, folds, work):
+    """Add the differences of column c to the folds; False where one does not fit, or its high word would change."""
+    starts, _, sizes, nodes, _, stride = layout_of(page_words, folds)
+    base, start, width = column(words, old, c)
+    leaves = 1 << depth
+    ratio = leaves / n
+    difference, fold = work[sizes : sizes + 2 * leaves], work[nodes + f * stride : nodes + f * stride + 2 * leaves]
+    difference[:] = 0
+    applied = 0
+    i = 0
+    for r in range(runs + 1):
+        stop = node[runs_at, r] if r < runs else n
+        while i < stop:
+            k = leaves + leaf_of(work, starts, i, int(i * ratio))
+            difference[k] += node[c, i] - base - bits(words, start, width, i)
+            applied += 2
+            i += 1
+        i = node[runs_at + 1, r] if r < runs else n
+    for k in range(leaves - 1, 0, -1):
+        difference[k] = difference[2 * k] + difference[2 * k + 1]
+        applied += difference[k] != 0
+    work[APPLIED] += applied
+    base, start, width = tree_column(arena, page, area, 1 + f)
+    unpack_bits(arena, base, start, width, 0, 2 * leaves - 1, fold, 1)
+    wrong = 0
+    for k in range(1, 2 * leaves):
+        x, y = fold[k], difference[k]
+        total = x + y
+        fold[k] = total
+        if wide:
+            wrong |= (y >> 63) + (((x & y) | ((x | y) & ~total)) >> 63 & 1)
+        if width < 64:
+            wrong |= (total - base) >> width
+    if wrong:
+        return False
+    pack(arena, start, base, width, fold, 1, 2 * leaves)
+    return True
+
+
+@kernel
+def change_extremes(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, least, page_words, folds, work):
+    """Bring greatest (or least) values of column c up to date; False where one does not fit.
+
+    A leaf changes if what comes exceeds its fold, and is folded again if what goes was that.
+    """
+    starts, states, _, _, _, _ = layout_of(page_words, folds)
+    base, start, width = column(words, old, c)
+    tree_base, tree_at, tree_width = tree_column(arena, page, area, 1 + f)
+    flip = -1 if least else 0
+    leaves = 1 << depth
+    ratio = leaves / n
+    again = work[states : states + leaves]
+    again[:] = 0
+    applied = 0
+    i = 0
+    for r in range(runs + 1):
+        stop = node[runs_at, r] if r < runs else n
+        while i < stop:
+            j = leaf_of(work, starts, i, int(i * ratio))
+            fold = tree_base + bits(arena, tree_at, tree_width, leaves + j - 1) ^ flip
+            gone, come = base + bits(words, start, width, i) ^ flip, node[c, i] ^ flip
+            applied += 1
+            again[j] |= gone == fold and come < fold
+            k = leaves + j
+            while k > 0 and come > fold:
+                if not put_fold(arena, tree_base, tree_at, tree_width, k, come ^ flip):
+                    return False
+                applied += 1
+                k >>= 1
+                fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip  # of node 0, nobody's
+            i += 1
+        i = node[runs_at + 1, r] if r < runs else n
+    base, start, width = column(arena, page, c)
+    for j in range(leaves):
+        if again[j]:
+            lo, hi = work[starts + j], work[starts + j + 1]
+            fold = base + bits(arena, start, width, lo) ^ flip
+            for i in range(lo + 1, hi):
+                fold = max(fold, base + bits(arena, start, width, i) ^ flip)
+            applied += hi - lo - 1
+            k = leaves + j
+            while k > 0 and fold ^ flip != tree_base + bits(arena, tree_at, tree_width, k - 1):
+                if not put_fold(arena, tree_base, tree_at, tree_width, k, fold ^ flip):
+                    return False
+                applied += 1
+                fold = max(fold, tree_base + bits(arena, tree_at, tree_width, (k ^ 1) - 1) ^ flip)
+                k >>= 1
+    work[APPLIED] += applied
+    return True
+
+
+@kernel
+def put_fold(arena, base, at, width, k, value):
+    """Replace the fold of node k; whether it fits."""
+    if width < 64 and (value - base) >> width:
+        return False
+    set_bits(arena, at, width, k - 1, value - base)
+    return True
+
+
+@kernel
+def read_starts(words, old, area, depth, starts, work):
+    """Decode where leaves start, and behind the last one the number of entries."""
+    leaves, entries = 1 << depth, words[old + ENTRIES]
+    base, start, width = tree_column(words, old, area, 0)
+    unpack_bits(words, base, start, width, 0, leaves, work, starts)
+    for j in range(leaves):
+        work[starts + j] += entries * j >> depth
+    work[starts + leaves] = entries
+
+
+@kernel
+def set_bits(words, start, width, i, value):
+    """Replace entry i of a column of so many bits."""
+    if width == 0:
+        return
+    k = start + (i * width >> 6)
+    shift = i * width & 63
+    mask = ~(-2 << (width - 1))
+    words[k] = words[k] & ~(mask << shift) | value << shift
+    if shift + width > 64:
+        mask = ~(-1 << (shift + width - 64))
+        words[k + 1] = words[k + 1] & ~mask | value >> (64 - shift) & mask

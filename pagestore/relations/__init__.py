@@ -1,0 +1,1 @@
+"""What users hold: snapshots, transactions, relations, ranges, differences."""

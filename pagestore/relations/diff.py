@@ -1,0 +1,42 @@
+"""The difference of two versions of a relation as an Arrow stream."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import SchemaError
+from pagestore.relations.snapshot import Snapshot
+from pagestore.trees.delta import Delta
+from pagestore.trees.kernels.apply_layout import INSERT
+
+CHANGE = "_change_type"
+
+
+def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
+    """See Store.diff. The snapshots stay open until the stream is read or dropped."""
+    before, after = old[relation], new[relation]
+    if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):
+        raise SchemaError(
+            f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
+            f"{new.version} ({after.schema}); read both versions instead"
+        )
+    schema = after.schema.arrow.append(pa.field(CHANGE, pa.string(), nullable=False))
+    return pa.RecordBatchReader.from_batches(schema, _batches(old, new, relation, schema))
+
+
+def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
+    latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
+    for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
+        columns = latest.record_batch(words).columns
+        yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
+    old.close()
+    new.close()
+
+
+def _kinds(actions: np.ndarray) -> pa.Array:
+    """What became of each record, in letters; both words have as many."""
+    letters = np.where(actions == INSERT, b"insert", b"delete")
+    ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)])

@@ -1,0 +1,76 @@
+"""A sketch: a transaction over a snapshot that is never committed.
+
+It begins at any version, in a store opened for reading too, and takes no writer's lock: what it makes stands in a
+temporary file behind the store's (storage/overlay_file.py). Questions are answered in one.
+"""
+
+from datetime import datetime
+
+from pagestore.errors import TransactionError
+from pagestore.relations.snapshot import Snapshot, at, newest
+from pagestore.relations.transaction import Transaction
+from pagestore.storage.free_list import FreeList
+from pagestore.storage.mapping import Mapping
+from pagestore.storage.overlay_file import OverlayFile
+from pagestore.storage.pager import STORE_LINEAGE, Pager
+from pagestore.versions.handle import Handle
+from pagestore.versions.store_state import State
+from pagestore.versions.turns import Turn
+
+
+class EphemeralTransaction(Transaction):
+    """As a Transaction, whose end leaves nothing behind. Use it in `with`, or roll it back.
+
+    >>> import pagestore, tempfile
+    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> with store.transaction() as txn:
+    ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
+    >>> with store.sketch() as sketch:
+    ...     sketch["edge"].insert([(3, 4)])
+    ...     len(sketch["edge"]), len(store.snapshot()["edge"])
+    (3, 2)
+    >>> len(store.snapshot()["edge"])
+    2
+    >>> store.close()
+    """
+
+    def __init__(self, snapshot: Snapshot, state: State):
+        self._snapshot = snapshot
+        pages, base = snapshot.pages, snapshot._version
+        page_size = 8 * pages.page_words
+        self._overlay = OverlayFile(snapshot._handle.file, page_size)
+        mapping, end = Mapping(self._overlay, page_size), self._overlay.end // page_size
+        mapping.cover(end)
+        known = min(end, len(pages.seen))
+        mapping.pages.seen[:known] = pages.seen[:known]
+        pager = Pager(mapping, FreeList(end), snapshot.threads)
+        pager.begin(base.version + 1, STORE_LINEAGE, base.version)
+        self._turn = Turn()
+        self._begin(pager, base, dict(base.trees), state, {}, 0)
+
+    def commit(self) -> int:
+        """Raises TransactionError."""
+        raise TransactionError("a sketch is never committed; make the changes in store.transaction()")
+
+    def rollback(self) -> None:
+        """Leave nothing behind, and let the version go. Idempotent."""
+        if self._open:
+            self._let_go()
+            self._overlay.close()
+            self._snapshot.close()
+
+    def __enter__(self) -> "EphemeralTransaction":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rollback()
+
+
+def begin(handle: Handle, version: int | str | datetime | None) -> EphemeralTransaction:
+    """See Store.sketch."""
+    snapshot = newest(handle) if version is None else at(handle, version)
+    try:
+        return EphemeralTransaction(snapshot, handle.state)
+    except BaseException:
+        snapshot.close()
+        raise

@@ -1,0 +1,391 @@
+"""A relation as its users see it: names and types over a tree of words, and ranges of it."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import CorruptionError, MissingError, SchemaError
+from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.host_operators import address_of
+from pagestore.pages.layout import GREATEST
+from pagestore.pages.page_map import Pages
+from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
+from pagestore.relations.rope import Rope
+from pagestore.relations.source import Source
+from pagestore.relations.stabbing import met
+from pagestore.trees.complement import Complement
+from pagestore.trees.lookup import get
+from pagestore.trees.page_path import naming_path, with_path
+from pagestore.trees.range_folds import RangeFold, Rows, count_rows, ranks, rows_of, scan_many, select
+from pagestore.trees.reading import count
+from pagestore.trees.tree import Tree
+from pagestore.values.codec import decode, encode, to_numpy
+from pagestore.values.dictionary import Finder
+from pagestore.values.row_formats import as_columns, key_columns, looked_up
+from pagestore.values.scan_spec import Scan, concatenated, parse_scan, scan_names, value_of, values_of
+from pagestore.versions.catalog import Info
+
+COUNT_ROWS = ((COUNT, 0),)
+
+
+class Relation(Range):
+    """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
+
+    Strings and bytes are in the order of the ids that the store gave them, which means nothing. Bounds are words.
+    Every read checks the pages that it touches and raises CorruptionError for a bad one.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        info: Info,
+        lo: tuple[int, ...] = (),
+        hi: tuple[int, ...] = (),
+        whole: "Relation | None" = None,
+    ):
+        super().__init__(source, info, lo, hi)
+        self._ready: dict[str, tuple[Scan, RangeFold]] = {} if whole is None else whole._ready  # by scan, once asked
+
+    @cached_property
+    def _plain(self) -> int:
+        """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
+        schema = self.info.schema
+        plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
+        return len(schema.key) if schema and plain else -1
+
+    def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
+        """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
+
+        Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
+        the other has the same, as in range(("tea", 3), ("tea", 7)). Raises SchemaError for others and for more values
+        than key columns, WordError for a value of another type.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     price = txn.create("price", "item: string, year: int64, p: int64", key=("item", "year"))
+        ...     price.insert([("tea", 2012, 3), ("tea", 2013, 4), ("cake", 2013, 5)])
+        ...     list(price.range(("tea", 2013), ("tea", 2020))), len(price.prefix("tea"))
+        ([('tea', 2013, 4)], 2)
+        """
+        if type(lo) is tuple is type(hi) and len(lo) <= self._plain >= len(hi) and are_words(lo + hi):
+            low, high = lo, hi
+        else:
+            low, high = self._bound(lo), self._bound(hi)
+            self._refuse_order(low, high)
+        return self._within(low, high)
+
+    def prefix(self, *values: Any) -> "Relation":
+        """The records whose keys begin with these values. O(1). Raises as `range`.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     ate = txn.create("ate", "person: string, meal: string")
+        ...     ate.insert([("ada", "tea"), ("bob", "tea"), ("ada", "cake")])
+        ...     sorted(ate.prefix("ada"))
+        [('ada', 'cake'), ('ada', 'tea')]
+        """
+        low = high = self._bound(values)
+        while high and high[-1] == GREATEST:
+            high = high[:-1]
+        return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
+
+    def _within(self, low: tuple[int, ...], high: tuple[int, ...]) -> "Relation":
+        if self._lo or self._hi:
+            low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
+        return Relation(self._source, self.info, low, high, self)
+
+    def __len__(self) -> int:
+        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without."""
+        if not self._lo and not self._hi:
+            return self.tree.count
+        pages, tree = self.view()
+        if rows_of(tree.spec, COUNT_ROWS):
+            start, stop = self._places(pages, tree)
+            return stop - start
+        with naming_path(pages, tree):
+            return count(pages, tree, self._lo, self._hi)
+
+    def __bool__(self) -> bool:
+        return next(iter(self.words(rows=1)), None) is not None
+
+    def __contains__(self, record: Any) -> bool:
+        """Whether a key, or a whole record, is there. O(log n)."""
+        row = record if isinstance(record, tuple) else (record,)
+        if len(row) == self._plain and are_ints(row):
+            try:
+                return self._find(row) is not None
+            except OverflowError:
+                pass  # what does not fit is said below
+        schema = self.schema
+        keys = len(schema.key)
+        if len(row) == len(schema.columns):  # a record, in the schema's order
+            row = tuple(row[schema.names.index(column.name)] for column in schema.stored)
+        elif len(row) != keys:
+            raise SchemaError(f"{row!r} is neither a key nor a record of {self.name!r} ({schema})")
+        words = self._words_of(row)
+        if len(words) == keys:
+            return self._find(words) is not None
+        values = self._find(words[:keys])
+        return values is not None and values[: len(words) - keys] == words[keys:]
+
+    def get(self, keys: Any, default: Any = None) -> Any:
+        """The values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n)."""
+        row = keys if isinstance(keys, tuple) else (keys,)
+        if len(row) == self._plain and are_ints(row):
+            try:
+                found = self._find(row)
+            except OverflowError:
+                pass  # what does not fit is said below
+            else:
+                if found is None:
+                    return default
+                return found[0] if len(found) == 1 else found
+        schema = self.schema
+        if len(row) != len(schema.key):
+            raise SchemaError(f"{row!r} is no key of {self.name!r}; its key is ({', '.join(schema.key)})")
+        words = self._find(self._words_of(row))
+        if words is None:
+            return default
+        out: tuple = words[: len(schema.columns) - len(row)]  # a host's own words stand behind
+        if not schema.plain:
+            out = tuple(
+                decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
+                for column, word in zip(schema.stored[len(row) :], out, strict=True)
+            )
+        return out[0] if len(out) == 1 else out
+
+    def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The value words of the words of a key; None where it is not there, or out of range."""
+        if (self._lo or self._hi) and not self._inside(key):
+            return None
+        finder = self._source.finder(self.info.name)
+        try:
+            return finder.find(key)
+        except CorruptionError as error:
+            raise with_path(error, finder.pages, finder.tree) from None
+
+    def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Look up many keys at once: (found bool[n], columns of the values by name; 0 or "" where not found).
+
+        `keys` is a list of tuples, a list of columns, one column, or anything with `__arrow_c_stream__` and the
+        key's column names. O(n log records), and less where they ascend.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     square = txn.create("square", "x: int64, y: int64", key="x")
+        ...     square.insert([(x, x * x) for x in range(10)])
+        ...     square.get_many([3, 30])
+        (array([ True, False]), {'y': array([9, 0])})
+        """
+        words = np.stack(
+            [
+                encode(column, values, Finder(self._source.dictionary))
+                for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
+            ]
+        )
+        found, values = self._look_up(words)
+        if self._lo or self._hi:
+            found &= np.array([self._inside(tuple(key)) for key in words.T.tolist()], bool)
+        out = {}
+        for column, column_words in zip(self.schema.stored[len(words) :], values, strict=False):
+            if column.type.interned:
+                some = to_numpy(column.type, column_words[found], self._source.dictionary)
+                out[column.name] = np.full(len(found), "" if column.type.name == "string" else b"", object)
+                out[column.name][found] = some
+            else:
+                out[column.name] = to_numpy(column.type, np.where(found, column_words, 0), self._source.dictionary)
+        return found, out
+
+    def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keys int64[K, n]: (found bool[n], values int64[V, n])."""
+        pages, tree = self.view()
+        with naming_path(pages, tree):
+            return get(pages, tree, keys, self._source.threads)
+
+    def __getitem__(self, key: Any) -> Any:
+        """The values of a key; KeyError if it is not there. A slice `relation[lo:hi]` is a range."""
+        if isinstance(key, slice):
+            lo, hi = (b if isinstance(b, tuple) else () if b is None else (b,) for b in (key.start, key.stop))
+            return self.range(lo, hi)
+        missing = object()
+        value = self.get(key, missing)
+        if value is missing:
+            raise KeyError(key)
+        return value
+
+    def scan(self, text: str) -> Any:
+        """The fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", "checksum", ...
+
+        The relation carries the scan since `create(scans=...)` or `add_scan`; "concat:col" of a string column needs
+        none, and gives a `Rope`. Of no records: 0 for counts, sums and
+        checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
+        that makes no sense, MissingError for one that the relation does not carry.
+        """
+        source, known = self._source, self._ready.get(text)
+        tree = source.tree(self.info.name)
+        pages = source.pages
+        if known is None or known[1].tree is not tree or known[1].pages is not pages:
+            if isinstance(text, str) and text.startswith("concat:"):
+                return Rope(self, concatenated(text, self.schema))
+            scan, rows = self._scan_of(text, tree)
+            known = self._ready[text] = scan, RangeFold(pages, tree, rows)
+        scan, scanner = known
+        words, full = scanner.scan(self._lo, self._hi)
+        return value_of(scan, words, full, source.dictionary)
+
+    def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
+        """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
+
+        Bounds are a list of tuples (keys, or prefixes of one length), a list of columns, or one column; () is
+        unbounded. Of no records there is 0, an operator's identity or null. Raises as `scan` and `range`, and
+        WordError naming the first interval whose sum does not fit 64 bits.
+        """
+        if self.bounded:
+            raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
+        low, high = self._bounds(lo), self._bounds(hi)
+        given = high if low is None else low
+        if given is None:
+            raise SchemaError("scan_many without bounds has no intervals; use scan")
+        if high is not None and high.shape[1] != given.shape[1]:
+            raise SchemaError(f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in pairs")
+        none = np.zeros((0, given.shape[1]), np.int64)
+        low, high = none if low is None else low, none if high is None else high
+        for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
+            if column.type.interned and not np.array_equal(low[: place + 1], high[: place + 1]):
+                raise self._no_order(column)
+        pages, tree = self.view()
+        scan, rows = self._scan_of(text, tree)
+        folds = scan_many(pages, tree, rows, low, high)
+        return values_of(scan, folds.words, folds.full, self._source.dictionary)
+
+    @property
+    def scans(self) -> list[str]:
+        """The names of the scans that the relation carries."""
+        return scan_names(self.tree.spec.scans, self.schema)
+
+    def rank(self, key: Any) -> int:
+        """How many of the records are below a key (or a prefix of one); it need not be there. O(log n).
+
+        Raises MissingError without a "count" scan, SchemaError for a string or bytes, which are in no order.
+        """
+        pages, tree = self.view()
+        start, stop = self._places(pages, tree)
+        bound = self._bound(key)
+        self._refuse_order(bound, bound, alone=True)
+        place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
+        return min(max(place, start), stop) - start
+
+    def select(self, rank: int) -> tuple:
+        """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
+
+        Raises IndexError beyond the ends, MissingError without a "count" scan, SchemaError where keys differ in strings
+        or bytes, which are in no order.
+        """
+        shared = len(shared_prefix(self._lo, self._hi))
+        for column in self.schema.stored[shared : len(self.schema.key)]:
+            if column.type.interned:
+                raise self._no_order(column)
+        pages, tree = self.view()
+        start, stop = self._places(pages, tree)
+        place = index(rank) + (start if rank >= 0 else stop)
+        if not start <= place < stop:
+            raise IndexError(f"rank {rank} of {stop - start} records")
+        record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
+        return _tuples(self.record_batch(record))[0]
+
+    def complement(self, part: "Relation") -> Iterator[tuple]:
+        """The records whose keys `part`, a subset, has not, in key order; O((those + 1) log n) by "count" scans.
+
+        `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
+        MissingError without count scans, OrderError where the counts show that it is no subset;
+        `pagestore.trees.complement.subset` makes sure beforehand.
+        """
+        keys = len(self.schema.key)
+        types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
+        if types[0] != types[1] or len(part.schema.key) != keys or part.bounded:
+            raise SchemaError(f"{part.name!r} ({part.schema}) is no subset of {self.name!r} ({self.schema})")
+        missing = Complement(*self.view(), *part.view(), self._lo, self._hi)
+        for words in missing:
+            yield from _tuples(self.record_batch(words[: len(self.schema.columns)]))
+
+    def stab(self, *point: Any) -> list[tuple]:
+        """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
+
+        O((m + 1) log n) for m records. Raises as `stab_many`.
+        """
+        return _tuples(self.stab_many([point]))
+
+    def stab_many(self, points: Any) -> pa.RecordBatch:
+        """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
+
+        `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
+        """
+        return self.record_batch(met(self, points, 1)[: len(self.schema.columns)])
+
+    def overlaps(self, *point: Any) -> list[tuple]:
+        """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
+        return _tuples(self.record_batch(met(self, [point], 2)[: len(self.schema.columns)]))
+
+    def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
+        """The ranks in the whole relation of the first record and of the one behind the last."""
+        count_rows(tree)
+        start = int(ranks(pages, tree, np.array(self._lo)[:, None])[0]) if self._lo else 0
+        stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count
+        return start, max(start, stop)
+
+    def _scan_of(self, text: str, tree: Tree) -> tuple[Scan, Rows]:
+        scan = parse_scan(text, self.schema)
+        rows = rows_of(tree.spec, scan.rows)
+        if rows is None:
+            have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
+            address_of(scan.rows[0][0])  # a slip of the pen names no operator
+            raise MissingError(
+                f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
+            )
+        return scan, rows
+
+    def _bounds(self, values: Any) -> np.ndarray | None:
+        """Words int64[m, n] of many bounds; None for ()."""
+        if isinstance(values, tuple) and not values:
+            return None
+        columns = as_columns("bounds", values)
+        if len(columns) > len(self.schema.key):
+            raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
+        return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
+
+    def __iter__(self) -> Iterator[tuple]:
+        """Records as tuples, lazily, in batches underneath."""
+        for batch in self.batches():
+            yield from _tuples(batch)
+
+    def _repr_html_(self) -> str:
+        rows = list(self.range_head(10))
+        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
+        body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
+        return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
+
+    def range_head(self, n: int) -> Iterator[tuple]:
+        """The first n records."""
+        batch = next(self.batches(rows=n), None)
+        if batch is not None:
+            yield from _tuples(batch)
+
+    def __reduce__(self) -> tuple:
+        """A relation travels with its snapshot; what stands ready for scans is of this process."""
+        return Relation, (self._source, self.info, self._lo, self._hi)
+
+    def __repr__(self) -> str:
+        bounds = f" from {self._lo} to {self._hi or 'the end'}" if self._lo or self._hi else ""
+        return f"<relation {self.name} ({self.schema}){bounds}>"
+
+
+def _tuples(batch: pa.RecordBatch) -> list[tuple]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _escaped(value: Any) -> str:
+    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

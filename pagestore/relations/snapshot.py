@@ -1,0 +1,181 @@
+"""A snapshot: one version, unchanging, for as long as it is held.
+
+It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from sys import is_finalizing
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import ClosedError, MissingError, VersionError
+from pagestore.pages.page_map import Pages
+from pagestore.relations.relation import Relation
+from pagestore.storage.file import File
+from pagestore.trees.lookup import Finder
+from pagestore.trees.tree import Tree
+from pagestore.values.codec import decode, encode
+from pagestore.values.dictionary import Dictionary
+from pagestore.values.types import Column, Type
+from pagestore.versions.handle import Handle
+from pagestore.versions.settings import MAIN
+from pagestore.versions.store_state import Version
+from pagestore.versions.version_locks import Pin
+
+
+class Snapshot(Mapping[str, Relation]):
+    """A mapping from relation names to relations, as of one version. Close it, or use it in `with`."""
+
+    _open = False  # until it is made
+
+    def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
+        self._handle, self._version, self._pin = handle, version, pin
+        self._pages = pages
+        self._trees: dict[str, Tree] = {}  # those asked for so far
+        self._finders: dict[str, Finder] = {}  # likewise
+        self._open = True
+        self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
+
+    @property
+    def version(self) -> int:
+        return self._version.version
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the version was committed."""
+        return moment(self._version.timestamp)
+
+    @property
+    def message(self) -> str:
+        return self._version.message
+
+    @property
+    def pages(self) -> Pages:
+        if not self._open:
+            raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
+        if not self._handle.open:
+            raise ClosedError(f"the store {self._handle.file.path} is closed; open it again")
+        return self._pages
+
+    @property
+    def threads(self) -> int:
+        """How many look many keys up side by side."""
+        return self._handle.threads
+
+    @property
+    def properties(self) -> dict[str, str | bytes]:
+        """What the host keeps beside its relations; a copy."""
+        return dict(self._version.catalog.properties)
+
+    def tree(self, name: str) -> Tree:
+        """The tree of words behind a relation, or a hidden tree."""
+        tree = self._trees.get(name)
+        if tree is None:
+            tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
+        return tree
+
+    def finder(self, name: str) -> Finder:
+        """Looks up single keys in a relation."""
+        finder = self._finders.get(name)
+        if finder is None:
+            finder = self._finders[name] = Finder(self.pages, self.tree(name))
+        return finder
+
+    def __getitem__(self, name: str) -> Relation:
+        return Relation(self, self._info(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._version.catalog.relations
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the relations; hidden trees of words are left out."""
+        return (info.name for info in self._version.catalog.relations.values() if not info.hidden)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def encode(self, type_: str | Type, values: Any) -> np.ndarray:
+        """Words int64[n] of values; a text that the store has never seen becomes 0, which no record holds."""
+        return encode(Column("value", Type.parse(type_)), values, self.dictionary)
+
+    def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
+        """The Arrow array of words int64[n]."""
+        return decode(Type.parse(type_), words, self.dictionary)
+
+    def close(self) -> None:
+        """Let the version go. Idempotent."""
+        if self._open:
+            self._open = False
+            self._finders.clear()
+            self._handle.unpin(self._pin)
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not is_finalizing():  # then modules are half gone, and locks go with the process
+            self.close()
+
+    def __reduce__(self) -> tuple:
+        """A snapshot travels as (path, version) and opens the store anew where it arrives."""
+        return _reopened, (str(self._handle.file.path), self.version)
+
+    def __repr__(self) -> str:
+        return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self)}>"
+
+    def _info(self, name: str) -> Any:
+        info = self._version.catalog.relations.get(name)
+        if info is None:
+            known = ", ".join(self) or "none"
+            raise MissingError(f"version {self.version} has no relation {name!r}; it has {known}")
+        return info
+
+
+def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
+    """See Store.snapshot."""
+    while True:
+        state = handle.refresh()
+        snapshot = take(handle, state.heads[handle.branch_id(branch)].version)
+        if snapshot is not None:  # an empty one is falsy
+            return snapshot
+
+
+def at(handle: Handle, version: int | str | datetime) -> Snapshot:
+    """See Store.at."""
+    number = handle.number(version)
+    snapshot = take(handle, number)
+    if snapshot is None:
+        raise VersionError(
+            f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
+        )
+    return snapshot
+
+
+def take(handle: Handle, number: int) -> Snapshot | None:
+    """A snapshot of a version, or None if it is gone."""
+    pin = handle.pin(number)
+    if pin is None:
+        return None
+    version = None
+    try:
+        version = handle.version_of(number)
+        return Snapshot(handle, version, handle.mapping.pages, pin) if version else None
+    finally:
+        if version is None:
+            handle.unpin(pin)
+
+
+def moment(timestamp: int) -> datetime:
+    """The time of a commit, which is kept in microseconds since 1970."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp)
+
+
+def _reopened(path: str, version: int) -> Snapshot:
+    return at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)

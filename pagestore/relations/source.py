@@ -1,0 +1,21 @@
+"""What a relation reads from: a snapshot, or a transaction with its own edits."""
+
+from typing import Protocol
+
+from pagestore.pages.page_map import Pages
+from pagestore.trees.lookup import Finder as TreeFinder
+from pagestore.trees.tree import Tree
+from pagestore.values.dictionary import Dictionary
+
+
+class Source(Protocol):
+    """A version's trees and texts, as relations ask for them."""
+
+    @property
+    def pages(self) -> Pages: ...
+    @property
+    def dictionary(self) -> Dictionary: ...
+    @property
+    def threads(self) -> int: ...
+    def tree(self, name: str) -> Tree: ...
+    def finder(self, name: str) -> TreeFinder: ...

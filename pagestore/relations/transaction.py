@@ -1,0 +1,321 @@
+"""A transaction: edits that become one version together, or leave nothing behind.
+
+Edits through relations are buffered in order and applied once per tree, at the latest with the commit;
+reading a relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`)
+are made at once.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError
+from pagestore.pages.host_operators import address_of
+from pagestore.relations.invalidated import Invalidated
+from pagestore.relations.writable import WritableRelation
+from pagestore.storage.record import utf8
+from pagestore.storage.step import step
+from pagestore.trees.bulk import bulk
+from pagestore.trees.range_folds import rows_of
+from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.tree import Tree
+from pagestore.values.codec import decode, encode
+from pagestore.values.dictionary import DictionaryWriter
+from pagestore.values.scan_spec import parse_scan, scan_names
+from pagestore.values.types import Column, Schema, Type
+from pagestore.versions.catalog import Info
+from pagestore.versions.committer import Draft
+from pagestore.versions.handle import Handle
+from pagestore.versions.hosts import ALL, follow
+from pagestore.versions.settings import MAIN
+from pagestore.versions.store_state import Version
+from pagestore.versions.turns import Turn
+from pagestore.versions.working_trees import WorkingTrees
+
+ENDED: Any = Invalidated(ClosedError, "the transaction has ended; begin another")
+
+
+class Transaction(WorkingTrees):
+    """Use it in `with`: it commits on success and rolls back on an exception.
+
+    >>> import pagestore, tempfile
+    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> with store.transaction(message="first") as txn:
+    ...     edge = txn.create("edge", "x: int64, y: int64")
+    ...     edge.insert([(1, 2), (2, 3)])
+    >>> list(store.snapshot()["edge"])
+    [(1, 2), (2, 3)]
+    >>> store.close()
+    """
+
+    def __init__(self, handle: Handle, turn: Turn, base: Version, branch: int, message: str | None):
+        self._handle, self._committer, self._turn = handle, handle.committer, turn
+        self._branch, self._message = branch, message or ""
+        self._committer.begin(branch)
+        state = self._committer.state
+        trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
+        self._begin(self._committer.pager, base, trees, state, handle.texts, self._committer.reserve)
+
+    # --- relations ------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        schema: str | Schema | pa.Schema,
+        key: Iterable[str] | str | None = None,
+        scans: Iterable[str] | str = (),
+        intervals: tuple[str, str] | None = None,
+        hidden: int = 0,
+    ) -> WritableRelation:
+        """Make an empty relation. Without `key` all columns are the key.
+
+        Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
+        words see.
+
+        `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see
+        values/scan_spec.py); `intervals` names two neighbouring key columns that are the ends of an interval. Raises
+        ExistsError, SchemaError.
+        """
+        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
+        stored = [column.name for column in parsed.stored]
+        scans = [scans] if isinstance(scans, str) else list(scans)
+        if intervals:
+            if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
+                raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
+            types = [str(column.type) for column in parsed.stored if column.name in intervals]
+            if types[0] != types[1]:
+                raise SchemaError(f"intervals={intervals!r}: ends of one type are wanted, not {' and '.join(types)}")
+            if f"max:{intervals[1]}" not in scans:
+                scans.append(f"max:{intervals[1]}")
+        folds = _rows(scans, parsed)
+        self._create(name, parsed, len(parsed.key), len(stored) - len(parsed.key) + hidden, folds, intervals)
+        return self[name]
+
+    def create_intervals(
+        self,
+        name: str,
+        schema: str | Schema | pa.Schema,
+        ends: tuple[str, str],
+        key: Iterable[str] | str | None = None,
+        scans: Iterable[str] | str = (),
+    ) -> WritableRelation:
+        """Make an empty interval relation, to `stab`: `ends` are two neighbouring key columns, an interval's ends.
+
+        Key columns before them part the intervals into groups, key columns behind them tell equal intervals
+        apart. Both ends belong to an interval; no point is in one that ends before it begins.
+        Raises ExistsError, SchemaError.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/rooms.pages") as store, store.transaction() as txn:
+        ...     booked = txn.create_intervals("booked", "room: int64, a: int64, b: int64", ("a", "b"))
+        ...     booked.insert([(1, 900, 1030), (1, 1015, 1200), (2, 800, 1800)])
+        ...     booked.stab(1, 1000), booked.overlaps(1, 1030, 1100), booked.remove_stabbed([(2, 900)]).num_rows
+        ([(1, 900, 1030)], [(1, 900, 1030), (1, 1015, 1200)], 1)
+        """
+        return self.create(name, schema, key, scans, ends)
+
+    @step
+    def add_scan(self, name: str, scan: str) -> None:
+        """Maintain one more scan of a relation, which is built anew: O(records). Versions before have none.
+
+        Raises ExistsError, SchemaError, MissingError for an operator that this process has not registered.
+        """
+        info = self._info(name)
+        self._grows()
+        rows = _rows([scan], self[name].schema)
+        if rows_of(info.spec, rows):
+            raise ExistsError(f"{name!r} has the scan {scan!r} already")
+        self._rebuild(info, info.spec.scans + rows)
+
+    @step
+    def drop_scan(self, name: str, scan: str) -> None:
+        """Maintain a scan of a relation no longer: O(records). Raises MissingError where there is none."""
+        info = self._info(name)
+        scans = info.spec.scans
+        rows = rows_of(info.spec, parse_scan(scan, self[name].schema).rows)
+        if rows is None:
+            have = ", ".join(scan_names(scans, self[name].schema)) or "none"
+            raise MissingError(f"{name!r} has no scan {scan!r}; it has {have}")
+        self._rebuild(info, scans[: rows.first] + scans[rows.end :])
+
+    @step
+    def drop(self, name: str) -> None:
+        """Remove a relation. O(its pages)."""
+        info = self._info(name)
+        self._buffers.pop(name, None)
+        tree = self._trees.pop(info.spec.tree_id)
+        if tree.root:
+            self.pager.retire_pages(pages_of(self.pages, tree))
+        del self._changed_catalog().relations[name]
+        self._follow()
+
+    def __getitem__(self, name: str) -> WritableRelation:
+        relation = self._relations.get(name)
+        if relation is None:
+            relation = self._relations[name] = WritableRelation(self, self._info(name))
+        return relation
+
+    def vouch(self, *hosts: str) -> None:
+        """Say that whoever edits here keeps up to date what these hosts keep, all unless named
+        (versions/dependants.py).
+        """
+        self.vouched.update(hosts or (ALL,))
+
+    def encode(self, type_: str | Type, values: Any) -> np.ndarray:
+        """Words int64[n] of values; new texts enter the dictionary."""
+        return encode(Column("value", Type.parse(type_)), values, self.dictionary)
+
+    def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
+        """The Arrow array of words int64[n]."""
+        return decode(Type.parse(type_), words, self.dictionary)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def commit(self) -> int:
+        """Make the version and return its number.
+
+        On an error the store is as it was, or it is not known what it is, and the handle is poisoned. Where something
+        comes in between when the version is made (an interrupt, say), a note of the exception says its number.
+        """
+        committer, before, turn = self._committer, self._committer.state, self._turn
+        try:
+            with self.pager.work.lock:
+                made, told = self._make()
+        except BaseException as error:
+            if committer.state is not before and not committer.poison:
+                error.add_note(f"the transaction was committed, as version {committer.state.last_version}")
+            raise
+        finally:
+            turn.over = True
+            self._end()
+        for tell in told:
+            tell()
+        return made
+
+    def _make(self) -> tuple[int, list[Callable[[], None]]]:
+        """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
+        self._handle.check()
+        self.pager.work.check()
+        told = follow(self)
+        for name in list(self._buffers):
+            self._flush(name)
+        texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
+        version = self._committer.commit(
+            Draft(
+                self._branch,
+                self._trees,
+                self._catalog,
+                self.base.catalog,
+                self._next_tree,
+                texts.next_id if texts else self._texts[0],
+                self._message,
+                self._rewrite_catalog,
+            )
+        )
+        if texts:
+            texts.committed()
+        self._handle.committed(version)
+        return version.version, told
+
+    def rollback(self) -> None:
+        """Leave nothing behind: every page of the transaction is free again. O(1), and the next begins later.
+
+        That one opens the books of free pages anew. O(pages of the store / 8) bytes.
+        """
+        if self._open:
+            self._turn.over = True
+            self._end()
+
+    def __enter__(self) -> "Transaction":
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if not self._open:
+            return
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self.rollback()
+        finally:
+            self._turn.over = True
+
+    def __reduce__(self) -> tuple:
+        """Its pages are in this process: raises TransactionError."""
+        raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _adopt(self, info: Info) -> None:
+        """Make a relation as another store has it, unless it is here in that very shape."""
+        here = self._catalog.relations.get(info.name)
+        if here is not None and here == info:
+            return
+        if here is not None:
+            self.drop(info.name)
+        if any(other.spec.tree_id == info.spec.tree_id for other in self._catalog.relations.values()):
+            raise SchemaError(f"{info.name!r}: another relation has its tree's number")
+        self._fitting(info.name, info.spec)
+        self._next_tree = max(self._next_tree, info.spec.tree_id + 1)
+        self._changed_catalog().relations[info.name] = info
+        self._trees[info.spec.tree_id] = Tree.empty(info.spec)
+
+    def _rebuild(self, info: Info, scans: tuple[tuple[int, int], ...]) -> None:
+        """Copy a relation's records into a tree with other scans."""
+        old, spec = self.tree(info.name), self._fitting(info.name, info.spec._replace(scans=scans))
+        if info.intervals and info.schema:
+            ends = parse_scan(f"max:{info.intervals[1]}", info.schema)
+            if not rows_of(spec, ends.rows):
+                raise SchemaError(f"{info.name!r} holds intervals and needs the max scan of their ends")
+        with self._atomic():
+            self._trees[spec.tree_id] = bulk(self.pager, spec, scan(self.pages, old) if old.root else ())
+            if old.root:
+                self.pager.retire_pages(pages_of(self.pages, old))
+        self._changed_catalog().relations[info.name] = info._replace(spec=spec)
+        self._follow()
+
+    def _end(self) -> None:
+        """The turn is over, and nothing is kept."""
+        if self._open:
+            handle = self._handle
+            self._let_go()
+            handle.give_turn_back(self._turn)
+
+    def _let_go(self) -> None:
+        """Keep nothing, so that nobody who keeps the transaction can change what it made."""
+        self._open = False
+        self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
+        self._handle = self._committer = self.vouched = ENDED
+
+
+def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
+    """See Store.transaction."""
+    if message:
+        utf8(message, "message")
+    turn = Turn()
+    try:
+        handle.take_turn(turn, timeout)
+        number = handle.branch_id(branch)
+        return Transaction(handle, turn, handle.head(number), number, message)
+    except BaseException:
+        handle.give_turn_back(turn)
+        raise
+
+
+def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
+    """The rows of several scans. Raises SchemaError for one that is there twice, MissingError for an operator that
+    this process has not registered.
+    """
+    rows: list[tuple[int, int]] = []
+    seen = set()
+    for text in scans:
+        one = parse_scan(text, schema).rows
+        if one in seen:
+            raise SchemaError(f"scan {text!r} is there twice")
+        seen.add(one)
+        rows += one
+    for code, _ in rows:
+        address_of(code)
+    return tuple(rows)

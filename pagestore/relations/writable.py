@@ -1,0 +1,147 @@
+"""A relation as a transaction has it: edits of rows in any form become edits of words."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import MissingError, SchemaError, WordError
+from pagestore.relations.invalidated import Invalidated
+from pagestore.relations.relation import Relation
+from pagestore.relations.stabbing import met
+from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.values.codec import encode
+from pagestore.values.dictionary import Finder
+from pagestore.values.row_formats import plain_rows, rows_as_columns
+from pagestore.versions.catalog import Info
+from pagestore.versions.working_trees import WorkingTrees
+
+
+class WritableRelation(Relation):
+    """A relation in a transaction. Edits are buffered in order, and reading sees them."""
+
+    _source: WorkingTrees
+
+    def follow(self, info: Info | None) -> bool:
+        """Go on with the relation as it is now; False if it is another one, or none, and may not be asked any more."""
+        if info is not None and info.spec.tree_id == self.info.spec.tree_id:
+            self.info = info
+            return True
+        gone = f"relation {self.name!r} was dropped, or undone with a savepoint; ask the transaction for it again"
+        self._source = cast(Any, Invalidated(MissingError, gone))
+        return False
+
+    def insert(self, rows: Any) -> None:
+        """Add records; where the key is there already nothing changes (`set` replaces).
+
+        `rows` is a list of tuples, a list or dict of columns (numpy arrays, lists, Arrow arrays), or anything
+        with `__arrow_c_stream__` and the relation's column names. Raises SchemaError, WordError; nothing of
+        `rows` is added then.
+        """
+        self._edit(INSERT, rows)
+
+    def set(self, rows: Any) -> None:
+        """Add records, replacing the values where the key is there."""
+        self._edit(SET, rows)
+
+    def add(self, rows: Any) -> None:
+        """Add to the value words; a record whose last value reaches 0 goes. Int64 and decimal values only.
+
+        Raises WordError for a sum with more digits than its column; what was added is undone then. EditError, when the
+        edits are applied, for a last value that would fall below 0 or a sum beyond 64 bits.
+        """
+        values = self.schema.stored[len(self.schema.key) :]
+        for column in values:
+            if column.type.name not in ("int64", "decimal"):
+                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
+        if all(column.type.name == "int64" for column in values):
+            self._edit(ADD, rows)
+            return
+        words = self.encode(rows)
+        with self._source.savepoint():
+            _, changed = self._source.apply(self.name, np.full(words.shape[1], ADD), words)
+            for column, sums in zip(values, changed[len(self.schema.key) :], strict=True):
+                if column.type.name == "decimal" and (np.abs(sums) >= 10**column.type.precision).any():
+                    raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
+
+    def delete(self, rows: Any) -> None:
+        """Remove records: `rows` holds keys, or whole records, which go only where the values are the same."""
+        words = self.encode(rows, keys_allowed=True, add=False)
+        keys = len(self.schema.key)
+        if len(words) > keys:
+            found, values = self._look_up(words[:keys])
+            words = words[:, found & (values == words[keys:]).all(axis=0)]
+        else:
+            words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
+        self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
+
+    def remove_stabbed(self, points: Any) -> pa.RecordBatch:
+        """Remove the records that one of many points (alpha..., x) stabs, and return them; see `stab_many`.
+
+        They come in key order, so one pass finds them all and a second takes them all out, O((m + 1) log n) each.
+        """
+        return self._remove(met(self, points, 1))
+
+    def remove_overlaps(self, points: Any) -> pa.RecordBatch:
+        """Remove the records that one of many points (alpha..., lo, hi) overlaps, and return them."""
+        return self._remove(met(self, points, 2))
+
+    def _remove(self, words: np.ndarray) -> pa.RecordBatch:
+        if words.shape[1]:
+            self._source.apply(self.name, np.full(words.shape[1], ERASE), words)
+        return self.record_batch(words[: len(self.schema.columns)])
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """`relation[key] = value`, or a tuple of values."""
+        row = key if isinstance(key, tuple) else (key,)
+        row += values if isinstance(values, tuple) else (values,)
+        stored = [column.name for column in self.schema.stored]
+        if len(row) != len(stored):
+            raise SchemaError(f"{row!r} is no record of {self.name!r} ({self.schema})")
+        self.set([tuple(row[stored.index(name)] for name in self.schema.names)])
+
+    def __delitem__(self, key: Any) -> None:
+        self[key]  # KeyError if it is not there
+        row = key if isinstance(key, tuple) else (key,)
+        self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
+
+    def bulk(self, batches: Iterable[Any]) -> int:
+        """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
+
+        Returns the number of records. Raises OrderError naming the first record out of order.
+        """
+        if self.tree.count:
+            raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
+        return self._source.bulk(self.info, (self.encode(batch) for batch in batches))
+
+    def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True) -> np.ndarray:
+        """The stored words int64[C, n] of rows in any of the forms that `insert` takes.
+
+        Texts that are not in the dictionary are added, or become 0.
+        """
+        schema = self.schema
+        if self.info.spec.columns != len(schema.columns):
+            raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
+        if schema.plain and (words := plain_rows(rows, schema)) is not None:
+            return words
+        columns = schema.columns
+        values = rows_as_columns(rows, schema, keys_allowed)
+        if len(values) != len(columns):
+            columns = schema.stored[: len(schema.key)]
+            places = list(range(len(columns)))
+        else:
+            places = schema.places
+        dictionary = self._source.dictionary
+        interner = dictionary if add else Finder(dictionary)
+        out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
+        for column, place, column_values in zip(columns, places, values, strict=True):
+            out[place] = encode(column, column_values, interner)
+        lengths = {len(words) for words in out}
+        if len(lengths) > 1:
+            raise SchemaError(f"columns of {sorted(lengths)} rows; all columns need the same number")
+        return np.array(out)
+
+    def _edit(self, action: int, rows: Any) -> None:
+        words = self.encode(rows)
+        self._source.edit(self.info, np.full(words.shape[1], action), words)

@@ -1,0 +1,1 @@
+"""How kernels run: compiled, kept on disk, over borrowed arrays, side by side."""

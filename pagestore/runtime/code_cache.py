@@ -1,0 +1,65 @@
+"""Where compiled kernels are kept: one folder per state of all kernel sources.
+
+numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
+an edit in one file would leave stale machine code behind the others. A folder named by a hash of all of them
+is either complete or new. Kernels alone go there (compiler.py), not what else a process compiles with numba; a user
+who has set NUMBA_CACHE_DIR keeps it.
+"""
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from numba import __version__, config
+
+PACKAGES = "pagestore", "ivm"
+DEFINES = re.compile(
+    rb"^(@(kernel|inlined|late|addressed|allocating|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
+)
+IMPORTS = re.compile(rb"^from ((?:pagestore|ivm)[\w.]*) import", re.MULTILINE)
+SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # of numba's, that make other code
+
+
+def cache_folder() -> Path:
+    """The folder for this interpreter, this numba as it is set and these sources, under the user's cache."""
+    settings = [str(getattr(config, name)) for name in SETTINGS]
+    digest = hashlib.sha256(f"{sys.version} numba {__version__} {settings}".encode())
+    for source in kernel_sources(Path(__file__).parents[2]).values():
+        digest.update(source)
+    return user_cache() / digest.hexdigest()[:16]
+
+
+def kernel_sources(root: Path) -> dict[Path, bytes]:
+    """The files below `root` that define kernels, and the files of these packages that they import. O(all sources).
+
+    A kernel is found by its decorator. What is imported counts because constants become part of machine code.
+    """
+    sources = {path: path.read_bytes() for package in PACKAGES for path in sorted((root / package).rglob("*.py"))}
+    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
+    found: set[Path] = set()
+    waiting = [path for path, source in sources.items() if DEFINES.search(source)]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += [modules[name] for name in map(bytes.decode, IMPORTS.findall(sources[path])) if name in modules]
+    return {path: source for path, source in sources.items() if path in found}
+
+
+def user_cache() -> Path:
+    """The user's own folder for what is compiled, or one for temporary files where a home cannot be written to."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    folder = Path(tempfile.gettempdir()) / f"pagestore-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(0o700, exist_ok=True)
+        if folder.lstat().st_uid == os.getuid():
+            return folder
+    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # what stands in anybody else's would be run as ours

@@ -1,0 +1,236 @@
+"""How kernels are compiled: what Python calls, to machine code; what other kernels call, as a part of those.
+
+numba compiles every function for itself: wrappers that Python could call it by, all passes of the optimiser over it and
+over everything that it calls, machine code. A kernel that stands ten calls deep went through that ten times. A part is
+only lowered, and is optimised once, where it has become part of what Python calls. It is also the same for constants
+and variables, and for arrays that may be written to and such that may not, where numba would compile it anew.
+"""
+
+import gc
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils, sigutils
+from numba.core.caching import (
+    CacheImpl,
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    NullCache,
+    UserProvidedCacheLocator,
+)
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from pagestore.runtime.code_cache import cache_folder
+from pagestore.runtime.undisturbed import undisturbed
+
+OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+
+
+def kernel(function: Callable, **options: Any) -> Any:
+    """Decorate a function that kernels and Python call: cached, and without the GIL.
+
+    It counts no references, which every array costs at every call: it makes no arrays and gets none from others.
+    Of its indices only a constant that stands alone, as in a[-1], may be negative.
+    """
+    if config.DISABLE_JIT:
+        return njit(function)
+    return Kernel(function, targetoptions={**OPTIONS, **options}, pipeline_class=FromTheFront)
+
+
+def inlined(function: Callable) -> Any:
+    """Decorate a part of a kernel that is copied to where it is called: a call hands over seven words an array."""
+    return kernel(function, forceinline=True)
+
+
+def allocating(function: Callable) -> Any:
+    """As `kernel`, for a function that makes arrays."""
+    return kernel(function, _nrt=True)
+
+
+def late(signature: str, allocates: bool = False) -> Callable:
+    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever."""
+    return lambda function: by_address(addressed(function, _nrt=allocates), signature)
+
+
+def addressed(function: Callable, **options: Any) -> Any:
+    """As `kernel`, for a function that other kernels may call by its address."""
+    return kernel(function, no_cfunc_wrapper=False, **options)
+
+
+def by_address(compiled: Any, signature: str) -> Any:
+    """An `addressed` kernel as kernels call it that are not to have it as a part: it is compiled once for all of them.
+
+    They hand over its `address()` before its arguments; it returns a word.
+    """
+
+    @kernel
+    def call(address, *args):
+        return compiled(*args)
+
+    if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
+        call.address = lambda: 1
+        return call
+    wanted, returned = sigutils.normalize_signature(signature)
+
+    @intrinsic
+    def jump(typing, address, *args):
+        """A call of the function for C that numba makes of every function."""
+
+        def generate(context, builder, signature, arguments):
+            kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
+            place = builder.inttoptr(arguments[0], kind.as_pointer())
+            return builder.call(place, cgutils.unpack_tuple(builder, arguments[1]))
+
+        return returned(types.int64, types.StarArgTuple.from_types(wanted)), generate
+
+    @cache
+    def address():
+        result = compiled.get_compile_result(returned(*wanted))
+        return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+
+    jump.address = address
+    return jump
+
+
+@cache
+def compiled(function: Any, signature: str) -> Callable:
+    """A kernel for arguments of these types, which it does not look at any more: that takes half of a short call.
+
+    numba takes 20 us to read the signature again, ten times that when other work has had the caches.
+    """
+    return function if config.DISABLE_JIT else function.compile(signature)
+
+
+class Kernel(CPUDispatcher):
+    """A kernel as Python calls it."""
+
+    _cache: Any
+
+    @cached_property
+    def part(self) -> "Part":
+        return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=Lowering)
+
+    def compile(self, sig: Any) -> Any:
+        """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
+        if isinstance(self._cache, NullCache):  # now: it looks at the disk, and most are never called from Python
+            self._cache = Cached(self.py_func) if self.targetoptions["_nrt"] else OnDisk(self.py_func)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with undisturbed():
+                return super().compile(sig)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def get_call_template(self, args: Sequence, kws: dict) -> Any:
+        return self.part.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return self.part.get_overload(sig)
+
+
+@cache
+def folder() -> Path:
+    """The folder of kernels as numba is set at the first of them."""
+    return cache_folder()
+
+
+class InFolder(InTreeCacheLocator):
+    """Where the machine code of a kernel is kept."""
+
+    def __init__(self, function: Callable, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(folder() / self.get_suitable_cache_subpath(file))
+
+
+class Files(CompileResultCacheImpl):
+    """As numba's, but for the folder, unless its user has named one."""
+
+    _locator_classes = (UserProvidedCacheLocator, InFolder, *CacheImpl._locator_classes)
+
+
+class Cached(FunctionCache):
+    """The machine code of a kernel."""
+
+    _impl_class = Files
+
+
+class OnDisk(Cached):
+    """The machine code of a kernel that makes no arrays."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba's, which first gets ready to compile, 0.1 s. Parts that make arrays need the counts."""
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
+
+
+class Part(CPUDispatcher):
+    """A kernel as other kernels call it."""
+
+    def get_call_template(self, args: Sequence, kws: dict) -> Any:
+        """As numba's, but an overload that takes such arguments is taken."""
+        args = [types.unliteral(a) for a in args]
+        return super().get_call_template(next((o for o in self.overloads if all(map(takes, o, args))), args), kws)
+
+    def add_overload(self, result: Any) -> None:
+        self.overloads[tuple(result.signature.args)] = result
+        self.targetctx.insert_user_function(result.fndesc, result.fndesc, [result.library])
+
+    def get_overload(self, sig: Any) -> Any:
+        return self.overloads[tuple(sig)].fndesc
+
+
+def takes(wanted: Any, given: Any) -> bool:
+    """Is that the type given, or the same array, only to be read?"""
+    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
+
+
+class FromTheFront(Compiler):
+    """numba's pipeline for functions whose indices count from the front, but for constants that stand alone.
+
+    numba asks of each whether it is negative, and adds the length if so: a few instructions in every loop, which
+    often keep the compiler from widening it.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.state.targetctx.counts_from_the_end = False  # a copy of its own, see `fix_index`
+
+
+def fix_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """As numba's, of which kernels leave out the question whether it is negative."""
+    if getattr(context, "counts_from_the_end", True) or isinstance(index, ir.Constant):
+        return numbas_fix_index(context, builder, kind, index, size)
+    return context.cast(builder, index, kind, types.intp)
+
+
+numbas_fix_index, arrayobj.fix_integer_index = arrayobj.fix_integer_index, fix_index
+
+
+class Lowering(FromTheFront):
+    """That as far as LLVM's language."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        super().__init__(typing, target, Lowered(target.codegen(), "part"), args, result, flags, names)
+
+
+class Lowered(JITCodeLibrary):
+    """A part and what it calls, neither optimised nor made runnable."""
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True

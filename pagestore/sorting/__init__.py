@@ -1,0 +1,1 @@
+"""Tuples of words in order: sorted, merged, packed into codes."""

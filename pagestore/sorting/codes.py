@@ -1,0 +1,227 @@
+"""Tuples of words as one word or two that sort alike: each column as narrow as its values, side by side.
+
+The least and the greatest word, which stand for no bound, get the codes below and above all others, so that they
+do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; what codes have beyond those of their
+tuple's word is its tail.
+
+    bits      │◂──────────── 63 ────────────▸│◂── tail bits ──▸│
+    codes     │  column 0  │  column 1  │  column 2  │ column 3 │
+"""
+
+from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.page import width_of
+from pagestore.runtime.compiler import kernel
+
+WORD_BITS = 63
+LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
+
+
+@kernel
+def order_tuples(columns, coding, words, order, some, spare, counts):
+    """Make order[n] the stable order of columns[K, n] as tuples; False, and nothing is done, if a word is too narrow.
+
+    coding[CODING, K], words[n] and, as `order_words` says, some[n], spare[n] and `counts` are room.  O(n).
+    """
+    coding[LOW, :], coding[HIGH, :] = GREATEST, LEAST
+    value_bounds(columns, coding[LOW], coding[HIGH])
+    bits = code_widths(coding)
+    if bits > WORD_BITS:
+        return False
+    encode_tuples(columns, coding[LOW], coding[HIGH], coding[WIDTH], 0, words, words[:0])
+    order_words(words, bits, order, some, spare, counts)
+    return True
+
+
+@kernel
+def order_words(words, bits, order, some, spare, counts):
+    """Make order[n] the stable order of words[n], which have so many bits.
+
+    Sorts as many bits at a time as fit a word with the place of it, which goes with them. some[n], spare[n] and
+    counts[1 << digit] are room.
+    """
+    n = words.shape[0]
+    places = width_of(0, n)
+    room, place = WORD_BITS - places, (1 << places) - 1
+    for i in range(n):
+        order[i] = i
+    for at in range(0, bits, room):
+        for i in range(n):
+            some[i] = (words[order[i]] >> at & (1 << room) - 1) << places | i
+        if sort_words(some, some[:0], spare, spare[:0], places, places + min(room, bits - at), counts):
+            some, spare = spare, some
+        for i in range(n):
+            spare[i] = order[some[i] & place]
+        for i in range(n):
+            order[i] = spare[i]
+
+
+@kernel
+def value_bounds(columns, low, high):
+    """Widen low[K]..high[K] to the values of columns[K, n], but for LEAST and GREATEST; low > high where none came."""
+    for c in range(columns.shape[0]):
+        least, greatest = low[c], high[c]
+        for i in range(columns.shape[1]):
+            x = columns[c, i]
+            if x != LEAST and x != GREATEST:
+                least = min(least, x)
+                greatest = max(greatest, x)
+        low[c], high[c] = least, greatest
+
+
+@kernel
+def code_widths(coding):
+    """Fill in how wide the codes of each column are, of bounds from `value_bounds`; returns what all take."""
+    bits = 0
+    for c in range(coding.shape[1]):
+        if coding[LOW, c] > coding[HIGH, c]:
+            coding[LOW, c] = coding[HIGH, c] = 0
+        coding[WIDTH, c] = width_of(coding[LOW, c] - 2, coding[HIGH, c])
+        bits += coding[WIDTH, c]
+    return bits
+
+
+@kernel
+def encode_tuples(columns, low, high, width, tail, words, tails):
+    """The codes of tuples columns[K, n]: words[n], and of those that have a tail of so many bits tails[n], else [0]."""
+    words[:] = 0
+    tails[:] = 0
+    at = 0
+    for c in range(columns.shape[0] - 1, -1, -1):
+        below = min(max(tail - at, 0), width[c])  # bits of it that are in the tail
+        if below:
+            mask = (1 << below) - 1
+            for i in range(tails.shape[0]):
+                tails[i] |= (code_of(columns[c, i], low[c], high[c]) & mask) << at
+        if below < width[c]:
+            mask = (1 << width[c] - below) - 1
+            shift = max(at - tail, 0)
+            for i in range(words.shape[0]):
+                words[i] |= (code_of(columns[c, i], low[c], high[c]) >> below & mask) << shift
+        at += width[c]
+
+
+@kernel
+def code_of(x, low, high):
+    """0 for LEAST, the values of a column from 1 on, then GREATEST."""
+    if x == LEAST:
+        return 0
+    return high - low + 2 if x == GREATEST else x - low + 1
+
+
+@kernel
+def count_leads(words, shift, counts):
+    """Count the tuples of each bucket: what words[n] are without their last `shift` bits."""
+    for i in range(words.shape[0]):
+        counts[words[i] >> shift] += 1
+
+
+@kernel
+def count_firsts(first, low, high, width, lead, counts):
+    """As `count_leads`, of the `lead` leading bits of column 0, first[n]."""
+    for i in range(first.shape[0]):
+        counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead) & (1 << lead) - 1] += 1
+
+
+@kernel
+def deal(words, tails, shift, tail, at, out, tails_out):
+    """Put tuples into their buckets, at[b] onwards, and `at` behind them; only their last 63 bits without tails_out."""
+    fold = tails.shape[0] > 0 and tails_out.shape[0] == 0
+    for i in range(words.shape[0]):
+        n = at[words[i] >> shift]
+        at[words[i] >> shift] += 1
+        out[n] = (words[i] << tail | tails[i]) & GREATEST if fold else words[i]
+        if tails_out.shape[0]:
+            tails_out[n] = tails[i]
+
+
+@kernel
+def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, at):
+    """What `encode_tuples` was given, to columns[:, at:].
+
+    The code of column `marked` has a bit behind it; `above` are bits of column 0 that words may have lost.
+    """
+    shift = 0
+    for c in range(columns.shape[0] - 1, -1, -1):
+        mask = (1 << width[c]) - 1 if width[c] < 64 else -1
+        greatest = high[c] - low[c] + 2
+        for i in range(words.shape[0]):
+            if shift >= tail:
+                code = words[i] >> (shift - tail) & mask
+            elif shift + width[c] <= tail:
+                code = tails[i] >> shift & mask
+            else:
+                code = (tails[i] >> shift | words[i] << (tail - shift)) & mask
+            if c == 0:
+                code |= above
+            if c == marked:
+                code >>= 1
+            x = low[c] + code - 1
+            if code == 0:
+                x = LEAST
+            elif code == greatest:
+                x = GREATEST
+            columns[c, at + i] = x
+        shift += width[c]
+
+
+@kernel
+def sort_words(words, others, spare, others_spare, first, bits, counts):
+    """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
+
+    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits at most, and writes as
+    many runs side by side; the passes share the bits.
+    """
+    if first >= bits:
+        return False
+    passes = -(-(bits - first) // width_of(1, counts.shape[0]))
+    digit = -(-(bits - first) // passes)
+    moved = False
+    for shift in range(first, bits, digit):
+        if moved:
+            moved = not pass_on(spare, others_spare, words, others, shift, counts[: 1 << digit])
+        else:
+            moved = pass_on(words, others, spare, others_spare, shift, counts[: 1 << digit])
+    return moved
+
+
+@kernel
+def pass_on(words, others, out, others_out, shift, counts):
+    """Sort words by the digit at `shift` to `out`, stably.  False, and nothing is done, where all have the same."""
+    if words.shape[0] < 2:
+        return False
+    mask = counts.shape[0] - 1
+    counts[:] = 0
+    for i in range(words.shape[0]):
+        counts[words[i] >> shift & mask] += 1
+    if counts[words[0] >> shift & mask] == words.shape[0]:
+        return False
+    at = 0
+    for d in range(counts.shape[0]):
+        at += counts[d]
+        counts[d] = at - counts[d]
+    for i in range(words.shape[0]):
+        d = words[i] >> shift & mask
+        out[counts[d]] = words[i]
+        if others.shape[0]:
+            others_out[counts[d]] = others[i]
+        counts[d] += 1
+    return True
+
+
+@kernel
+def drop_repeats(words, tails):
+    """Keep each of some sorted tuples once, in front.  Returns how many there are."""
+    n = 0
+    last, last_tail = -1, 0
+    for i in range(words.shape[0]):
+        word = words[i]
+        words[n] = word
+        differs = word != last
+        last = word
+        if tails.shape[0]:
+            tail = tails[i]
+            tails[n] = tail
+            differs |= tail != last_tail
+            last_tail = tail
+        n += differs
+    return n

@@ -1,0 +1,282 @@
+"""Sort tuples of words: as single words where they fit, which is what machines sort fastest."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.sorting.codes import (
+    CODING,
+    WORD_BITS,
+    code_widths,
+    count_firsts,
+    count_leads,
+    deal,
+    decode_tuples,
+    drop_repeats,
+    encode_tuples,
+    order_tuples,
+    order_words,
+    sort_words,
+    value_bounds,
+)
+from pagestore.sorting.merge import ascends, merge_order
+
+FEW = 48  # so many edits or tuples are little work beside a call of numpy's
+MERGED = 256  # so many tuples are sorted by merging faster than numpy is called
+DIGIT = 12  # bits that a pass of a radix sort looks at, at most: what numpy takes differs by 10 x between processors
+BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
+LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
+BATCH = 1 << 15
+
+
+class Coding(NamedTuple):
+    """How tuples of K columns become words that sort alike: int64[K] each.
+
+    Of those that are alike otherwise, the last `ordered` columns ascend as they come: they need not be sorted by. A
+    `marked` column has a bit more behind its codes, for whoever makes words to say in what order they are otherwise.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    width: np.ndarray
+    ordered: int = 0
+    marked: int = -1
+
+    @property
+    def bits(self) -> int:
+        return int(self.width.sum())
+
+    @property
+    def tail(self) -> int:
+        """How many of them do not fit a word."""
+        return max(self.bits - WORD_BITS, 0)
+
+
+class Coded(NamedTuple):
+    """Tuples as words[n] and, where those are too narrow, tails[n]."""
+
+    coding: Coding
+    words: np.ndarray
+    tails: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes + self.tails.nbytes
+
+
+def encoded(columns: np.ndarray, coding: Coding) -> Coded:
+    """Tuples columns[K, n], whose values all have codes, as words.  O(n).
+
+    >>> encoded(np.array([[1, 2], [3, 4]]), coding_of([np.array([[0, 7], [0, 7]])])).words.tolist()
+    [36, 53]
+    """
+    words, tails = _room(columns.shape[1], coding.tail > 0)
+    encode_tuples(columns, *coding[:3], coding.tail, words, tails)
+    return Coded(coding, words, tails)
+
+
+def _room(n: int, wide: bool) -> tuple[np.ndarray, np.ndarray]:
+    """For words[n], and for tails[n] or [0]."""
+    return np.empty(n, np.int64), np.empty(n if wide else 0, np.int64)
+
+
+def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
+    """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
+    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
+    for part in parts:
+        value_bounds(part, low, high)
+    return coding_within(low, high)
+
+
+def coding_within(
+    low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
+) -> Coding | None:
+    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or LEAST or GREATEST."""
+    coding = np.array([low, high, low], np.int64)
+    code_widths(coding)
+    if marked >= 0:
+        coding[2, marked] += 1
+    made = Coding(coding[0], coding[1], coding[2], ordered, marked)
+    return made if made.bits <= 2 * WORD_BITS else None
+
+
+def sort_order(columns: np.ndarray) -> np.ndarray:
+    """Stable order of columns[K, n] as tuples.  O(n log n).
+
+    >>> sort_order(np.array([[2, 1, 2], [5, 9, 4]]))
+    array([1, 2, 0])
+    """
+    n = columns.shape[1]
+    if n <= MERGED:
+        order = np.empty(2 * n, np.int64)
+        merge_order(columns, order)
+        return order[:n]
+    words, order, some, spare = np.empty((4, n), np.int64)
+    if order_tuples(columns, np.empty((CODING, len(columns)), np.int64), words, order, some, spare, _counts(n)):
+        return order
+    return np.lexsort(columns[::-1])
+
+
+def near_order(columns: np.ndarray) -> np.ndarray:
+    """An order of columns[K, n] that is theirs as tuples, or nearly so where they have more than 63 bits.  O(n).
+
+    >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
+    array([1, 3, 2, 0])
+    """
+    words, room = np.zeros(columns.shape[1], np.int64), WORD_BITS
+    for column in columns:
+        low = int(column.min())
+        width = (int(column.max()) - low).bit_length()
+        taken = min(width, room)
+        offsets = (column - low).view(np.uint64) >> np.uint64(width - taken)
+        words = words << taken | offsets.view(np.int64)
+        room -= taken
+    if (words[1:] >= words[:-1]).all():
+        return np.arange(len(words))
+    order, some, spare = np.empty((3, len(words)), np.int64)
+    order_words(words, WORD_BITS - room, order, some, spare, _counts(len(words)))
+    return order
+
+
+def distinct(columns: np.ndarray) -> np.ndarray:
+    """The tuples of columns[K, n] sorted, each once.  O(n log n).
+
+    >>> distinct(np.array([[2, 1, 2], [4, 9, 4]]))
+    array([[1, 2],
+           [9, 4]])
+    """
+    if columns.shape[1] <= MERGED:
+        columns = columns.take(sort_order(columns), axis=1)
+        return columns.compress(begins(columns), axis=1)
+    batches = list(ascending([columns]))
+    return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
+
+
+def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
+    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n), with a word or two a tuple kept.
+
+    >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
+    [[[1, 2]], [[3]]]
+    """
+    if not parts:
+        return
+    coding, parts = _alike(parts)
+    if coding is None:
+        columns = np.concatenate([*map(columns_of, parts)], axis=1)
+        columns = columns.take(np.lexsort(columns[::-1]), axis=1)
+        yield columns.compress(begins(columns), axis=1)
+        return
+    left = sum(map(count_of, parts))
+    rows, filled = np.empty((len(coding.low), min(batch, left)), np.int64), 0
+    for above, words, tails in _sorted(coding, parts):
+        while len(words):
+            room = rows.shape[1] - filled
+            tail = coding.tail if len(tails) else 0
+            decode_tuples(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows, filled)
+            filled += min(len(words), room)
+            words, tails = words[room:], tails[room:]
+            if filled == rows.shape[1]:
+                yield rows
+                left -= filled
+                rows, filled = np.empty((len(rows), min(batch, left)), np.int64), 0
+    if filled:
+        yield np.ascontiguousarray(rows[:, :filled])
+
+
+def count_of(part: np.ndarray | Coded) -> int:
+    """How many tuples a part has."""
+    return len(part.words) if isinstance(part, Coded) else part.shape[1]
+
+
+def columns_of(part: np.ndarray | Coded) -> np.ndarray:
+    """The tuples of a part, [K, n].
+
+    >>> part = np.array([[1, 2], [3, 4]])
+    >>> columns_of(encoded(part, coding_of([part]))).tolist()
+    [[1, 2], [3, 4]]
+    """
+    if not isinstance(part, Coded):
+        return part
+    coding, words, tails = part
+    columns = np.empty((len(coding.low), len(words)), np.int64)
+    decode_tuples(words, tails, *coding[:3], coding.tail, coding.marked, 0, columns, 0)
+    return columns
+
+
+def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
+    """One coding for all parts, if there is one; with it parts as they are, or as columns where they are not alike."""
+    coding = parts[0].coding if isinstance(parts[0], Coded) else None
+    if coding and all(isinstance(part, Coded) and part.coding is coding for part in parts):
+        return coding, parts
+    columns = [*map(columns_of, parts)]
+    return coding_of(columns), columns
+
+
+def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Tuples sorted, each once, bucket by bucket: what column 0 has in common there, words[n], tails[n] or [0]."""
+    crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
+    folds = coding.tail <= LEAD_MAX  # words may lose as many leading bits as there are in tails: buckets have them
+    lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
+    tail = 0 if coding.tail <= lead else coding.tail
+    words, tails, ends = _dealt(coding, parts, lead, tail > 0)
+    first = int(coding.width[len(coding.width) - coding.ordered :].sum())
+    words_room, tails_room = _room(np.diff(ends, prepend=0).max(), tail > 0)
+    for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
+        n = end - start
+        some, room, counts = (words[start:end], tails[start:end]), (words_room[:n], tails_room[:n]), _counts(n)
+        if sort_words(*some[::-1], *room[::-1], first, tail, counts):
+            some, room = room, some
+        if sort_words(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
+            some = room
+        n = drop_repeats(*some)
+        yield int(np.left_shift(bucket, coding.width[0] - lead)), some[0][:n], some[1][:n]
+
+
+def _counts(n: int) -> np.ndarray:
+    """Room to count digits of n words in, of which few have small ones."""
+    return np.empty(1 << min(DIGIT, max(n.bit_length() - 1, 1)), np.int64)
+
+
+def _dealt(
+    coding: Coding, parts: Sequence[np.ndarray | Coded], lead: int, wide: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All tuples, one bucket behind the other, which `lead` leading bits say; and where each ends.
+
+    Words have the last bits of tuples that have no tails of their own, which `wide` says.
+    """
+    counts, shift = np.zeros(1 << lead, np.int64), coding.bits - coding.tail - lead
+    for part in parts:
+        if isinstance(part, Coded):
+            count_leads(part.words, shift, counts)
+        else:
+            count_firsts(part[0], *coding[:3], lead, counts)
+    ends = np.cumsum(counts)
+    words, tails = _room(ends[-1], wide)
+    at = ends - counts
+    for part in parts:
+        _, *some = part if isinstance(part, Coded) else encoded(part, coding)
+        deal(*some, shift, coding.tail, at, words, tails)
+    return words, tails, ends
+
+
+def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:
+    """Do the first `keys` columns of parts[C, n], none of them empty, ascend strictly, from part to part too?  O(n)."""
+    return all(ascends(part[:keys]) for part in parts) and all(
+        part[:keys, -1].tolist() < after[:keys, 0].tolist() for part, after in pairwise(parts)
+    )
+
+
+def begins(columns: np.ndarray) -> np.ndarray:
+    """Where a tuple of columns[K, n], sorted, differs from its predecessor: bool[n].
+
+    >>> begins(np.array([[1, 1, 2], [4, 4, 4]])).tolist()
+    [True, False, True]
+    """
+    differs = np.zeros(columns.shape[1], bool)
+    differs[:1] = True
+    for column in columns:  # a numpy call for all of them takes five times as long
+        differs[1:] |= column[1:] != column[:-1]
+    return differs

@@ -1,0 +1,1 @@
+"""One file: its map, its pages, which of them are free."""

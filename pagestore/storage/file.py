@@ -1,0 +1,362 @@
+"""All input and output of a store, in one small object, so that a simulator can stand in for it.
+
+A store does nothing to its file but what is here: positioned reads and writes, one kind of sync, growing and
+cutting, a map to read, an page_writer that kernels write by, and byte locks. Locks belong to the open file (Linux
+"open file description" locks): closing another handle of the same file does not drop them, and the kernel drops
+them with the last process that holds the file open, however it ends. They lie far behind any data:
+
+    WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
+    VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import stat
+import struct
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from crc32c import crc32c
+from numba import config
+
+from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
+from pagestore.pages.layout import CRC, WORD
+from pagestore.storage.kernels.write import PIECE, write_pages
+from pagestore.storage.page_writer import CLOSED, PageWriter
+
+WRITER_LOCK = 1 << 61
+VERSION_LOCK = 1 << 62
+RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
+STANDARD = 2  # the last descriptor of the standard streams
+SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+
+open_files: weakref.WeakSet["File"] = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [*map(File.disown, open_files)])
+
+Buffer = Any  # bytes, a memoryview or an array: typing has no name for it before Python 3.12
+_FLOCK = struct.Struct("hhqqi4x")
+IRREGULAR = (
+    (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"),
+    (stat.S_ISBLK, "block device"), (lambda mode: True, "special file"),
+)  # fmt: skip
+
+_libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the file does
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.fstatfs.argtypes = [ctypes.c_int, ctypes.c_void_p]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_FIXED = 0x10  # MAP_FIXED, which Python's mmap has no name for: in place of what is mapped there
+_STATFS = 256  # bytes, more than there are; the first long says which kind of file system it is
+IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: what is written again takes no new room, which may be short
+
+
+class File:
+    """An open store file. Errors of the operating system come out as OSError, unchanged."""
+
+    _forked = False
+    _file: FileIO | None = None  # which closes its descriptor once, whatever comes in between
+    _locks: FileIO | None = None
+
+    def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
+        self.path, self._place = Path(path), os.path.abspath(path)
+        self.writable = writable
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        refuse_irregular(path)
+        self._fd = -1
+        self._file = opened(path, flags)
+        # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
+        self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
+        self._fd = self._file.fileno()
+        about = os.fstat(self._fd)
+        self._identity = about.st_ino, about.st_dev
+        self._map = np.zeros(0, np.int64)
+        self._outlet = PageWriter(self._fd)
+        open_files.add(self)
+
+    @staticmethod
+    def create(path: str | os.PathLike[str], content: bytes) -> None:
+        """Make a file that is there with all of `content` or not at all, also after a power cut."""
+        path = Path(path)
+        with beside(path) as temporary:
+            fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                _write_all(fd, memoryview(content), 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
+        sync_folder(path)
+
+    def size(self) -> int:
+        self._check()
+        return os.fstat(self._fd).st_size
+
+    def room(self) -> int:
+        """How many bytes this user may still write to the disk that the file is on."""
+        self._check()
+        about = os.fstatvfs(self._fd)
+        return about.f_bavail * about.f_frsize
+
+    def check_place(self) -> None:
+        """Raises MovedError where the file's path does not lead to this file any more."""
+        self._check()
+        try:
+            there = os.stat(self._place)
+            same = (there.st_ino, there.st_dev) == self._identity
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise MovedError(
+                f"the file {self.path} was deleted, moved or replaced while the store was open; what is written now "
+                f"would be lost; store.backup saves what was committed, then close the store and open what is there"
+            )
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Up to `count` bytes; fewer only at the file's end."""
+        self._check()
+        try:
+            return os.pread(self._fd, count, offset)
+        except OSError:
+            self._check()  # another thread may have closed it meanwhile
+            raise
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of `data`, whatever it takes."""
+        self._check()
+        view = memoryview(data)
+        if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
+            _write_all(self._fd, view.cast("B"), offset)
+
+    def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        """Stamp the first pages of an arena and write them to pages ids[n] of the file, neighbours in one go.
+
+        One call of a kernel. What it did not get written, this writes again, as `pwrite` does; where that raises
+        OSError, any of the pages may be written.
+        """
+        self._check()
+        done = 0 if config.DISABLE_JIT else write_pages(self._opened(), arena, ids, page_words)
+        if done < len(ids):
+            for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
+                _write_all(self._fd, data, offset)
+
+    def write_mapped(self, page_size: int) -> None:
+        """Let kernels write pages through a map where they have their places.
+
+        Not where a page that is written again may go elsewhere: a disk that is full then would end the process.
+        """
+        self._outlet.page_size = page_size if file_system(self._fd) in IN_PLACE else 0
+
+    @property
+    def page_writer(self) -> np.ndarray:
+        """What a kernel may write pages by; who lets it do so says what it `wrote`."""
+        return CLOSED if config.DISABLE_JIT else self._opened()
+
+    def _opened(self) -> np.ndarray:
+        if self._fd < 0:
+            return CLOSED
+        if not self._outlet.covers(self._map.nbytes):
+            self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True))
+        return self._outlet.words
+
+    def wrote(self, ids: np.ndarray) -> None:
+        """A kernel has written these pages: for those who watch a file."""
+
+    def fdatasync(self) -> None:
+        self._check()
+        os.fdatasync(self._fd)
+
+    def fallocate(self, offset: int, count: int) -> None:
+        """Make room for `count` bytes at `offset`, growing the file; OSError(ENOSPC) leaves it as it was."""
+        self._check()
+        try:
+            os.posix_fallocate(self._fd, offset, count)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.truncate(self._fd, max(self.size(), offset + count))
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._outlet.cut(size)
+        os.truncate(self._fd, size)
+
+    def map(self, count: int) -> np.ndarray:
+        """The first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
+        if count > self._map.nbytes:
+            self._map = mapped((self._fd, max(2 * count, RESERVE_MIN)))
+        return self._map[: count // 8]
+
+    def lock(self, kind: int, at: int, count: int = 1) -> bool:
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the
+        way.
+        """
+        self._check()
+        if kind == EXCLUSIVE and not self.writable:
+            raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
+        try:
+            fcntl.fcntl(self._lock_file(), fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def locked(self, at: int, count: int) -> int | None:
+        """First byte of [at, at + count) that another open file has locked, or None."""
+        probe = _FLOCK.pack(EXCLUSIVE, os.SEEK_SET, at, count, 0)
+        kind, _, start, _, _ = _FLOCK.unpack(fcntl.fcntl(self._lock_file(), fcntl.F_OFD_GETLK, probe))
+        return None if kind == UNLOCKED else max(start, at)
+
+    def disown(self) -> None:
+        """In a forked child: the file is its parent's, which may be writing to it, and whose locks end with it."""
+        self._forked = True
+        self._outlet.close()
+        if self._locks:
+            self._locks.close()
+
+    def _lock_file(self) -> FileIO:
+        self._check()
+        assert self._locks
+        return self._locks
+
+    def _check(self) -> None:
+        if self._forked:
+            raise ForkError(f"the handle of {self.path} came through a fork; open the store in this process")
+        if self._fd < 0:
+            raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
+
+    def close(self, unlock: bool = True) -> None:
+        """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable. Idempotent."""
+        self._outlet.close()
+        self._fd = -1
+        if unlock and self._locks:
+            self._locks.close()
+        if self._file:
+            self._file.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # it was never opened, or the interpreter ends
+            self.close()
+
+
+def refuse_irregular(path: str | os.PathLike[str]) -> None:
+    """Raises FormatError, or IsADirectoryError, for what is no regular file: to open a fifo would wait for ever."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # opening it says what is wrong
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        kind = next(name for test, name in IRREGULAR if test(mode))
+        raise FormatError(f"{path} is no store: it is no file but a {kind}")
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """An empty file in the folder of `path`, under a name that nobody else has; gone afterwards if still there."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None  # a name that whoever asked has heard of
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the name of a file as durable as what is in it."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
+    """The first pages of an arena, checksums included: the bytes of each run of neighbours, and where they go."""
+    size, data = page_words * WORD, arena.data.cast("B")
+    for i in range(len(ids)):
+        arena[i * page_words + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
+    for begin, end in neighbours(ids):
+        yield data[begin * size : end * size], int(ids[begin]) * size
+
+
+def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
+    """Where among the pages ids[n], n > 0, runs of pages that lie side by side begin and end.
+
+    >>> neighbours(np.array([5, 6, 9, 3, 4]))
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    return [*pairwise([0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)])]
+
+
+def file_system(fd: int) -> int:
+    """The number of the kind of file system that an open file is on; 0 if the system does not say."""
+    about = ctypes.create_string_buffer(_STATFS)
+    return 0 if _libc.fstatfs(fd, about) else ctypes.c_long.from_buffer(about).value
+
+
+def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
+    """So many bytes of each open file, one file behind the other, as words: shared, read-only unless said.
+
+    What lies behind a file's end must not be read before the file holds it. All but the last count whole pages of the
+    system's.
+    """
+    total = sum(count for _, count in files)
+    held = (ctypes.c_char * total).from_address(_mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
+    weakref.finalize(held, _libc.munmap, ctypes.addressof(held), total).atexit = False
+    at = ctypes.addressof(held)
+    for fd, count in files:
+        _mmap(at, count, mmap.PROT_READ | mmap.PROT_WRITE * writable, mmap.MAP_SHARED | _FIXED, fd)
+        at += count
+    words = np.frombuffer(memoryview(held), np.int64)
+    words.flags.writeable = writable
+    return words
+
+
+def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
+    address = _libc.mmap(at, count, protection, flags, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return address
+
+
+def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
+    """An open file that closes its descriptor when it is dropped, and that is none of the standard streams'."""
+    return FileIO(not_standard(os.open(path, flags)), "r+" if flags & os.O_RDWR else "r")
+
+
+def not_standard(fd: int) -> int:
+    """A descriptor for an open file that is none of the standard streams'.
+
+    Where one of those is closed, a file that is opened takes its place, and messages would be written into it.
+    """
+    if fd > STANDARD:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STANDARD + 1)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, view: memoryview, offset: int) -> None:
+    """Write all bytes of a view, whatever it takes."""
+    while len(view):
+        written = os.pwrite(fd, view[:PIECE], offset)
+        if not written:
+            raise OSError(errno.EIO, "a write made no progress")
+        view, offset = view[written:], offset + written

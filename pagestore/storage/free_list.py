@@ -1,0 +1,193 @@
+"""Which pages are free, lowest first.
+
+Free pages are handed out in ascending order, so that a store's end empties and can be cut off. On disk the
+set is a checkpoint (a run, now and then) and what changed since (in every commit), the `difference`.
+docs/decisions/0003-free-space.md says why, and where its bound comes from.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import isqrt
+
+import numpy as np
+
+from pagestore.storage.kernels import free_list as kernel
+from pagestore.storage.word_list import Flat, empty, flat, flat_words
+
+ROOM = 512  # pages, to spare in each list of the difference
+
+
+class FreeList:
+    """The free pages below `top`, and the never used ones from there on."""
+
+    def __init__(
+        self, top: int, free: Sequence[int] | np.ndarray = (), added: Iterable[int] = (), removed: Iterable[int] = ()
+    ):
+        """What a checkpoint says is free: pages int64[n], and how they have changed since."""
+        self.top = top
+        added, removed = flat(added), flat(removed)
+        self.appending = False  # whether to lend from `top` on only, so that the front empties
+        self.pending = flat()  # free as soon as the commit under way is durable
+        self._durable = flat()  # free since, and not noted yet
+        known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
+        self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
+        self._book = np.array([top, 0])  # LOWEST, MANY
+        self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
+        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length
+        self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
+        self._room = 0  # pages that each list has room for, at least
+        self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
+        if removed:
+            self.use(np.frombuffer(removed, np.int64))
+
+    def __len__(self) -> int:
+        """How many pages may be lent."""
+        return int(self._book[kernel.MANY]) + len(self._durable)
+
+    def _noted(self) -> np.ndarray:
+        """Which pages may be lent, a byte each."""
+        if self._durable:
+            freed, self._durable = self._durable, empty()
+            self.take_back(np.frombuffer(freed, np.int64))
+        return self._free
+
+    def difference(self) -> tuple[Flat, Flat]:
+        """Free pages that the checkpoint has not, and pages of the checkpoint that are in use."""
+        if self._freed or self._counted > self.top:
+            self.use(np.zeros(0, np.int64))
+        words, half = self._words, self._half
+        return words[1 : 1 + words[0]], words[half + 1 : half + 1 + words[half]]
+
+    def lend(self, n: int) -> np.ndarray:
+        """n pages, int64[n], ascending, still counted as free until `use` says otherwise. O(n) mostly."""
+        pages = np.empty(n, np.int64)
+        found = kernel.lend(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
+        if found < n:
+            pages[found:] = self._grow(n - found)
+        return pages
+
+    def lend_run(self, n: int) -> int:
+        """First of n consecutive pages, lent. O(pages up to there)."""
+        first = -1 if self.appending else kernel.lend_run(self._noted(), self._book, self.top, n)
+        return self._grow(n).start if first < 0 else first
+
+    def _grow(self, n: int) -> range:
+        """n pages that were never used, free now."""
+        fresh = range(self.top, self.top + n)
+        self.top = fresh.stop
+        self._freed.extend(range(self._counted, self.top))
+        self._counted = max(self._counted, self.top)
+        if self.top > len(self._place):
+            self._free, self._place = widened(self._free, self.top), widened(self._place, self.top)
+        return fresh
+
+    def take_back(self, pages: np.ndarray) -> None:
+        """Lent pages int64[n] that were not used after all. O(n)."""
+        kernel.take_back(pages, self._free, self._book)
+
+    def retract(self, pages: np.ndarray) -> int:
+        """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
+        n = right_below(pages, self.top)
+        self.top -= n
+        grown = self._freed[max(0, len(self._freed) - (self._counted - self.top)) :]
+        if m := right_below(np.array(grown, np.int64), self._counted):
+            del self._freed[-m:]
+            self._counted -= m
+        return n
+
+    def use(self, pages: np.ndarray) -> None:
+        """Lent pages are part of the state that is being committed. O(1) each."""
+        freed, used, lists, place = self.to_count(pages)
+        kernel.count(*freed.buffer_info(), used, lists, place)
+
+    def free(self, pages: Flat) -> None:
+        """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
+        each.
+        """
+        self.pending += pages
+        self._freed += pages
+
+    def settle(self) -> None:
+        """The commit is durable: what it freed may be reused."""
+        self._durable += self.pending
+        self.pending = empty()
+
+    def trim(self) -> int:
+        """Lower `top` past the free pages at the end; returns how many. O(top)."""
+        taken, before = np.flatnonzero(self._noted()[: self.top] == 0), self.top
+        self.top = int(taken[-1]) + 1
+        self._free[self.top : before] = 0
+        self._book[kernel.MANY] -= before - self.top
+        return before - self.top
+
+    def checkpoint_due(self) -> bool:
+        """Whether the difference has outgrown what is cheaper to write as a new checkpoint.
+
+        What became free since it was counted mostly takes pages out of `removed`, unless that is much.
+        """
+        freed = len(self._freed)
+        return max(self._words[0] + self._words[self._half] - freed, freed) > 256 + 4 * isqrt(len(self))
+
+    def changed(self) -> int:
+        """How many pages the difference has at most."""
+        return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
+
+    def is_free(self, pages: np.ndarray) -> np.ndarray:
+        """Which of some pages may be lent, bool[n]."""
+        return self._noted().view(bool)[pages]
+
+    def extents(self, lent: np.ndarray) -> np.ndarray:
+        """All free pages, the lent ones too, as runs of neighbours: int64[n, 2], the first and how many. O(top)."""
+        free = np.zeros(self.top + 2, bool)
+        inner = free[1:-1]
+        inner[:] = self._noted()[: self.top]
+        inner[np.array(self.pending, np.int64)] = inner[lent] = True
+        ends = np.flatnonzero(free[1:] != free[:-1]).reshape(-1, 2)
+        ends[:, 1] -= ends[:, 0]
+        return ends
+
+    def checkpoint(self, lent: np.ndarray) -> np.ndarray:
+        """As `extents`; from now on the difference is counted from them."""
+        for pages in self.difference():
+            self._place[np.frombuffer(pages, np.int64)] = 0
+        self._lists[:, 0] = 0
+        return self.extents(lent)
+
+    def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
+        """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.
+
+        The kernel is called with it at once.
+        """
+        freed, self._freed = self._freed, empty()
+        if self._counted > self.top:
+            used, self._counted = np.concatenate([np.arange(self.top, self._counted), used]), self.top
+        self._room -= len(freed) + len(used)
+        if self._room < 0:
+            self._widen(len(freed) + len(used))
+        return freed, used, self._lists, self._place
+
+    def _widen(self, n: int) -> None:
+        """Let each list have room for n pages more, and some to spare."""
+        before, longest = self._lists, max(self._words[0], self._words[self._half])
+        if before.shape[1] < ROOM + 2 * (longest + n):
+            self._words = flat_words(np.zeros(4 * (ROOM + longest + n), np.int64))
+            self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
+            self._half = self._lists.shape[1]
+            self._lists[:, : longest + 1] = before[:, : longest + 1]
+        self._room = self._lists.shape[1] - 1 - longest - n
+
+
+def right_below(pages: np.ndarray, top: int) -> int:
+    """How many at the end of some pages stand side by side, in order, right below `top`.
+
+    >>> right_below(np.array([3, 7, 8, 9]), 10)
+    3
+    """
+    unlike = np.flatnonzero(pages != np.arange(top - len(pages), top))
+    return len(pages) - (int(unlike[-1]) + 1 if len(unlike) else 0)
+
+
+def widened(array: np.ndarray, top: int) -> np.ndarray:
+    """A copy with room for twice as many pages, zeros behind what there is."""
+    wide = np.zeros(16 * (1 + top // 8), array.dtype)
+    wide[: len(array)] = array
+    return wide

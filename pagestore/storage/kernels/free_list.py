@@ -1,0 +1,83 @@
+"""Which pages are free, a byte each, and how they differ from those of a checkpoint.
+
+    free[page]        1 for a page that may be lent
+    book              LOWEST: no page below may be lent; MANY: how many may
+
+The difference is two lists, as a record has them, edited in O(1) a page:
+
+    lists[ADDED]      n, page, page, ...      free, and not in the checkpoint
+    lists[REMOVED]    n, page, page, ...      in use, and free in the checkpoint
+    place[page]       where in `added` a page stands; minus where in `removed`; 0 for one that is in neither
+"""
+
+import numpy as np
+
+from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import words_at
+
+LOWEST, MANY = range(2)
+ADDED, REMOVED = range(2)
+
+
+@kernel
+def lend(free, book, top, pages):
+    """The lowest free pages below `top`, as many as `pages` has room for; returns how many there were.
+
+    O(pages + gaps between them / 8).
+    """
+    n, page, eights = 0, book[LOWEST], free.view(np.int64)
+    while n < pages.shape[0] and page < top:
+        if page & 7 == 0 and eights[page >> 3] == 0:
+            page += 8
+            continue
+        if free[page]:
+            free[page], pages[n] = 0, page
+            n += 1
+        page += 1
+    book[LOWEST] = page
+    book[MANY] -= n
+    return n
+
+
+@kernel
+def lend_run(free, book, top, n):
+    """The first of n free pages that lie side by side below `top`, the lowest there are; -1 if there are none."""
+    run = 0
+    for page in range(book[LOWEST], top):
+        run = run + 1 if free[page] else 0
+        if run == n:
+            free[page + 1 - n : page + 1] = 0
+            book[MANY] -= n
+            return page + 1 - n
+    return -1
+
+
+@kernel
+def take_back(pages, free, book):
+    """Pages may be lent, again or for the first time."""
+    for page in pages:
+        book[MANY] += 1 - free[page]
+        book[LOWEST] = min(book[LOWEST], page)
+        free[page] = 1
+
+
+@kernel
+def count(address, n, used, lists, place):
+    """Count n pages at an address as free, then others as used; both lists have room for all of them."""
+    move(words_at(address, n), ADDED, lists, place)
+    move(used, REMOVED, lists, place)
+
+
+@kernel
+def move(pages, into, lists, place):
+    """Take pages out of the other list; those that it has not go into this one."""
+    sign = 1 - 2 * into
+    for page in pages:
+        at = place[page] * sign
+        if at == 0:
+            n = lists[into, 0] + 1
+            lists[into, 0], lists[into, n], place[page] = n, page, sign * n
+        elif at < 0:
+            other, n = lists[1 - into], lists[1 - into, 0]
+            other[-at], place[other[n]] = other[n], place[page]
+            other[0], place[page] = n - 1, 0

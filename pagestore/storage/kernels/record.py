@@ -1,0 +1,91 @@
+"""Records into the pages of a run, and a commit from its lists to the file in one call.
+
+What a commit says comes as words, with the places of its lists where they will stand:
+
+    said        HEAD words    address and length of each list    the message
+    gathered    HEAD words    number and rows of each list       the message
+"""
+
+import numpy as np
+
+from pagestore.pages.checksum import ONES, add, crc_of
+from pagestore.pages.enter import mark
+from pagestore.pages.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD
+from pagestore.pages.page import type_word
+from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import words_at
+from pagestore.storage.kernels.free_list import count
+from pagestore.storage.kernels.write import FD, write_pages
+
+COMMIT = 1
+HEAD = 19
+STAMPS = (1 << 31) - 1  # bits of the checksum of a record and its birth that are its stamp
+WIDTHS = 4, 4, 5, 5, 3, 2, 1, 1  # words of a row; the last two lists are the pages added and removed
+LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
+
+
+@kernel
+def gather(said, record):
+    """Put a commit's words together; returns how many they are, -1 where there is room for its head only."""
+    n = HEAD
+    for i in range(HEAD):
+        record[i] = said[i]
+    for t in range(len(WIDTHS)):
+        rows = words_at(said[HEAD + 2 * t], said[HEAD + 2 * t + 1])
+        if n + 1 + rows.shape[0] > record.shape[0]:
+            return -1
+        record[n] = rows.shape[0] // WIDTHS[t]
+        n = append(record, n + 1, rows)
+    return append(record, n, said[LISTS:]) if n + said.shape[0] - LISTS <= record.shape[0] else -1
+
+
+@kernel
+def append(record, n, words):
+    """Put words behind the n of a record; returns how many it has then."""
+    for i in range(words.shape[0]):
+        record[n + i] = words[i]
+    return n + words.shape[0]
+
+
+@kernel
+def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
+    """Lay a record out in pages of a run that holds so many words, to be written to ids[n]: from `page` on.
+
+    Zeros fill up the run. Its pages bear the record's stamp, by which they belong together; who points to the run knows
+    it, too. A commit of one page needs none: it says itself which commit it is.
+    """
+    room, kind = page_words - HEADER, type_word(RUN, 0, 0, 0, purpose)
+    alone = purpose == COMMIT and ids.shape[0] == 1
+    stamp = 0 if alone else (add(crc_of(record, 0, record.shape[0]) ^ ONES, birth) ^ ONES) & STAMPS
+    for i in range(ids.shape[0]):
+        begin, to = i * room, arena[i * page_words : (i + 1) * page_words]
+        ids[i] = page + i
+        to[CRC] = to[AGE] = to[HEADER - 1] = 0
+        to[STAMP] = stamp
+        to[ID], to[BIRTH], to[TYPE], to[COUNT] = page + i, birth, kind, WORD * min(room, words - begin)
+        here = record[begin : begin + room]
+        for j in range(here.shape[0]):
+            to[HEADER + j] = here[j]
+        to[HEADER + here.shape[0] :] = 0
+
+
+@kernel
+def write_commit(
+    page_writer, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words, seen
+):  # fmt: skip
+    """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
+
+    The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
+    Returns how many pages were written: none where the page_writer is closed; -1 where the run is too short.
+    """
+    count(freed, m, used, lists, place)
+    said = words_at(address, n)
+    for t in range(2):
+        said[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
+        said[LISTS - 4 + 2 * t + 1] = lists[t, 0]
+    length = gather(said, record)
+    if length < 0:
+        return length
+    lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
+    mark(arena, ids, seen, page_words)
+    return write_pages(page_writer, arena, ids, page_words) if page_writer[FD] >= 0 else 0

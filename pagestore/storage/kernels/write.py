@@ -1,0 +1,86 @@
+"""Pages of an arena into a file, in one call: stamped, and handed to the system while they are in the cache.
+
+page_writer[FD]         descriptor of the file, -1 where a kernel cannot write to it
+page_writer[MAP]        address of a map of it that may be written to
+page_writer[PAGES]      how many of its pages that map holds; 0 where there is none
+page_writer[WRITTEN]    address of a byte for each of them: whether it was written by the descriptor, so that it has its
+                   place on the disk, and is written through the map from then on
+"""
+
+import numpy as np
+from numba import types
+
+from pagestore.pages.checksum import stamp
+from pagestore.pages.layout import WORD
+from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import LINE, bytes_at, copy_past, fence
+
+FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
+
+PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
+STAMPED = 6  # pages stamped at a time
+PAST = 1 << 20  # so many bytes go past the cache, which they would fill; what is less is soon read again
+
+memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))
+
+
+@kernel
+def write_pages(page_writer, arena, ids, page_words):
+    """Stamp the first pages of an arena and write them to ids[n], neighbours in one go, in pieces.
+
+    Returns how many were written, all n unless the system wrote less than it was given; the rest may not be stamped.
+    """
+    n, size = ids.shape[0], page_words * WORD
+    past = n * size >= PAST
+    address, written = np.int64(arena.ctypes.data), bytes_at(page_writer[WRITTEN], page_writer[PAGES])
+    begin = stamped = 0
+    while begin < n:
+        end, again = begin + 1, is_written(written, ids[begin])
+        most = min(n, begin + max(PIECE // size, 1))
+        while end < most and ids[end] == ids[end - 1] + 1 and is_written(written, ids[end]) == again:
+            end += 1
+        while stamped < end:
+            stamp(arena, stamped, min(stamped + STAMPED, n), page_words)
+            stamped += STAMPED
+        at, count, offset = address + begin * size, (end - begin) * size, ids[begin] * size
+        if again:
+            put(page_writer[MAP] + offset, at, count, past)
+        else:
+            done = write_bytes(page_writer[FD], at, count, offset) // size
+            written[ids[begin] : ids[begin] + done] = 1
+            if begin + done < end:
+                n = begin + done
+        begin = end
+    if past:
+        fence()
+    return n
+
+
+@kernel
+def put(to, at, count, past):
+    """Copy the bytes of some pages to the map; `past` the cache, where nobody waits for what the map held there."""
+    if not past:
+        memcpy(to, at, count)
+        return
+    for i in range(0, count, LINE * WORD):
+        copy_past(to + i, at + i)
+
+
+@kernel
+def is_written(written, page):
+    """Whether a page is written through the map."""
+    return page < written.shape[0] and written[page] != 0
+
+
+@kernel
+def write_bytes(fd, address, count, offset):
+    """Write the bytes at an address, in pieces; returns how many were written."""
+    done = 0
+    while done < count:
+        piece = min(PIECE, count - done)
+        written = pwrite(fd, address + done, piece, offset + done)
+        if written != piece:
+            return done + max(written, 0)
+        done += piece
+    return done

@@ -1,0 +1,169 @@
+"""The file as one int64 array, and records in consecutive pages of it ("runs")."""
+
+import errno
+from typing import NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
+from pagestore.pages.page_map import Pages
+from pagestore.storage.file import File
+from pagestore.storage.kernels.record import lay_out
+from pagestore.storage.word_list import Flat
+
+GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
+FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+
+
+class Run(NamedTuple):
+    """A record in consecutive pages: its first page and its length in words. Page 0 means there is none.
+
+    Above its low 32 bits, `words` has the record's stamp, 0 where that is not known.
+    """
+
+    page: int
+    words: int
+
+    @property
+    def length(self) -> int:
+        return self.words & LENGTHS
+
+    @property
+    def stamp(self) -> int:
+        return self.words >> LENGTH_BITS
+
+    def ids(self, page_words: int) -> range:
+        return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
+
+
+LENGTH_BITS = 32  # of `words`
+LENGTHS = (1 << LENGTH_BITS) - 1
+NO_RUN = Run(0, 0)
+
+
+def run_pages(words: int, page_words: int) -> int:
+    """Pages that a run of so many words takes."""
+    return max(1, -(-(words & LENGTHS) // (page_words - HEADER)))
+
+
+def pages_of_run(run: Run, record: Flat, birth: int, purpose: int, page_words: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
+    page, words = run
+    assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
+    n = run_pages(words, page_words)
+    arena, ids = np.empty(n * page_words, np.int64), np.empty(n, np.int64)
+    lay_out(np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words)
+    return arena, ids
+
+
+class Mapping:
+    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
+
+    def __init__(self, file: File, page_size: int, whole: bool = True):
+        self.file = file
+        self._whole = whole  # whether a file that is too short is refused
+        self.page_size = page_size
+        self._seen = np.zeros(0, np.uint8)
+        self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
+
+    def cover(self, top: int) -> None:
+        """Map the file anew if pages below `top` are not in the map yet."""
+        if top <= len(self.pages.seen):
+            return
+        count = self.file.size() // self.page_size
+        if count < top and self._whole:
+            raise CorruptionError(f"the file is cut off: it holds {count} pages and the store says {top}")
+        if count > len(self._seen):
+            seen = np.zeros(2 * count, np.uint8)
+            seen[: len(self._seen)] = self._seen
+            self._seen = seen
+        words = self.file.map(count * self.page_size)
+        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
+
+    def grow(self, top: int, spare: int = 0) -> None:
+        """Make the file and the map hold all pages below `top`, `spare` more, and some to grow into.
+
+        The last `spare` pages of a full disk are left for what frees space. Raises OSError(ENOSPC).
+        """
+        if top + spare <= len(self.pages.seen):
+            return
+        size = self.file.size()
+        ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
+        for more in (ample, GROWTH_MIN, 0):  # of a disk that has not so much left they take little
+            wanted = -(-max((top + spare) * self.page_size, size + more) // self.page_size) * self.page_size
+            try:
+                self.file.fallocate(size, wanted - size)
+                break
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                short = wanted - size
+        else:
+            raise OSError(
+                errno.ENOSPC,
+                f"no room on the disk: {short} bytes more are needed; make room there, or vacuum or compact the store",
+                str(self.file.path),
+            )
+        self.cover(top + spare)
+
+    def shrink(self) -> None:
+        """The file was cut: map what is left. Old arrays must not be read behind its end."""
+        count = self.file.size() // self.page_size
+        words = self.file.map(count * self.page_size)
+        self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
+
+    def forget(self) -> None:
+        """Verify every page again: another process may have reused some."""
+        self._seen = np.zeros(len(self._seen), np.uint8)
+        self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
+
+    def birth_of(self, page: int) -> int:
+        """The version that wrote a page, as its header says, unverified. Raises CorruptionError."""
+        if not 0 <= page < len(self.pages.seen):
+            raise CorruptionError("there is no such page", page=page)
+        at = page * self.page_size + BIRTH * WORD
+        return int.from_bytes(self.file.pread(WORD, at), "little", signed=True)
+
+    def read_run(self, run: Run) -> np.ndarray:
+        """The words of a run, each page verified. O(words).
+
+        Reads a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
+        """
+        page_words = self.pages.page_words
+        ids = run.ids(page_words)
+        if not 0 < ids.start < ids.stop:
+            raise CorruptionError(f"a run of {run.length} words cannot start there", page=run.page)
+        if ids.stop > self.file.size() // self.page_size:
+            raise CorruptionError("the file is cut off before its end", page=run.page)
+        data = self.file.pread(len(ids) * self.page_size, ids.start * self.page_size)
+        words = np.frombuffer(data.ljust(len(ids) * self.page_size, b"\0"), np.int64)
+        birth, stamp = int(words[BIRTH]), run.stamp or int(words[STAMP])
+        parts = []
+        for i, page in enumerate(ids):
+            part = words[i * page_words : (i + 1) * page_words]
+            fault = page_fault(part, page)
+            if fault:
+                raise CorruptionError(fault, page=page)
+            if page_type_fields(int(part[TYPE]))[0] != RUN or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD:
+                raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
+            if (int(part[BIRTH]), int(part[STAMP])) != (birth, stamp):
+                raise CorruptionError("it holds another record than it should", page=page)
+            parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
+        content = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(content) != run.length:
+            raise CorruptionError(f"the run holds {len(content)} words, not {run.length}", page=run.page)
+        return content
+
+
+def page_fault(words: np.ndarray, page: int) -> str | None:
+    """What is wrong with the bytes of a page, or None.
+
+    `words` is the page, int64[page_size / 8].
+    """
+    if int(words[CRC]) != crc32c(words[1:].data):
+        return "its checksum does not match its bytes"
+    if int(words[ID]) != page:
+        return f"it says that it is page {int(words[ID])}"
+    return None

@@ -1,0 +1,91 @@
+"""The two meta slots: where a store says what it is and which commit is the newest.
+
+Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots take turns, so the one before the newest
+commit stays whole while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector
+zero:
+
+    byte  0       8        12         16    32         40        48      56      64    72      76  92       96
+          +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
+          | magic | format | page size| uuid| sequence | version | state | words | top | flags | 0 | crc32c |
+          +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
+
+`sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the higher one
+is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages at or behind
+`top` were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
+commit, and a slot that does not read was damaged later. The checksum covers bytes 0 to 91.
+"""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from pagestore.pages.layout import FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PAGES
+
+MAGIC = b"pageSTR\x00"
+FORMAT, OLDEST = 2, 1  # what is written, and what is read
+SLOT_SIZE = 4096
+VERSIONS = 1 << 61  # a version has a byte far behind the data, which readers lock
+CLEAN = 1
+
+_SLOT = struct.Struct("<8sII16sqqqqqq12x")
+_CHECKSUM = struct.Struct("<I")
+
+
+class Meta(NamedTuple):
+    """What one slot says."""
+
+    page_size: int
+    uuid: bytes
+    sequence: int
+    version: int
+    state: int
+    words: int
+    top: int
+    clean: bool
+    format: int = FORMAT
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Which commit it says is the newest: after a failed write two may have had the same number."""
+        return self.sequence, self.state, self.words
+
+    def pack(self) -> bytes:
+        """The slot's bytes, without the zeros that fill its sector."""
+        body = _SLOT.pack(MAGIC, self.format, *self[:-1])
+        return body + _CHECKSUM.pack(crc32c(body))
+
+
+SIZE = _SLOT.size + _CHECKSUM.size
+
+
+def slot_of(sequence: int) -> int:
+    """The slot that commit number `sequence` writes."""
+    return sequence & 1
+
+
+def unpack(data: bytes) -> Meta | str:
+    """The slot in `data`, or a few words that say what is wrong with it.
+
+    >>> meta = Meta(8192, bytes(16), 7, 3, 2, 100, 9, False)
+    >>> unpack(meta.pack()) == meta
+    True
+    >>> unpack(b"x" + meta.pack()[1:])
+    'bad magic'
+    """
+    if len(data) < SIZE:
+        return "cut off"
+    magic, format_version, *fields = _SLOT.unpack_from(data)
+    if magic != MAGIC:
+        return "empty" if not any(data[:SIZE]) else "bad magic"
+    if crc32c(data[: _SLOT.size]) != _CHECKSUM.unpack_from(data, _SLOT.size)[0]:
+        return "bad checksum"
+    if not OLDEST <= format_version <= FORMAT:
+        return f"format {format_version}, and this library reads formats {OLDEST} to {FORMAT}"
+    *fields, flags = fields
+    page_size, identity, sequence, version, state, words, top = fields
+    if page_size & (page_size - 1) or not PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX:
+        return f"pages of {page_size} bytes"
+    if min(sequence, version, state, words) < 0 or version >= VERSIONS or not FIRST_PAGE <= top <= PAGES:
+        return f"commit {sequence} of version {version} with {top} pages"
+    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN), format_version)

@@ -1,0 +1,61 @@
+"""A store's file as it is now, and behind its end a temporary one: what is written goes there.
+
+    bytes      0 .............. | end ........
+               the store's file | a file without a name, gone with its handle
+
+To the pager, and to every kernel, it is one file; the store's own is only read.
+"""
+
+import os
+import tempfile
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+
+from pagestore.pages.layout import WORD
+from pagestore.storage.file import RESERVE_MIN, Buffer, File, mapped, open_files
+from pagestore.storage.page_writer import CLOSED, PageWriter
+
+
+class OverlayFile(File):
+    """Bytes from `end` on are the temporary file's."""
+
+    def __init__(self, below: File, page_size: int) -> None:
+        self._below, self.end = below, below.size() // page_size * page_size
+        self._fd, path = tempfile.mkstemp(suffix=".pages")
+        self._file = FileIO(self._fd, "r+")
+        os.unlink(path)
+        self.path, self.writable = Path(path), True
+        self._map = np.zeros(0, np.int64)
+        self._outlet = PageWriter(self._fd)
+        open_files.add(self)
+
+    def size(self) -> int:
+        return self.end + super().size()
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Up to `count` bytes, all of one file."""
+        return self._below.pread(count, offset) if offset < self.end else super().pread(count, offset - self.end)
+
+    def pwrite(self, data: Buffer, offset: int) -> None:
+        assert offset >= self.end, "a page of the store itself would be written"
+        super().pwrite(data, offset - self.end)
+
+    def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        own = ids - self.end // (page_words * WORD)
+        assert own.min() >= 0, "a page of the store itself would be written"
+        super().write_pages(arena, own, page_words)
+
+    @property
+    def page_writer(self) -> np.ndarray:
+        return CLOSED
+
+    def fallocate(self, offset: int, count: int) -> None:
+        """Make the file longer; a full disk shows when it is written to."""
+        os.truncate(self._fd, offset + count - self.end)
+
+    def map(self, count: int) -> np.ndarray:
+        if count > self._map.nbytes:
+            self._map = mapped((self._below._fd, self.end), (self._fd, max(2 * (count - self.end), RESERVE_MIN)))
+        return self._map[: count // 8]

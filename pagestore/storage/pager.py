@@ -1,0 +1,282 @@
+"""Fresh pages for the one who writes.
+
+A committed page is never modified. A transaction reserves pages, writes each once at its final place, and
+they become reachable with the commit; until then nobody else looks at them. Where a page goes that is not
+needed any more depends on its birth version:
+
+    born in this transaction   ──▶ released: reused by this transaction or, after it, by the next
+    born before                ──▶ on the dead list of the version being made; free when no version needs it
+
+A *lineage* is a sequence of versions that share pages: 0 is all versions of the store (its own trees and the
+dictionary), any other is a branch.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.pages.layout import BIRTH, COLUMNS_MAX, STAMP, TYPE
+from pagestore.pages.page_map import Pages
+from pagestore.storage.free_list import FreeList
+from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
+from pagestore.storage.page_writer import CLOSED
+from pagestore.storage.step import Work
+from pagestore.storage.word_list import Flat, flat
+
+STORE_LINEAGE = 0
+NO_ORIGIN = -1
+POOL_PAGES = 64  # free pages looked up at once: few, so that what was freed last, and lies in front, is used again
+REUSE_PAGES = 64  # so many given back by the transaction itself are worth to be looked for
+AHEAD_PAGES = 8  # lent beyond what is asked, so that not every small transaction looks
+SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
+
+
+class Mark(NamedTuple):
+    """A point in a transaction to go back to: how much there was, and pages of the segment that was open."""
+
+    consumed: int
+    opened: int
+    released: int
+    retired: int
+
+
+class Pager:
+    """Pages for one transaction after the other.
+
+    `version` is the one being made, `lineage` where retired pages belong and `origin` the version that the
+    lineage branched off from: what was born up to there belongs to the lineage below, and stays. Large batches of
+    edits are applied by so many `threads`.
+    """
+
+    def __init__(self, mapping: Mapping, space: FreeList, threads: int = 1, work: Work | None = None):
+        self.mapping = mapping
+        self.free_list = space
+        self.threads = threads
+        self.work = work or Work()
+        self.spare = 0  # pages that the file must have left behind those that are written
+        self.version = 0
+        self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
+        self.poison: OSError | None = None
+        self.retired: Flat = flat()  # rows: lineage, page, birth
+        self._owns = True  # whether pages born in `version` are this transaction's own
+        self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
+        self._start = self._position = 0
+        self._consumed: list[np.ndarray] = []  # handed out before those
+        self._released: list[np.ndarray] = []  # handed out, and not needed any more
+        self._marks = 0
+
+    @property
+    def pages(self) -> Pages:
+        return self.mapping.pages
+
+    def reserve(self, n: int) -> np.ndarray:
+        """n pages for this transaction, ascending, side by side where free space allows. O(1) mostly."""
+        ids = self.at_hand(n, n)
+        self._position += n
+        return ids
+
+    def at_hand(self, least: int, most: int) -> np.ndarray:
+        """Pages as `reserve` gives them, more than the least where there are, for a kernel of which `took` tells."""
+        if self._position + least > len(self._pool):
+            self._refill(least)
+        return self._pool[self._position : self._position + most]
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        """Write the first pages of an arena to ids[n], checksums included; neighbours in one go.
+
+        Raises OSError(ENOSPC) before anything is written if the disk is full; another OSError poisons the
+        handle.
+        """
+        if len(ids):
+            file, page_words = self.mapping.file, self.pages.page_words
+            self._put(max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
+
+    def _put(self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        """Have pages written below `top`; they need not be verified. Errors as `write` says."""
+        self._grow(top)
+        try:
+            write(arena, ids, page_words)
+        except OSError as error:
+            self.poison = error
+            raise
+        self.pages.seen[ids] = arena[TYPE : len(ids) * page_words : page_words] >> 16 & COLUMNS_MAX
+
+    def _grow(self, top: int) -> None:
+        """Let the file hold pages below `top`, and leave what frees space its pages: free ones inside are as good."""
+        try:
+            self.mapping.grow(top, self.spare)
+        except OSError:
+            if len(self.free_list) < self.spare:
+                raise
+            self.mapping.grow(top)
+
+    def make_room(self, top: int) -> np.ndarray:
+        """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
+        self._grow(top)
+        return self.mapping.file.page_writer
+
+    def page_writer(self, top: int) -> np.ndarray:
+        """What kernels write pages below `top` by, where the file holds these."""
+        return self.mapping.file.page_writer if top <= len(self.pages.seen) else CLOSED
+
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
+        """A kernel has written the first pages of an arena to the first of ids[n]; write the others, as `write`."""
+        self.mapping.file.wrote(ids[:written])
+        if written < len(ids):
+            self.write(arena[written * self.pages.page_words :], ids[written:])
+
+    def took(self, ids: np.ndarray, written: int, dead: np.ndarray, oldest: int, newest: int) -> None:
+        """A kernel has written the first of the pages at hand.
+
+        They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
+        """
+        self._position += written
+        self.mapping.file.wrote(ids[:written])
+        self._bury(dead, oldest, newest)
+
+    def release(self, ids: np.ndarray) -> None:
+        """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
+        n = len(ids)
+        if not n:
+            return
+        behind = self._position - n
+        if ids.base is self._pool and behind >= self._start and ids[-1] == self._pool[self._position - 1]:
+            self._position = behind
+        else:
+            self._released.append(ids)
+
+    def retire(self, dead: np.ndarray) -> None:
+        """Pages that this transaction replaced, and the versions that made them: int64[n, 2]. O(n)."""
+        if len(dead):
+            rows, births = np.empty((len(dead), 3), np.int64), dead[:, 1]
+            rows[:, 0], rows[:, 1:] = self.lineage, dead
+            self._bury(rows, np.minimum.reduce(births), np.maximum.reduce(births))
+
+    def _bury(self, dead: np.ndarray, oldest: int, newest: int) -> None:
+        """Rows of a dead list, born from version `oldest` to `newest`; what this transaction made is free again."""
+        if newest >= self.version or oldest <= self.origin:
+            _, pages, births = dead.T
+            own = self._owns & (births == self.version)
+            self._released.append(pages[own])
+            dead = dead[~own & (births > self.origin)]
+        self.retired.frombytes(dead.tobytes())
+
+    def retire_pages(self, ids: np.ndarray) -> None:
+        """As `retire`; the pages say themselves when they were made."""
+        self.retire(np.stack([ids, self.pages.words[ids * self.pages.page_words + BIRTH]], axis=1))
+
+    @contextmanager
+    def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
+        """Retire pages into another lineage for a while."""
+        before = self.lineage, self.origin
+        self.lineage, self.origin = lineage, origin
+        try:
+            yield
+        finally:
+            self.lineage, self.origin = before
+
+    def write_run(self, record: Flat, purpose: int) -> Run:
+        """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
+        run = self.reserve_run(len(record))
+        return self.fill_run(run, record, purpose)
+
+    def reserve_run(self, words: int) -> Run:
+        """Consecutive pages for a record of so many words."""
+        n = run_pages(words, self.pages.page_words)
+        if n == 1:
+            return Run(int(self.reserve(1)[0]), words)
+        self._close_segment()
+        self.give_back()
+        first = self.free_list.lend_run(n)
+        self._consumed.append(np.arange(first, first + n))
+        return Run(first, words)
+
+    def fill_run(self, run: Run, record: Flat, purpose: int) -> Run:
+        """Write a record to the pages of a run reserved for it, zeros fill what it leaves; the run, and its stamp."""
+        page_words = self.pages.page_words
+        arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
+        self._put(run.page + len(ids), self.mapping.file.write_pages, arena, ids, page_words)
+        return Run(run.page, run.length | int(arena[STAMP]) << LENGTH_BITS)
+
+    def retire_run(self, run: Run) -> None:
+        """A record is replaced or not needed any more."""
+        self.retire_pages(np.array(run.ids(self.pages.page_words), np.int64))
+
+    def mark(self) -> Mark:
+        """A point to `rewind` to; until `unmark`, pages that a rewind would need are not reused. O(1)."""
+        self._marks += 1
+        return Mark(len(self._consumed), self._position - self._start, len(self._released), len(self.retired))
+
+    def rewind(self, mark: Mark) -> None:
+        """Undo what happened to pages since the mark. O(calls since)."""
+        self._close_segment()
+        since = self._consumed[mark.consumed :]
+        if since:
+            since[0] = since[0][mark.opened :]
+        self._released[mark.released :] = since
+        del self.retired[mark.retired :]
+
+    def unmark(self) -> None:
+        """The last mark is not needed any more."""
+        self._marks -= 1
+
+    def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
+        """Start making `version`, or, where it `owns` no page of it, adding to one that is there."""
+        self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
+
+    def taken(self) -> int:
+        """How many pages were handed out, at least as many as the transaction keeps."""
+        return sum(map(len, self._consumed)) + self._position - self._start
+
+    def settle(self) -> np.ndarray:
+        """The pages that the transaction keeps: it has handed them over, and forgets them."""
+        self._close_segment()
+        kept = self._kept()
+        self._forget()
+        return kept
+
+    def retract(self) -> None:
+        """Return lent pages at the end of the file if they are many. O(lent)."""
+        if len(self._pool) - self._position > SPARE_PAGES and self._pool[-1] == self.free_list.top - 1:
+            self._pool = self._pool[: len(self._pool) - self.free_list.retract(self._pool[self._position :])]
+
+    def lent(self) -> np.ndarray:
+        """Free pages that wait here to be handed out."""
+        return self._pool[self._position :]
+
+    def give_back(self) -> None:
+        """Return the lent pages to the free space, between transactions."""
+        self.free_list.take_back(self.lent())
+        self._pool = np.zeros(0, np.int64)
+        self._start = self._position = 0
+
+    def _refill(self, n: int) -> None:
+        """A new pool of at least n pages: what is left of the old one, what was released, what is free."""
+        self._close_segment()
+        if not self._marks and sum(map(len, self._released)) >= REUSE_PAGES:
+            self._consumed = [self._kept()]
+        left = self.lent()
+        ready = 0 if self.free_list.appending else len(self.free_list)
+        more = self.free_list.lend(max(n + AHEAD_PAGES - len(left), min(n + POOL_PAGES - len(left), ready)))
+        self._pool = np.sort(np.concatenate([left, more]))
+        self._start = self._position = 0
+
+    def _kept(self) -> np.ndarray:
+        """The pages handed out; what was released of them is free again."""
+        parts = self._consumed
+        kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
+        if self._released:
+            self.free_list.take_back(np.concatenate(self._released))
+            self._released = []
+            kept = kept[~self.free_list.is_free(kept)]
+        return kept
+
+    def _close_segment(self) -> None:
+        if self._position > self._start:
+            self._consumed.append(self._pool[self._start : self._position])
+            self._start = self._position
+
+    def _forget(self) -> None:
+        self._consumed, self._released, self._marks = [], [], 0

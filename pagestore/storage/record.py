@@ -1,0 +1,91 @@
+"""TODO: pagestore/storage/record.py."""
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, SchemaError
+from pagestore.storage.kernels.record import COMMIT
+from pagestore.storage.word_list import Flat, flat, flat_words
+
+CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
+
+
+class Writer:
+    """Builds a record: words and texts, in order."""
+
+    def __init__(self, purpose: int):
+        self.words = flat((purpose,))
+
+    def put(self, *words: int) -> None:
+        self.words.extend(words)
+
+    def put_list(self, rows: Flat, width: int) -> None:
+        """Rows of `width` words."""
+        self.words.append(len(rows) // width)
+        self.words += rows
+
+    def put_bytes(self, data: bytes) -> None:
+        put_text(self.words, data)
+
+    def put_text(self, text: str, what: str = "text") -> None:
+        self.put_bytes(utf8(text, what))
+
+
+def utf8(text: str, what: str) -> bytes:
+    """The bytes of a text, which is a `what`. Raises SchemaError for what has none.
+
+    >>> utf8("caf\\udce9", "tag")
+    Traceback (most recent call last):
+    pagestore.errors.SchemaError: 'caf\\udce9' cannot be a tag: it is no text that UTF-8 can hold
+    """
+    try:
+        return str.encode(text)
+    except (TypeError, UnicodeEncodeError):  # no text; half of a surrogate pair, as for a stray byte of a command line
+        raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
+
+
+def put_text(words: Flat, text: bytes) -> None:
+    words.append(len(text))
+    if text:
+        words.frombytes(text + bytes(-len(text) % 8))
+
+
+class Reader:
+    """Reads a record back in the order it was written."""
+
+    def __init__(self, content: np.ndarray, purpose: int):
+        self.words = content
+        self.at = 0
+        if self.take() != purpose:
+            raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
+
+    def take(self) -> int:
+        if self.at >= len(self.words):
+            raise CorruptionError("a record ends too early")
+        self.at += 1
+        return int(self.words[self.at - 1])
+
+    def take_many(self, n: int) -> np.ndarray:
+        if n < 0 or self.at + n > len(self.words):
+            raise CorruptionError("a record ends too early")
+        self.at += n
+        return self.words[self.at - n : self.at]
+
+    def take_list(self, width: int) -> Flat:
+        return flat_words(self.take_many(self.take() * width))
+
+    def take_bytes(self) -> bytes:
+        n = self.take()
+        if n < 0:
+            raise CorruptionError(f"a record says that a text has {n} bytes")
+        return self.take_many(-(-n // 8)).tobytes()[:n]
+
+    def take_text(self) -> str:
+        return text_of(self.take_bytes())
+
+
+def text_of(data: bytes) -> str:
+    """The text that bytes of a record are. Raises CorruptionError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CorruptionError(f"a record has {data[:32]!r} where a text in UTF-8 belongs") from None

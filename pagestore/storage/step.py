@@ -1,0 +1,66 @@
+"""A step of a transaction: made wholly, or the transaction can only be rolled back.
+
+What a transaction knows of its trees and pages changes in many places. An exception that no step raises by itself (a
+signal's, an interrupt, a failed write) may come between any two of them; what was counted by then is not to be trusted,
+so nothing of it is committed. A rollback trusts none of it either: the books are opened anew from the last commit.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pagestore.errors import (
+    EditError,
+    ExistsError,
+    MissingError,
+    OrderError,
+    SchemaError,
+    TransactionError,
+    WordError,
+)
+
+REFUSALS = EditError, ExistsError, MissingError, OrderError, SchemaError, WordError  # a step undoes itself with these
+
+Of = TypeVar("Of")
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+class Work:
+    """Whether a step is under way in some books, and whether one was broken off."""
+
+    def __init__(self, lock: Any = None) -> None:
+        self.lock = lock or RLock()  # held during a step, so that a store is not closed in the midst of one
+        self.broken = False
+        self.given: BaseException | None = None  # what the rows of somebody else's iterator raised, if anything
+
+    def check(self) -> None:
+        """Raises TransactionError after a step that was broken off, or when another transaction has new books."""
+        if self.broken:
+            raise TransactionError("the transaction was interrupted in the midst of a change; roll it back, begin anew")
+
+
+def step(change: Callable[Concatenate[Of, Given], Made]) -> Callable[Concatenate[Of, Given], Made]:
+    """Decorate a method that changes what a transaction will commit; its object has a `pager`. Steps may be nested."""
+
+    @wraps(change)
+    def whole(self: Any, *args: Any, **named: Any) -> Made:
+        work: Work = self.pager.work
+        lock: Any = work.lock  # whose `_is_owned` threading's Condition goes by, too
+        nested = lock._is_owned()
+        with lock:
+            if nested:
+                return change(self, *args, **named)
+            work.check()
+            work.broken = True
+            try:
+                made = change(self, *args, **named)
+            except BaseException as error:
+                work.broken = not isinstance(error, REFUSALS) and error is not work.given
+                work.given = None
+                raise
+            work.broken = False
+            return made
+
+    return whole

@@ -1,0 +1,1 @@
+"""Copy-on-write B-trees as values: built, read, edited, compared, folded."""

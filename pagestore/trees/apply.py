@@ -1,0 +1,319 @@
+"""Edits of a tree: sorted, netted, and taken down it in one descent, by several threads where they are many.
+
+A large batch is cut where entries of the root begin. Each thread takes its part of the edits to the leaves and back
+up, into an arena of its own; then the root is written over all parts.
+
+    root          | a  b  c | d  e  f |           edits below a to c in one thread, below d to f in another
+                  |  runs   |  runs   |           the entries they come to stand side by side in the root's buffer
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from operator import add, attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, EditError
+from pagestore.runtime.parallel import together
+from pagestore.sorting.merge import ascends
+from pagestore.sorting.tuples import FEW, MERGED, sort_order
+from pagestore.trees.bulk import bulk
+from pagestore.trees.kernels import apply as k_apply
+from pagestore.trees.kernels import apply_indexed as k_indexed
+from pagestore.trees.kernels.apply_layout import (
+    ADD,
+    ALL,
+    BELOW,
+    CORRUPT,
+    ERASE,
+    HEIGHT,
+    INSERT,
+    NEGATIVE,
+    OK,
+    ROOT,
+    ROOT_ON,
+    SHORT,
+    WHOLE,
+    WRITTEN,
+)
+from pagestore.trees.kernels.compose_edits import compose_few, compose_ordered
+from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
+from pagestore.trees.tree import Pager, Spec, Tree, checked, scan_array
+
+EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
+ARENA_PAGES_MAX = 512
+PART_EDITS = 1 << 11  # a thread of its own takes at least so many; half a millisecond of work
+PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and written
+ALONE = np.zeros((1, 1), np.int64)  # where a tree has nothing beside it
+
+Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
+
+
+def apply(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int | None = None
+) -> tuple[Tree, np.ndarray, np.ndarray]:
+    """Apply edits[C, n], sorted by key with at most one a key (see `compose_edits`), and say what they changed.
+
+    Returns the new tree and the effective delta as (actions int64[m], rows int64[C, m]), in key order: a changed
+    value is ERASE of the old row, then INSERT of the new one.  A change of values behind the first
+    `visible` columns (a support count, say) is made but not reported.  ADD adds to the value words;
+    the last one is the support, and a record whose support reaches 0 is gone.
+
+    Raises EditError for a support below 0 or a sum beyond 64 bits, CorruptionError for a bad page; the
+    tree is then as before and fresh pages are given back.  O(edits * height) page touches at most;
+    pages are read and written once per batch.
+    """
+    news, ((actions, rows),) = apply_indexed(pager, (tree,), ALONE, actions, edits, visible)
+    return news[0], actions, rows
+
+
+def apply_indexed(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray,
+    visible: int | None = None,
+) -> tuple[list[Tree], list[Edits]]:  # fmt: skip
+    """Apply edits to the first tree as `apply`, and what they changed to the others, which hold its columns elsewhere.
+
+    Row t of places[T, C] says which columns tree t has, in its order; row 0 is not looked at.  Returns the new trees,
+    and what changed in each.  A few edits take one call of a kernel for all trees.
+    """
+    actions, edits = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(edits, np.int64)
+    if not len(actions):
+        return list(trees), [(actions, edits)] * len(trees)
+    visible = trees[0].spec.columns if visible is None else visible
+    if len(actions) <= FEW and len(trees) <= TREES_MAX:
+        few = _apply_few(pager, trees, places, actions, edits, visible)
+        if few:
+            return few
+    new, delta = _apply_many(pager, trees[0], actions, edits, visible)
+    news, deltas = [new], [delta]
+    for tree, columns in zip(trees[1:], places[1:], strict=True):
+        edited = compose_edits(delta[0], delta[1][columns[: tree.spec.columns]], tree.spec)
+        new, change = _apply_many(pager, tree, *edited, tree.spec.columns)
+        news.append(new)
+        deltas.append(change)
+    return news, deltas
+
+
+def _apply_few(
+    pager: Pager, trees: Sequence[Tree], places: np.ndarray, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[list[Tree], list[Edits]] | None:
+    """As `apply_indexed`, in one run; None, and nothing has happened, where there was too little room for it."""
+    page_words, room, n, columns = pager.pages.page_words, scratch(), len(actions), len(edits)
+    _, heights, counts, specs = zip(*trees, strict=True)
+    reserve = k_apply.reserve_of(max(heights), n, columns, page_words)
+    wanted = len(trees) * (2 * n + reserve)
+    room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
+    ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
+    done = k_indexed.apply_and_write(
+        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of(trees),
+        places, scan_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
+        reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
+    )  # fmt: skip
+    if done < len(trees):
+        pager.release(ids)
+        status, evidence, *_ = room.tallies[done].tolist()
+        if status not in (OK, SHORT):
+            raise _failure(status, evidence, specs[done], edits)
+        return None
+    _, _, used, gone, changed, _, gains, roots, heights, written = zip(*room.tallies[:done].tolist(), strict=True)
+    made, replaced = sum(used), sum(gone)
+    pager.wrote(room.arena, ids[:made], written[0])
+    pager.release(ids[made:])
+    pager.retire(room.dead[:replaced])
+    widths = [1 + spec.columns for spec in specs]
+    changes = [(delta[0, :m], delta[1:end, :m]) for delta, m, end in zip(deltas, changed, widths, strict=True)]
+    return [*map(Tree, roots, heights, map(add, counts, gains), specs)], changes
+
+
+def _rows_of(trees: Sequence[Tree]) -> np.ndarray:
+    """Trees as kernels take them, see trees/kernels/apply_indexed.py."""
+    return np.array([*map(_ROW, trees)], np.int64)
+
+
+_ROW = attrgetter("spec.tree_id", "pointer", "height", "spec.keys", "spec.values")
+
+
+def _apply_many(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int) -> tuple[Tree, Edits]:
+    """As `apply`, in as many descents as it takes."""
+    if not tree.root:
+        built = _build(pager, tree, actions, edits)
+        if built:
+            return built
+    tree, left, delta = _descend(pager, tree, actions, edits, visible)
+    if not left:
+        return tree, delta
+    deltas = [delta]
+    while left:
+        tree, left, delta = _descend(pager, tree, *one_batch(left), visible)
+        deltas.append(delta)
+    actions, rows = one_batch(deltas)
+    order = sort_order(rows[: tree.spec.keys])  # several parts may have left edits over
+    return tree, (actions[order], rows.take(order, axis=1))
+
+
+def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> tuple[Tree, Edits] | None:
+    """As `apply` to an empty tree, from below; None for few edits, and where a support is to be refused."""
+    there = actions != ERASE
+    if np.count_nonzero(there) <= FEW or edits[-1, actions == ADD].min(initial=1) < 1:
+        return None
+    rows = edits.compress(there, axis=1)
+    return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
+
+
+class Part(NamedTuple):
+    """Some of the edits, the pages that their run of the kernel may write, and the room that it works in."""
+
+    actions: np.ndarray
+    edits: np.ndarray
+    ids: np.ndarray
+    reserve: int
+    room: Scratch
+    deltas: np.ndarray
+
+
+def _descend(
+    pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, visible: int
+) -> tuple[Tree, list[Edits], Edits]:
+    """Take edits down a tree and back up: the new tree, edits left over, the effective delta."""
+    slots, starts = _cut(pager, tree, edits)
+    parts = _parts(pager, tree, actions, edits, starts)
+    try:
+        if len(parts) == 1:
+            page_writer = pager.page_writer(1 + int(parts[0].ids[-1]))
+            _run(pager, page_writer, tree, visible, parts[0], WHOLE)
+        else:
+            _run_together(pager, tree, visible, parts, slots)
+    except (CorruptionError, EditError):
+        for part in parts:
+            pager.release(part.ids)
+        raise
+    left, deltas, count = [], [], tree.count
+    for part in parts:
+        _, _, used, gone, m, took, gain, *_ = part.room.tallies[0].tolist()
+        pager.release(part.ids[used:])
+        pager.retire(part.room.dead[:gone])
+        deltas.append((part.deltas[0, 0, :m], part.deltas[0, 1:, :m]))
+        count += gain
+        if took < len(part.actions):
+            left.append((part.actions[took:], part.edits[:, took:]))
+    if starts[-1] < len(actions):
+        left.append((actions[starts[-1] :], edits[:, starts[-1] :]))
+    root, height = parts[0].room.tallies[0, [ROOT, HEIGHT]].tolist()
+    return Tree(root, height, count, tree.spec), left, one_batch(deltas)
+
+
+def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[int]]:
+    """The entries of the root, and the edits, that the parts of a batch begin at, and their ends."""
+    n = edits.shape[1]
+    pages = min(n, tree.count // (2 * pager.pages.page_words))  # with as many records as there may be
+    threads = min(pager.threads, (n + PAGE_EDITS * pages) // PART_EDITS)
+    if threads < 2 or tree.height < 2:
+        return [0, ALL], [0, min(n, EDITS_MAX)]
+    cuts = np.zeros((2, threads + 1), np.int64)
+    some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
+    top = tree.pointer, tree.height - 1
+    parts = checked(k_apply.cut_edits(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    slots, starts = cuts[:, : parts + 1].tolist()
+    return slots, starts
+
+
+def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Part]:
+    """The parts that begin where `starts` says, and end where the next one does."""
+    columns, page_words = tree.spec.columns, pager.pages.page_words
+    sizes = [b - a for a, b in pairwise(starts)]
+    reserves = [k_apply.reserve_of(tree.height, n, columns, page_words) for n in sizes]
+    wanted = [min(ARENA_PAGES_MAX, 2 * n) + reserve for n, reserve in zip(sizes, reserves, strict=True)]
+    ids, parts = pager.reserve(sum(wanted)), []
+    for number, (a, n) in enumerate(zip(starts, sizes, strict=False)):
+        room = scratch(number)
+        room.fit(page_words, wanted[number], columns, len(tree.spec.scans), n)
+        some = actions[a : a + n], np.ascontiguousarray(edits[:, a : a + n])
+        deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
+        parts.append(Part(*some, ids[: wanted[number]], reserves[number], room, deltas))
+        ids = ids[wanted[number] :]
+    return parts
+
+
+def _run(
+    pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, part: Part, stages: int,
+    first: int = 0, last: int = ALL,
+) -> None:  # fmt: skip
+    """Run the kernel, and have the pages that it makes written; what came of it is the first tally of the part's room.
+
+    Raises CorruptionError or EditError.
+    """
+    actions, edits, ids, reserve, room, deltas = part
+    tally = room.tallies[0]
+    begin = 0 if stages & BELOW else int(tally[WRITTEN])
+    k_indexed.apply_and_write(
+        page_writer, k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of((tree,)), ALONE,
+        scan_array(tree.spec), actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
+        deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
+    )  # fmt: skip
+    status, evidence, used, *_, written = tally.tolist()
+    assert status != SHORT, "what a run reserves is there, see _parts"
+    if status != OK:
+        raise _failure(status, evidence, tree.spec, edits)
+    pager.wrote(room.arena[begin * pager.pages.page_words :], ids[begin:used], written - begin)
+    tally[WRITTEN] = used
+
+
+def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
+    """Run the parts side by side, then the first one with the root over all of them."""
+    spec, (first, *others) = tree.spec, parts
+    page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
+    run = partial(_run, pager, page_writer, tree, visible)
+    together([partial(run, part, BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
+    for part in others:
+        k_apply.adopt(
+            pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
+            first.room.node, first.room.walk, part.room.node, part.room.walk,
+        )  # fmt: skip
+    run(first, ROOT_ON)
+
+
+def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:
+    if status == CORRUPT:
+        return CorruptionError(page=evidence, tree=spec.tree_id)
+    key = tuple(edits[: spec.keys, evidence].tolist())
+    if status == NEGATIVE:
+        return EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
+    return EditError(f"key {key}: the sum does not fit a 64-bit word; use a wider type or smaller values")
+
+
+def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[np.ndarray, np.ndarray]:
+    """Sort edits by key and compose those of one key, in the order given, into one.
+
+    ADDs of a key add up; ERASE then INSERT becomes SET.  Raises EditError where one key is both added to
+    and set.  O(n log n).
+
+    >>> from pagestore.host import ERASE, INSERT
+    >>> compose_edits(np.array([INSERT, INSERT, ERASE]), np.array([[7, 3, 7]]), Spec(1, 1, 0))
+    (array([0, 1]), array([[3, 7]]))
+    """
+    n, keys = len(actions), spec.keys
+    if n < 2 or ascends(edits[:keys]):
+        return actions, edits
+    given = keys, spec.columns, np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
+    if n <= MERGED:
+        left = compose_few(*given, np.empty(2 * n, np.int64), *room)
+    else:
+        left = compose_ordered(*given, sort_order(edits[:keys]), *room)
+    _, actions, edits = room
+    if left < -n:
+        key = tuple(edits[: spec.keys, -1 - left - n].tolist())
+        raise EditError(f"key {key}: what one batch adds does not fit a 64-bit word; add it in smaller batches")
+    if left < 0:
+        key = tuple(edits[: spec.keys, -1 - left].tolist())
+        raise EditError(f"key {key}: one batch both adds to and sets this record; apply them one after the other")
+    return actions[:left], edits[:, :left]
+
+
+def one_batch(parts: Sequence[Edits]) -> Edits:
+    """Actions and rows of some parts, at least one, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([actions for actions, _ in parts]), np.concatenate([rows for _, rows in parts], axis=1)

@@ -1,0 +1,98 @@
+"""TODO: pagestore/trees/bulk.py."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from threading import Lock
+
+import numpy as np
+
+from pagestore.errors import OrderError
+from pagestore.pages.layout import HEIGHT_MAX
+from pagestore.runtime.parallel import together
+from pagestore.sorting.tuples import Coded, ascending, count_of
+from pagestore.trees.kernels import bulk as k_bulk
+from pagestore.trees.scratch import scratch
+from pagestore.trees.tree import Pager, Spec, Tree, scan_array
+
+PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
+BULK_PAGES = 256  # that bulk writes at once
+UNSHARED = nullcontext()
+
+
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = UNSHARED) -> Tree:
+    """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
+
+    A sixteenth of each page stays free for the first edits.
+
+    Pages are had and written within `turn`, for others may use the pager meanwhile.
+    Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
+    """
+    pages, room = pager.pages, scratch()
+    room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
+    arena, work = room.arena, room.work
+    node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
+    sizes = np.zeros(HEIGHT_MAX, np.int64)
+    last = np.zeros(spec.keys, np.int64)
+    shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))
+    count = 0
+    for batch in batches:
+        batch = np.ascontiguousarray(batch, np.int64)
+        progress = np.zeros(3, np.int64)
+        while progress[k_bulk.TAKEN] < batch.shape[1]:
+            with turn:
+                ids = pager.reserve(BULK_PAGES)
+            k_bulk.load_records(
+                *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress, work
+            )  # fmt: skip
+            with turn:
+                _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+            if progress[k_bulk.UNSORTED]:
+                row = int(progress[k_bulk.TAKEN])
+                raise OrderError(
+                    f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not above its "
+                    "predecessor; sort the input by its key and drop duplicates"
+                )
+        count += batch.shape[1]
+    with turn:
+        return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
+
+
+def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
+    """A tree of each spec and parts[C, n], in any order, of its records; on as many threads as the pager has."""
+    turn, jobs = Lock(), iter(enumerate(loads))
+
+    def work() -> list[tuple[int, Tree]]:
+        return [(i, bulk(pager, spec, ascending(parts), turn)) for i, (spec, parts) in jobs]
+
+    many = sum(count_of(part) for _, parts in loads for part in parts) >= PARALLEL_FROM
+    found = together([work] * min(pager.threads if many else 1, len(loads)))
+    return [tree for _, tree in sorted(chain(*found))]
+
+
+def _finish_bulk(
+    pager: Pager,
+    spec: Spec,
+    shape: tuple,
+    arena: np.ndarray,
+    node: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    count: int,
+) -> Tree:
+    sizes[-1] = 0
+    if not count:
+        return Tree.empty(spec)
+    level = 0
+    progress = np.zeros(3, np.int64)
+    while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
+        ids = pager.reserve(BULK_PAGES)
+        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work)
+        _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+        level += not sizes[level]
+    return Tree.at(int(node[level, spec.keys, 0]), level, count, spec, pager.version)
+
+
+def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
+    pager.write(arena, ids[:used])
+    pager.release(ids[used:])

@@ -1,0 +1,206 @@
+"""Apply a sorted batch of edits to a tree: one descent, fresh pages only where something changed.
+
+The walk keeps, for every level, the node it is in and a buffer of the entries its successor will
+have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
+the buffer of level 0; children without edits go on as runs, so their subtrees stay shared.  Most
+successors are then made from the old page by shifting bits (pages/shift.py).  Else the runs are decoded; a
+buffer too large for a page is cut into several, one too small takes in its next sibling, or its
+previous one.  The entries of the pages written go to the buffer above.
+"""
+
+from pagestore.pages.build import KEY, entry_columns
+from pagestore.pages.enter import child, enter
+from pagestore.pages.layout import COUNT
+from pagestore.pages.page import child_slot, field
+from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.trees.kernels.apply_layout import (
+    AHEAD,
+    AHEAD_EDIT,
+    BELOW,
+    CHANGED,
+    DEAD,
+    EDIT,
+    END,
+    ENTRIES,
+    OK,
+    PAGE,
+    ROOT_ON,
+    RUNS,
+    SIZE,
+    SLOT,
+    STATUS,
+    USED,
+)
+from pagestore.trees.kernels.leaf_merge import merge_leaf
+from pagestore.trees.kernels.node_buffer import copy_run, read_columns
+from pagestore.trees.kernels.successor import edits_below, finish, first_not_below, grow, take_in
+
+SAMPLES = 64  # places in the root where a part of a batch may end
+
+
+def reserve_of(height, n, columns, page_words):
+    """Pages that a batch of n edits needs at most, behind those that it may fill, to leave a tree whole."""
+    return 3 * (height + 2) + 2 * n * (columns + 1) // page_words
+
+
+reserved = kernel(reserve_of)
+
+
+@kernel
+def apply_edits(
+    words, seen, page_words, root, height, keys, values, scans, actions, edits, visible, stages, first, last,
+    arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
+):  # fmt: skip
+    """Run the batch; `tally` comes back with status, the pointer to the new root, its height, and what was used.
+
+    Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
+    and the caller goes on with the rest.
+
+    Of a large batch, several runs side by side may each take the edits BELOW the entries first to last of the root;
+    one of them, to which `adopt` adds what the others came to, goes on with ROOT_ON.
+    """
+    shape = (keys, values, birth, tree_id)
+    top = max(height, 1) - 1
+    if stages & BELOW:
+        tally[:] = 0
+        walk[:, :] = 0
+        walk[END, top] = actions.shape[0]
+        if height > 0:
+            page = enter(words, seen, page_words, root, top, read_columns(keys, values, scans, top))
+            if not take_in(words, page, scans, top, walk, tally):
+                return
+        walk[SLOT, top] = first
+        walk[ENTRIES, top] = min(last, walk[ENTRIES, top])
+        go_below(
+            words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
+            node, dead, delta_actions, delta, walk, tally, work,
+        )  # fmt: skip
+    if stages & ROOT_ON and tally[STATUS] == OK:
+        finish(words, seen, page_words, shape, scans, top, top, edits, arena, ids, node, dead, walk, tally, work)
+        grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
+
+
+@kernel
+def go_below(
+    words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
+    node, dead, delta_actions, delta, walk, tally, work,
+):  # fmt: skip
+    """Take the edits down, up to where the root's new entries are complete."""
+    keys, values = shape[0], shape[1]
+    level = top
+    while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
+        if level == 0:
+            merge_leaf(words, keys, values, actions, edits, visible, node, delta_actions, delta, walk, tally)
+            if tally[STATUS] != OK or top == 0:
+                return
+        elif walk[SLOT, level] < walk[ENTRIES, level]:
+            stop_if_short(ids, dead, reserve, walk, tally)
+            if descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
+                level -= 1
+            if tally[STATUS] != OK:
+                return
+            continue
+        stop_if_short(ids, dead, reserve, walk, tally)
+        level = finish(
+            words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work
+        )
+        if tally[STATUS] != OK:
+            return
+
+
+@kernel
+def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
+    """Append the root's entries of the run to the right to those of this one. Their pages must have been written."""
+    columns = entry_columns(keys, 0, folds, top)
+    source, runs = other_node[top], max(other_walk[RUNS, top], 0)
+    i = 0
+    for r in range(runs + 1):
+        stop = source[columns + 3, r] if r < runs else other_walk[SIZE, top]
+        at = walk[SIZE, top]
+        for j in range(i, stop):
+            for c in range(columns):
+                node[top, c, at + j - i] = source[c, j]
+            node[top, columns, at + j - i] = 0
+        walk[SIZE, top] = at + stop - i
+        if r < runs:
+            lo, hi = source[columns + 1, r], source[columns + 2, r]
+            copy_run(words, columns, lo, hi, node[top], walk, top)
+            i = stop + hi - lo
+    walk[CHANGED, top] |= other_walk[CHANGED, top]
+
+
+@kernel
+def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cuts):
+    """Cut a batch where entries of the root begin, into parts of about as much work.
+
+    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns how many parts
+    that makes, at most P, or ``-page_id``. An entry with edits below takes as long as `page_edits` of them.
+    """
+    page = enter(words, seen, page_words, root, level, keys + 1)
+    if page < 0:
+        return page
+    wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + COUNT]
+    step = 1 + entries // (SAMPLES * wanted)
+    parts, total = 1, 0
+    cuts[:, 0] = 0
+    for measured in range(2):
+        work = e = 0
+        for slot in range(step, entries + step, step):
+            end = first_not_below(words, page, slot, keys, edits, e, n) if slot < entries and e < n else n
+            work += end - e + page_edits * min(end - e, step)
+            e = end
+            if measured and parts < wanted and wanted * work >= parts * total and cuts[1, parts - 1] < e < n:
+                cuts[0, parts], cuts[1, parts] = slot, e
+                parts += 1
+        total = work
+    cuts[0, parts], cuts[1, parts] = entries, n
+    return parts
+
+
+@kernel
+def stop_if_short(ids, dead, reserve, walk, tally):
+    """Take no more edits once arena or dead list hold no more than what finishing needs."""
+    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
+        walk[END, :] = tally[EDIT]
+
+
+@kernel
+def descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
+    """Copy the children without edits, take in the next one with edits; False if there is none."""
+    keys, values = shape[0], shape[1]
+    page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
+    columns = entry_columns(keys, 0, scans.shape[0], level)
+    e = tally[EDIT]
+    end = walk[END, level]
+    target = entries
+    if e < end:
+        target = child_of(words, page, keys, edits, e, slot, level, node, walk)
+    copy_run(words, columns, slot, target, node[level], walk, level)
+    walk[SLOT, level] = target
+    if target == entries:
+        return False
+    if target + 1 < entries:
+        end = edits_below(words, page, target + 1, keys, edits, e, end)
+    walk[SLOT, level] = target + 1
+    walk[END, level - 1] = end
+    if level == 1 and end < walk[END, level]:
+        walk[AHEAD, level] = child_of(words, page, keys, edits, end, target + 1, level, node, walk)
+        walk[AHEAD_EDIT, level] = end
+        ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
+        for i in range(ahead, ahead + page_words, LINE):
+            prefetch(words, i)
+    below = child(words, seen, page_words, page, keys, target, level - 1, read_columns(keys, values, scans, level - 1))
+    return take_in(words, below, scans, level - 1, walk, tally)
+
+
+@kernel
+def child_of(words, page, keys, edits, e, slot, level, node, walk):
+    """The entry, from `slot` on, that edit e goes below."""
+    if walk[AHEAD_EDIT, level] == e:
+        return walk[AHEAD, level]
+    spare = node[-1]
+    key = spare[KEY]
+    for c in range(keys):
+        key[c] = edits[c, e]
+    return child_slot(words, page, key, keys, keys, slot)

@@ -1,0 +1,213 @@
+"""Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
+
+from pagestore.pages.enter import child, columns_at, enter
+from pagestore.pages.layout import COUNT, GREATEST
+from pagestore.pages.page import NARROW, bits, child_slot, column, field, run_end
+from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import LINE, either, prefetch, word_at
+from pagestore.trees.kernels.cursor import above
+
+GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages
+VECTORS = 16  # so many columns or more are looked into by vectors
+ALIKE = 4  # keys in one leaf for which it is loaded at once
+RUN_SHORT = 31  # equal entries that are looked through in step
+FAR = 2 * 64 * LINE  # bits that are worth to be prefetched
+NEAR = 32  # entries that a good guess is off at most; sixteen to a first column put it off by 20
+
+# numbers that a single look-up needs; LIKE: where a leaf of the tree begins that was read before, 0 if none was
+WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
+
+# rows of a group's `place`: the leaf of each key, what may hold it there, whether it does so far; a search and
+# its probes; a key
+PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_ROWS = range(14)
+
+
+@kernel
+def get_records(words, seen, page_words, root, height, keys, values, wanted, order, places, found, out):
+    """Look up wanted[K, n]: sets found[n] and out[V, n].  Returns 1, or ``-page_id``.
+
+    Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
+    values. What a step will look at comes from memory while other groups take theirs, which are a step behind each.
+    Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
+    """
+    count = order.shape[0] if height else 0
+    groups, steps = (count + GROUP - 1) // GROUP, keys + 2
+    for turn in range(groups + steps - 1 if groups else 0):
+        for step in range(max(0, turn - groups + 1), min(turn + 1, steps)):
+            number = turn - step
+            group, place = order[number * GROUP : (number + 1) * GROUP], places[number % steps]
+            if step == 0:
+                status = leaves(words, seen, page_words, root, height, keys, wanted, group, place)
+                if status < 0:
+                    return status
+                like = places[max(number - 1, 0) % steps, PAGE, 0]  # which has come since
+                prefetch_leaves(words, place[PAGE], group.shape[0], like)
+            elif step <= keys:
+                locate_column(words, step - 1, keys + values, wanted, group, place)
+            else:
+                for g in range(group.shape[0]):
+                    found[group[g]] = place[EQUAL, g]
+                    for v in range(values if place[EQUAL, g] else 0):
+                        out[v, group[g]] = field(words, place[PAGE, g], keys + v, place[LOW, g])
+    return 1
+
+
+@kernel
+def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
+    """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
+    status = place[PAGE] = enter(words, seen, page_words, root, height - 1, columns_at(root, keys, height - 1))
+    for level in range(height - 2, -1, -1):
+        if status > 0:
+            columns = columns_at(root, keys, level)
+            status = children(words, seen, page_words, level, columns, keys, wanted, group, place[KEY], place[PAGE])
+    return status
+
+
+@kernel
+def prefetch_leaves(words, pages, n, like):
+    """Begin to load leaves: those of ALIKE keys or more as far as the first column reaches in leaf `like`, or heads."""
+    _, start, width = column(words, like, 0)
+    reach = start - like + (words[like + COUNT] * width >> 6)
+    last = 0
+    for g in range(n):
+        if pages[g] != last:
+            last = pages[g]
+            far = reach if g + ALIKE <= n and pages[g + ALIKE - 1] == last else 2 * LINE
+            for i in range(last, last + far, LINE):
+                prefetch(words, i)
+
+
+@kernel
+def children(words, seen, page_words, level, columns, keys, wanted, group, key, pages):
+    """Put the child, of that level, that key wanted[:, group[g]] belongs to in place of index page pages[g], for all g.
+
+    Keys that are clearly between the separators around a child follow it there; the next one is looked for from there
+    on, if it is behind.  Returns 1, or ``-page_id``.
+    """
+    last = slot = g = 0
+    while g < group.shape[0]:
+        page = pages[g]
+        for c in range(keys):
+            key[c] = wanted[c, group[g]]
+        if page == last and not above(words, page, slot, key, keys):
+            slot = child_behind(words, page, key, keys, slot)
+        else:
+            slot = child_slot(words, page, key, keys, keys, 0)
+        last = page
+        below = child(words, seen, page_words, page, keys, slot, level, columns)
+        if below < 0:
+            return below
+        low = field(words, page, 0, slot)
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else GREATEST
+        pages[g] = below
+        g += 1
+        while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
+            pages[g] = below
+            g += 1
+    return 1
+
+
+@kernel
+def child_behind(words, page, key, keys, slot):
+    """As `child_slot` for a whole key that belongs to the child at `slot` or to one behind it; gallops."""
+    entries, step = words[page + COUNT], 1
+    while slot + step < entries and not above(words, page, slot + step, key, keys):
+        slot += step
+        step <<= 1
+    end = min(entries, slot + step)
+    while slot + 1 < end:
+        middle = (slot + end) >> 1
+        if above(words, page, middle, key, keys):
+            end = middle
+        else:
+            slot = middle
+    return slot
+
+
+@kernel
+def locate_many(words, m, wanted, group, place):
+    """As `locate`, for key wanted[:m, group[g]] in page place[PAGE, g], for all g: place[LOW] and place[EQUAL]."""
+    locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without a run to look for
+    for c in range(1, m):
+        locate_column(words, c, m, wanted, group, place)
+
+
+@kernel
+def locate_column(words, c, columns, wanted, group, place):
+    """As `locate_many`, from what columns before c found on; begins to load what the next of so many columns has there.
+
+    All g take each step side by side.  Their loads do not wait for each other, so cache misses overlap.
+    """
+    n = group.shape[0]
+    pages, low, end, equal, x, size = place[PAGE], place[LOW], place[END], place[EQUAL], place[X], place[SIZE]
+    if c:  # the run of entries that are equal so far
+        for g in range(n):
+            place[RUN, g] = low[g]
+            value = wanted[c - 1, group[g]]
+            x[g], size[g] = value + (value < GREATEST), equal[g] * min(end[g] - low[g], RUN_SHORT)
+        lower_many(words, c - 1, n, place)
+        for g in range(n):
+            run = place[RUN, g]
+            if low[g] - run == RUN_SHORT or x[g] == GREATEST:
+                low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
+            low[g], end[g] = run, low[g]
+    else:
+        for g in range(n):
+            low[g], end[g], equal[g] = 0, words[pages[g] + COUNT], 1
+    for g in range(n):
+        x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
+    lower_many(words, c, n, place)
+    for g in range(n):
+        there = min(low[g], end[g] - 1)  # or one before, which does no harm; behind the last page is no memory
+        value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
+        equal[g] &= (low[g] < end[g]) & (value == x[g])
+    for g in range(n if c + 1 < columns else 0):
+        _, start, width = column(words, pages[g], c + 1)
+        prefetch(words, start + (low[g] * width >> 6))
+        prefetch(words, start + (low[g] * width >> 6) + LINE)
+
+
+@kernel
+def lower_many(words, c, n, place):
+    """As `lower`, for each g < n: moves low[g] to the first of size[g] entries whose column c is at least x[g].
+
+    Few, and wide ones, are looked into one by one, others by vectors; a probe of no entry is one before, which does no
+    harm.
+    """
+    low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]
+    start, width = place[START, :n], place[WIDTH, :n]
+    left = widest = 0
+    for g in range(n):
+        base[g], start[g], width[g] = column(words, place[PAGE, g], c)
+        left, widest = max(left, size[g]), max(widest, width[g])
+    while left > 0 and (n < VECTORS or widest > NARROW):
+        for g in range(n):
+            half = size[g] + 1 >> 1
+            value = base[g] + bits(words, start[g], width[g], low[g] + half - 1)
+            low[g] += either(value < x[g], half, 0)
+            size[g] -= half
+        left >>= 1
+    while left > 0:
+        for g in range(n):
+            found[g] = low[g] + (size[g] + 1 >> 1) - 1
+        narrow_many(words, start, width, found, place[AT, :n])
+        for g in range(n):
+            half = size[g] + 1 >> 1
+            low[g] += either(base[g] + found[g] < x[g], half, 0)
+            size[g] -= half
+        left >>= 1
+
+
+@kernel
+def narrow_many(words, start, width, found, at):
+    """As `narrow`, of entry found[g] for each g, put in its place; at[g] is room.
+
+    One loop loads, and of the others the compiler makes vectors.
+    """
+    n = found.shape[0]
+    for g in range(n):
+        at[g] = 64 * start[g] + found[g] * width[g]
+    for g in range(n):
+        found[g] = word_at(words, at[g] >> 3)
+    for g in range(n):
+        found[g] = found[g] >> (at[g] & 7) & (1 << width[g]) - 1

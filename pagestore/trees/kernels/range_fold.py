@@ -1,0 +1,429 @@
+"""Fold any interval of keys out of a tree's folds; rank and select (*Scans*).
+
+    root        [ ....l=======r.... ]      whole children between the two that hold the bounds
+    level 1       [..l====]  [==r...]      what is behind the lower bound, what is before the upper one
+    leaves          [..===]  [==..]        and within each page the same again, by its ScanTree
+
+The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then whether there is one and how
+many applications it took.  Pieces are taken in key order, so an operator need not be commutative; those that
+`is_plain` names are, and take them as they come.
+"""
+
+from pagestore.pages.enter import child, columns_at, enter
+from pagestore.pages.fold_operators import COUNT, MAX, MIN, SUM, combine, lift_entry
+from pagestore.pages.layout import COUNT as ENTRIES
+from pagestore.pages.layout import HEIGHT_MAX, SCAN
+from pagestore.pages.page import NARROW, bits, column, folds_of, narrow
+from pagestore.pages.scan_tree import tree_column, tree_start
+from pagestore.runtime.compiler import inlined, kernel
+from pagestore.runtime.intrinsics import LINE, bytes_at, prefetch, words_at
+from pagestore.trees.kernels.batch_lookup import (
+    EQUAL,
+    HEIGHT,
+    LOW,
+    PAGE,
+    PAGE_WORDS,
+    PLACE_ROWS,
+    READY,
+    ROOT,
+    SEEN,
+    SEEN_AT,
+    WORDS,
+    WORDS_AT,
+    locate_many,
+)
+
+GROUP = 32  # intervals whose bounds are looked for side by side
+UNBOUNDED = -1
+ADDING = 48  # bits of values of which a page's worth adds up within a word
+HALF = 0xFFFFFFFF
+PROBES = 32  # parts of a leaf's keys at whose ends five halvings look
+
+
+@kernel
+def acc_words(folds):
+    return 2 * folds + 2
+
+
+@kernel
+def take(scans, first, end, acc):
+    """Combine the fold in the spare words into the accumulator."""
+    folds = scans.shape[0]
+    if acc[2 * folds]:
+        acc[2 * folds + 1] += combine(scans, first, end, acc, 0, 1, acc, folds, 1)
+        return
+    for f in range(first, end):
+        acc[f] = acc[folds + f]
+    acc[2 * folds] = 1
+
+
+@inlined
+def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
+    """Entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
+    if lo >= hi:
+        return
+    if is_plain(scans, first, end):
+        fold_plain(words, page, level, keys, scans, first, lo, hi, acc)
+        return
+    area, depth, i, a, j, b = parts(words, page, end, lo, hi)
+    fold_entries(words, page, level, keys, scans, first, end, lo, a, acc)
+    fold_nodes(words, page, area, scans, first, end, (1 << depth) + i, (1 << depth) + j, acc)
+    fold_entries(words, page, level, keys, scans, first, end, b, hi, acc)
+
+
+@inlined
+def is_plain(scans, first, end):
+    """Is a scan one of COUNT, SUM, MIN and MAX of one column?"""
+    op = scans[first, 0]
+    return op <= MAX and end == first + 1 + (op == SUM)
+
+
+@inlined
+def scan_header(words, page, end):
+    """The word that says where a page's ScanTree is; 0 for none, and for one without the fold words before `end`."""
+    return words[page + SCAN] if folds_of(words, page) >= end else 0
+
+
+@inlined
+def parts(words, page, end, lo, hi):
+    """What entries lo..hi are made of: entries lo..a, leaves i..j of the ScanTree and entries b..hi.
+
+    As (area, depth, i, a, j, b); without whole leaves i = j and a = b = hi.
+    """
+    header = scan_header(words, page, end)
+    area, depth = page + (header >> 8 & 0xFFFFFF), header & 255
+    if depth:
+        entries = words[page + ENTRIES]
+        i, a = leaf_behind(words, page, area, entries, depth, lo)
+        j, b = leaf_before(words, page, area, entries, depth, hi)
+        if i < j:
+            return area, depth, i, a, j, b
+    return area, depth, 0, hi, 0, hi
+
+
+@inlined
+def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
+    """As `fold_page` for COUNT, SUM, MIN and MAX of one word, whose folds stay in registers until the page is done.
+
+    A sum adds up by halves of words, without a carry. MIN is the MAX of complements.
+    """
+    folds = scans.shape[0]
+    op = scans[first, 0]
+    flip = -1 if op == MIN else 0
+    n = acc[2 * folds]
+    low, middle, high = 0 if op <= SUM else -1 << 63, 0, 0
+    if n:
+        low, middle, high = added(op, acc[first], acc[first + 1] if op == SUM else 0, low, middle, high)
+    if level == 0 and op == COUNT:
+        low += hi - lo
+        n += 1
+    else:
+        area, depth, i, a, j, b = parts(words, page, first + 1 + (op == SUM), lo, hi)
+        base, start, width = column(words, page, keys + 1 + first if level > 0 else scans[first, 1])
+        top_base, top_start, top_width = 0, start, 0
+        if op == SUM and level > 0:
+            top_base, top_start, top_width = column(words, page, keys + 2 + first)
+        narrowly = width <= (ADDING if op == SUM else NARROW)
+        if level > 0:  # children's sums: where their high words are alike, no low one is beyond a carry
+            narrowly = narrowly and (op > SUM or (op == SUM and top_width == 0))
+        for side in range(2):
+            at, stop = (lo, a) if side == 0 else (b, hi)
+            n += stop - at
+            if narrowly and at < stop:
+                part, halves, top = folded_narrow(words, op, base, start, width, flip, at, stop)
+                if op == SUM:
+                    low, middle = low + part, middle + halves
+                    high += (stop - at) * top_base if level > 0 else top
+                else:
+                    low = max(low, part)
+                continue
+            for k in range(at, stop):
+                value = base + bits(words, start, width, k)
+                top = top_base + bits(words, top_start, top_width, k) if level > 0 else value >> 63
+                low, middle, high = added(op, value, top, low, middle, high)
+        if i < j:
+            low, middle, high, nodes = folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high)
+            n += nodes
+    if op <= SUM:
+        middle += low >> 32
+        acc[first] = middle << 32 | low & HALF
+        if op == SUM:
+            acc[first + 1] = high + (middle >> 32)
+    else:
+        acc[first] = low ^ flip
+    acc[2 * folds] = 1
+    acc[2 * folds + 1] += n - 1
+
+
+@inlined
+def folded_narrow(words, op, base, start, width, flip, at, stop):
+    """Entries at..stop of a narrow column, one load each: a sum by halves and its high words, or a maximum."""
+    if op == SUM:
+        total = 0
+        for k in range(at, stop):
+            total += narrow(words, start, width, k)
+        many = stop - at
+        return many * (base & HALF) + (total & HALF), many * (base >> 32 & HALF) + (total >> 32), many * (base >> 63)
+    most = -1 << 63
+    for k in range(at, stop):
+        most = max(most, narrow(words, start, width, k) ^ flip)
+    return base + (most ^ flip) ^ flip, 0, 0
+
+
+@inlined
+def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
+    """A fold that leaves i..j of a ScanTree are put to, by the fewest of its nodes, and how many those are."""
+    base, start, width = tree_column(words, page, area, 1 + first)
+    top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
+    n, left, right = 0, (1 << depth) + i, (1 << depth) + j
+    while left < right:
+        if left & 1:
+            top = top_base + bits(words, top_start, top_width, left - 1)
+            low, middle, high = added(op, base + bits(words, start, width, left - 1), top, low, middle, high)
+            n, left = n + 1, left + 1
+        if right & 1:
+            right -= 1
+            top = top_base + bits(words, top_start, top_width, right - 1)
+            low, middle, high = added(op, base + bits(words, start, width, right - 1), top, low, middle, high)
+            n += 1
+        left >>= 1
+        right >>= 1
+    return low, middle, high, n
+
+
+@inlined
+def added(op, value, top, low, middle, high):
+    """Put one more word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in `low`."""
+    if op <= SUM:
+        return low + (value & HALF), middle + (value >> 32 & HALF), high + top
+    return max(low, ~value if op == MIN else value), middle, high
+
+
+@kernel
+def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
+    """Entries lo..hi one by one; a few of them, at the edges of an interval."""
+    folds = scans.shape[0]
+    for i in range(lo, hi):
+        for f in range(first, end):
+            acc[folds + f] = lift_entry(words, page, level, keys, scans, f, i)
+        take(scans, first, end, acc)
+
+
+@inlined
+def leaf_behind(words, page, area, entries, depth, slot):
+    """First leaf of a ScanTree that starts at `slot` or behind it, and where; looks where an even cut would put it."""
+    if slot == 0:
+        return 0, 0
+    j = (slot << depth) // entries
+    while j > 0 and tree_start(words, page, area, entries, depth, j - 1) >= slot:
+        j -= 1
+    start = tree_start(words, page, area, entries, depth, j)
+    while start < slot:
+        j += 1
+        start = tree_start(words, page, area, entries, depth, j)
+    return j, start
+
+
+@inlined
+def leaf_before(words, page, area, entries, depth, slot):
+    """Last leaf (or L) of a ScanTree that starts at `slot` or before it, and where."""
+    if slot == entries:
+        return 1 << depth, entries
+    j = (slot << depth) // entries
+    while not j >> depth and tree_start(words, page, area, entries, depth, j + 1) <= slot:
+        j += 1
+    start = tree_start(words, page, area, entries, depth, j)
+    while start > slot:
+        j -= 1
+        start = tree_start(words, page, area, entries, depth, j)
+    return j, start
+
+
+@kernel
+def fold_nodes(words, page, area, scans, first, end, left, right, acc):
+    """Leaf nodes left..right of a heap: upwards from left, then the right-hand ones downwards, all in key order."""
+    waiting = 0  # bit d: a node of depth d from below waits on the right
+    d = 0
+    a, b = left, right
+    while a < b:
+        if a & 1:
+            take_node(words, page, area, scans, first, end, a, acc)
+            a += 1
+        if b & 1:
+            waiting |= 1 << d
+        a >>= 1
+        b >>= 1
+        d += 1
+    while d > 0:
+        d -= 1
+        if waiting >> d & 1:
+            take_node(words, page, area, scans, first, end, (right >> d) - 1, acc)
+
+
+@kernel
+def take_node(words, page, area, scans, first, end, k, acc):
+    """Combine the stored fold of node k into the accumulator."""
+    folds = scans.shape[0]
+    for f in range(first, end):
+        base, start, width = tree_column(words, page, area, 1 + f)
+        acc[folds + f] = base + bits(words, start, width, k - 1)
+    take(scans, first, end, acc)
+
+
+@kernel
+def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work):
+    """Fold words first..end of the records of n intervals; bounds[:low, i] <= key < bounds[:high, n + i].
+
+    No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
+    work_words(F, n).  Takes GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
+    Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
+    """
+    acc = work[: acc_words(scans.shape[0])]
+    acc[2 * scans.shape[0] + 1] = 0
+    rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
+    group, rest = rest[:width], rest[width:]
+    place, rest = rest[: PLACE_ROWS * width].reshape(PLACE_ROWS, width), rest[PLACE_ROWS * width :]
+    ways = rest[: 2 * HEIGHT_MAX * width].reshape(HEIGHT_MAX, 2, width)
+    n = full.shape[0] if height else 0
+    full[:], out[:, :] = 0, 0
+    for begin in range(0, n, GROUP):
+        size = min(GROUP, n - begin)
+        for g in range(size):
+            group[g], group[size + g] = begin + g, n + begin + g
+        together = size if low == high else 0
+        for at in range(0, size + 1 if not together else 1, size):
+            status = descend_many(
+                words, seen, page_words, root, height, keys, end, low if at == 0 else high, bounds,
+                group[at : at + size + together], at, scans[first, 0] != COUNT, place, ways,
+            )  # fmt: skip
+            if status < 0:
+                return status
+        for g in range(0 if low else size, 2 * size if high else size):
+            if scans[first, 0] != COUNT:
+                prefetch_column(words, ways[0, 0, g], scans[first, 1], ways[0, 1, g])
+        for g in range(size):
+            acc[2 * scans.shape[0]] = 0
+            scan_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
+            full[begin + g] = acc[2 * scans.shape[0]]
+            for f in range(first, end if full[begin + g] else first):
+                out[f - first, begin + g] = acc[f]
+    return acc[2 * scans.shape[0] + 1]
+
+
+@kernel
+def scan_one(room, low, high):
+    """As `scan_groups` for one interval, everything in one array, of which the address is given.
+
+    There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
+    int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
+    """
+    ready = words_at(room, READY + 4)
+    words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
+    keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
+    at = room + 8 * (READY + 4)
+    scans = words_at(at, 3 * folds).reshape(folds, 3)
+    at += 24 * folds
+    bounds = words_at(at, 2 * keys).reshape(keys, 2)
+    at += 16 * keys
+    out = words_at(at, end - first).reshape(end - first, 1)
+    at += 8 * (end - first)
+    full, work = words_at(at, 1), words_at(at + 8, work_words(folds, 1))
+    status = scan_groups(
+        words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, scans, first, end, bounds, low, high,
+        out, full, work,
+    )  # fmt: skip
+    return status if status < 0 else full[0]
+
+
+@inlined
+def prefetch_column(words, page, c, slot):
+    """Begin to load what folding a leaf from a slot on, or up to it, reads of column c."""
+    _, start, width = column(words, page, c)
+    around = start + (slot * width >> 6)
+    for i in range(around - 2 * LINE, around + 3 * LINE, LINE):
+        prefetch(words, i)
+
+
+@inlined
+def prefetch_leaf(words, page, page_words, folded, few):
+    """Begin to load what a leaf is asked next: its ScanTree, and of few leaves where halving its keys will look."""
+    header = words[page + SCAN]
+    if folded and header & 255:
+        for i in range(page + (header >> 8 & 0xFFFFFF), page + page_words, LINE):
+            prefetch(words, i)
+    if few:
+        _, start, width = column(words, page, 0)
+        span = words[page + ENTRIES] * width
+        for k in range(1, PROBES):
+            prefetch(words, start + (span * k // PROBES >> 6))
+
+
+@kernel
+def work_words(folds, n):
+    """Words of scratch that `scan_groups` takes: accumulator, keys of a group, their place, ways."""
+    return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
+
+
+@kernel
+def descend_many(words, seen, page_words, root, height, keys, end, m, bounds, group, at, folded, place, ways):
+    """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
+
+    Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
+    place.  Slot UNBOUNDED of the root if m is 0.  Pages have the fold words before `end`, and `folded` says whether
+    leaves' ScanTrees are read afterwards.
+    Returns 1, or ``-page_id``.
+    """
+    n, pages = group.shape[0], place[PAGE]
+    pages[:n] = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
+    for level in range(height - 1, -1, -1):
+        for g in range(n):
+            if pages[g] < 0:
+                return pages[g]
+            ways[level, 0, at + g] = pages[g]
+        if m == 0:
+            ways[level, 1, at : at + n] = UNBOUNDED
+            return 1
+        for g in range(n if level == 0 and n <= 2 else 0):  # header, descriptors and the ScanTree's half, of both
+            for i in (0, LINE, page_words - LINE if folded else 0):
+                prefetch(words, pages[g] + i)
+        for g in range(n if level == 0 else 0):
+            prefetch_leaf(words, pages[g], page_words, folded, n <= 2)
+        locate_many(words, m, bounds, group, place)
+        for g in range(n):
+            slot = place[LOW, g]
+            if level:
+                slot = max(slot - 1 + (place[EQUAL, g] if m == keys else 0), 0)
+                columns = columns_folded(root, keys, end, level - 1)
+                pages[g] = child(words, seen, page_words, pages[g], keys, slot, level - 1, columns)
+            ways[level, 1, at + g] = slot
+    return 1
+
+
+@kernel
+def columns_folded(root, keys, end, level):
+    """How many columns of pages of a level are read below a pointer by who folds words before `end`."""
+    return keys + 1 + end if level else columns_at(root, keys, 0)
+
+
+@kernel
+def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
+    """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one.
+
+    A plain operator begins where they part: the leaves may still be on their way to the cache.
+    """
+    level = height - 1
+    while level > 0 and ways[level, 1, lower] == ways[level, 1, upper] != UNBOUNDED:
+        level -= 1
+    behind, before = ways[level, 1, lower] != UNBOUNDED, ways[level, 1, upper] != UNBOUNDED
+    if before and ways[level, 1, lower] > ways[level, 1, upper]:
+        return
+    downwards = is_plain(scans, first, end)
+    for i in range(2 * level + 1):
+        step = level + ((i + 1) >> 1) * (1 - 2 * (i & 1)) if downwards else i
+        if (step < level and not behind) or (step > level and not before):
+            continue
+        d = min(step, 2 * level - step)
+        page = ways[d, 0, lower if step < level else upper]
+        lo = max(ways[d, 1, lower] + (d > 0), 0) if step <= level else 0
+        hi = ways[d, 1, upper] if step >= level and before else words[page + ENTRIES]
+        fold_page(words, page, d, keys, scans, first, end, lo, hi, acc)

@@ -1,0 +1,85 @@
+"""TODO: pagestore/trees/kernels/rank_select.py."""
+
+from pagestore.pages.enter import child, enter
+from pagestore.pages.layout import COUNT as ENTRIES
+from pagestore.pages.layout import ID
+from pagestore.pages.page import bits, child_slot, column, field, locate
+from pagestore.pages.scan_tree import tree_column, tree_start
+from pagestore.runtime.compiler import kernel
+from pagestore.trees.kernels.range_fold import columns_folded, fold_page, scan_header
+
+
+@kernel
+def fold_before(words, seen, page_words, root, level, keys, scans, first, end, key, m, acc):
+    """All below a root before the upper bound, folded on the way down."""
+    page = enter(words, seen, page_words, root, level, columns_folded(root, keys, end, level))
+    for d in range(level, -1, -1):
+        if page < 0:
+            return page
+        if d == 0:
+            slot, _ = locate(words, page, key, m, 0)
+        else:
+            slot = child_slot(words, page, key, m, keys, 0)
+        fold_page(words, page, d, keys, scans, first, end, 0, slot, acc)
+        if d:
+            page = child(words, seen, page_words, page, keys, slot, d - 1, columns_folded(root, keys, end, d - 1))
+    return 1
+
+
+@kernel
+def select(words, seen, page_words, root, height, keys, count_row, rank):
+    """(page, slot) of the record with `rank` records before it, by the count fold of that row; or (``-page_id``, 0)."""
+    end = count_row + 1
+    page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
+    for level in range(height - 1, 0, -1):
+        if page < 0:
+            return page, 0
+        slot, rank = count_down(words, page, keys, count_row, rank)
+        if slot == words[page + ENTRIES]:
+            return -words[page + ID], 0
+        page = child(words, seen, page_words, page, keys, slot, level - 1, columns_folded(root, keys, end, level - 1))
+    if page > 0 and (rank < 0 or rank >= words[page + ENTRIES]):
+        return -words[page + ID], 0
+    return page, rank
+
+
+@kernel
+def count_down(words, page, keys, count_row, rank):
+    """The child that holds the record of a rank, and its rank in there: down the ScanTree, then along a leaf.
+
+    Counts that are wrong lead behind the last child at most.
+    """
+    header = scan_header(words, page, count_row + 1)
+    depth = header & 255
+    slot = 0
+    if depth:
+        area = page + (header >> 8 & 0xFFFFFF)
+        base, start, width = tree_column(words, page, area, 1 + count_row)
+        k = 1
+        while not k >> depth:
+            k <<= 1
+            below = base + bits(words, start, width, k - 1)
+            if rank >= below:
+                rank -= below
+                k += 1
+        slot = tree_start(words, page, area, words[page + ENTRIES], depth, k - (1 << depth))
+    base, start, width = column(words, page, keys + 1 + count_row)
+    while slot < words[page + ENTRIES]:
+        below = base + bits(words, start, width, slot)
+        if rank < below:
+            break
+        rank -= below
+        slot += 1
+    return slot, rank
+
+
+@kernel
+def select_records(words, seen, page_words, root, height, keys, columns, count_row, ranks, out):
+    """The records of ranks[n], each within the tree, as out[C, n].  Returns 1, or ``-page_id``.  O(n log count)."""
+    for i in range(ranks.shape[0]):
+        page, slot = select(words, seen, page_words, root, height, keys, count_row, ranks[i])
+        if page < 0:
+            return page
+        for c in range(columns):
+            out[c, i] = field(words, page, c, slot)
+    return 1

@@ -1,0 +1,83 @@
+"""TODO: pagestore/trees/lookup.py."""
+
+from functools import partial
+
+import numpy as np
+
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.compiler import compiled
+from pagestore.runtime.parallel import together
+from pagestore.sorting.tuples import FEW, near_order
+from pagestore.trees.kernels import batch_lookup as k_batch_lookup
+from pagestore.trees.kernels import point_lookup as k_point_lookup
+from pagestore.trees.kernels import read_range as k_read_range
+from pagestore.trees.scratch import scratch
+from pagestore.trees.tree import Tree, checked
+
+SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
+
+
+def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
+
+    Many keys are looked up in their order, so that each page is read once; more still are shared out among threads.
+    """
+    spec = tree.spec
+    n = keys.shape[1]
+    keys = np.ascontiguousarray(keys, np.int64)
+    found, out = np.zeros(n, bool), np.zeros((spec.values, n), np.int64)
+    shape = (tree.pointer, tree.height, spec.keys, spec.values)
+
+    def look_up(some: np.ndarray) -> int:
+        places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
+        return k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+
+    order = near_order(keys) if n > FEW else np.arange(n)
+    if threads < 2 or n < 2 * SHARE:  # to cut one share takes as long as to look a few keys up
+        checked(look_up(order), spec)
+        return found, out
+    shares = np.array_split(order, min(threads, n // SHARE))
+    for status in together([partial(look_up, some) for some in shares]):
+        checked(status, spec)
+    return found, out
+
+
+def ready(pages: Pages, tree: Tree) -> np.ndarray:
+    """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
+    places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
+    return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
+
+
+class Finder:
+    """Looks up single keys in one tree; what its kernel needs stands ready, so that a call costs little more."""
+
+    def __init__(self, pages: Pages, tree: Tree) -> None:
+        self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
+        self._ready = ready(pages, tree)
+        self._at, self._values = self._ready.ctypes.data, tree.spec.values
+        self._find = compiled(k_point_lookup.find_record, f"(int64, UniTuple(int64, {tree.spec.keys}), int64)")
+
+    def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The value words of a whole key, or None.  As `get`, without an array a call.  O(log count).
+
+        The key is a tuple of int; OverflowError for one of more than 64 bits.
+        """
+        if not self._values:
+            status, found = self._find(self._at, key, 0), ()
+        else:
+            place, address = scratch().place(self._values)
+            status = self._find(self._at, key, address)
+            found = tuple(place[: self._values].tolist())
+        if status > 0:
+            return found
+        checked(status, self.tree.spec)
+        return None
+
+
+def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
+    """How many records, counted up to `most`, start with each of prefixes[m, n]: int64[n].  O(n log count)."""
+    prefixes = np.ascontiguousarray(prefixes, np.int64)
+    counts = np.zeros(prefixes.shape[1], np.int64)
+    shape = (tree.pointer, tree.height, tree.spec.keys)
+    checked(k_read_range.count_prefixes(*pages, *shape, prefixes, most, counts), tree.spec)
+    return counts

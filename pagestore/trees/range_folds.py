@@ -1,0 +1,132 @@
+"""Folds of a tree at the level of words: a scan of one interval or of many, rank, select (*Scans*).
+
+a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the subtrees that lie inside it
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import MissingError
+from pagestore.pages.fold_operators import CARRY, COUNT, THEN
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.compiler import compiled
+from pagestore.trees.kernels import range_fold as kernel
+from pagestore.trees.kernels import rank_select
+from pagestore.trees.lookup import ready
+from pagestore.trees.tree import Spec, Tree, checked, scan_array
+
+
+class Rows(NamedTuple):
+    """The rows first..end of a tree's scans: one scan, however many fold words it has."""
+
+    first: int
+    end: int
+
+
+@lru_cache(256)
+def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
+    """Where a tree carries a scan, None where it does not."""
+    scans = (*spec.scans, (COUNT, 0))  # a stop
+    for first in range(len(scans) - len(wanted)):
+        end = first + len(wanted)
+        if scans[first:end] == wanted and scans[end][0] not in (CARRY, THEN):
+            return Rows(first, end)
+    return None
+
+
+def count_rows(tree: Tree) -> Rows:
+    """The rows of the count scan. Raises MissingError."""
+    rows = rows_of(tree.spec, ((COUNT, 0),))
+    if rows is None:
+        raise MissingError(
+            'ranks come from a "count" scan, and this tree has none; txn.add_scan adds one, from that commit on'
+        )
+    return rows
+
+
+class Folds(NamedTuple):
+    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), ⊕ applied that often in all."""
+
+    words: np.ndarray
+    full: np.ndarray
+    applications: int
+
+
+def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
+    """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes of keys.
+
+    No columns mean unbounded. O(log count) applications and page touches an interval.
+    """
+    n = lo.shape[1]
+    out, full = np.empty((rows.end - rows.first, n), np.int64), np.empty(n, np.int64)
+    bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
+    bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
+    scans = scan_array(tree.spec)
+    work = np.empty(kernel.work_words(len(scans), n), np.int64)
+    shape = tree.pointer, tree.height, tree.spec.keys, scans, rows.first, rows.end
+    status = kernel.scan_groups(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
+    return Folds(out, full.astype(bool), checked(status, tree.spec))
+
+
+class RangeFold:
+    """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
+
+    def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
+        self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
+        scans = scan_array(tree.spec)
+        self._head = np.concatenate([ready(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
+        self._low = len(self._head)
+        out = self._low + 2 * tree.spec.keys
+        self._result = slice(out, out + rows.end - rows.first)
+        self._scan = compiled(kernel.scan_one, "(int64, int64, int64)")
+        self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread scans in, by address
+
+    def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
+        """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = self._room()
+        address, words = room
+        at = self._low
+        for word in lo:
+            words[at] = word
+            at += 2
+        at = self._low + 1
+        for word in hi:
+            words[at] = word
+            at += 2
+        status = self._scan(address, len(lo), len(hi))
+        if status < 0:
+            checked(status, self.tree.spec)
+        fold = words[self._result].tolist()
+        self._rooms.append(room)
+        return fold, status > 0
+
+    def _room(self) -> tuple[int, memoryview]:
+        """Another array as `scan_one` takes it: its address, and its words."""
+        rest = self._result.stop + 1 - self._low + kernel.work_words(len(self.tree.spec.scans), 1)
+        array = np.concatenate([self._head, np.zeros(rest, np.int64)])
+        return array.ctypes.data, array.data
+
+
+def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
+    """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
+    none = np.zeros((0, keys.shape[1]), np.int64)
+    return scan_many(pages, tree, count_rows(tree), none, keys).words[0]
+
+
+def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
+    """The records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each."""
+    spec = tree.spec
+    ranks = np.ascontiguousarray(ranks, np.int64)
+    out = np.zeros((spec.columns, len(ranks)), np.int64)
+    row = count_rows(tree).first
+    if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
+        raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
+    checked(
+        rank_select.select_records(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec
+    )
+    return out

@@ -1,0 +1,68 @@
+"""TODO: pagestore/trees/reading.py."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.buffers import pooled
+from pagestore.trees.kernels import cursor as k_cursor
+from pagestore.trees.kernels import read_range as k_read_range
+from pagestore.trees.kernels.cursor import CURSOR_WORDS
+from pagestore.trees.tree import Tree, checked
+
+
+def scan(
+    pages: Pages,
+    tree: Tree,
+    lo: tuple = (),
+    hi: tuple = (),
+    columns: tuple[int, ...] | None = None,
+    rows: int = 65536,
+) -> Iterator[np.ndarray]:
+    """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+
+    Raises CorruptionError; at the latest where all are read and are not as many as the tree has.
+    """
+    spec = tree.spec
+    wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
+    stop = np.array(hi or (0,), np.int64)
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    rows = max(1, min(rows, tree.count))
+    start = np.array(lo or (0,), np.int64)
+    checked(k_cursor.seek(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
+    n, found = rows, 0
+    while n == rows:
+        out = pooled(len(wanted), rows)
+        n = checked(k_read_range.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        found += n
+        if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
+            fact = f"it leads to {found} records, and the tree has {tree.count}"
+            raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
+        if n:
+            yield out[:, :n]
+
+
+def read(
+    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """All records with lo <= key < hi at once, int64[C, n]; counted first, so that each is written once."""
+    wanted = tuple(range(tree.spec.columns)) if columns is None else columns
+    n = count(pages, tree, lo, hi) if lo or hi else tree.count
+    return next(scan(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+
+
+def count(pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = ()) -> int:
+    """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
+    return sum(block.shape[1] for block in scan(pages, tree, lo, hi, (), tree.count))
+
+
+def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
+    """Ids of all pages of a tree, each parent before its children."""
+    out = np.empty(64, np.int64)
+    while True:
+        n = checked(k_read_range.tree_pages(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
+        if n <= len(out):
+            return out[:n]
+        out = np.empty(n, np.int64)

@@ -1,0 +1,91 @@
+"""Scratch of the kernels: sets of arrays of each thread, so that a small batch or a look-up allocates nothing."""
+
+import threading
+
+import numpy as np
+
+from pagestore.pages.build import scan_tree
+from pagestore.pages.layout import HEIGHT_MAX
+from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
+from pagestore.sorting.tuples import FEW
+from pagestore.trees.kernels.apply_layout import ROWS, WORDS
+
+LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
+TREES_MAX = 16  # that take their edits in one call
+STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
+
+
+class Scratch:
+    """The arrays, as large as was asked so far; see trees/kernels/apply.py for what stands where."""
+
+    def __init__(self) -> None:
+        self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
+        self.moving = np.empty((2, 0, 2 * FEW), np.int64)  # for changes of a few edits, at most two each
+        self.order, self.fresh = np.empty(4 * FEW, np.int64), np.empty(2 * FEW, bool)
+        self.walk = np.empty((ROWS, LEVELS), np.int64)
+        self.arena = np.empty(0, np.int64)
+        self.dead = np.empty((0, 2), np.int64)
+        self.node = np.empty((LEVELS, 0, 0), np.int64)
+        self.work = np.zeros(AREA, np.int64)
+        self._place = np.empty(0, np.int64), 0
+        self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
+        self._fitted: set[tuple[int, ...]] = set()  # what there is room for, as far as it was asked
+
+    def place(self, words: int) -> tuple[np.ndarray, int]:
+        """An array of at least so many words, and its address."""
+        if len(self._place[0]) < words:
+            fresh = np.empty(words, np.int64)
+            self._place = fresh, fresh.ctypes.data
+        return self._place
+
+    def fit(self, page_words: int, pages: int, columns: int, folds: int, edits: int) -> None:
+        """Make room for so many fresh pages, columns of a record, folds and edits."""
+        if (asked := (page_words, pages, columns, folds, edits)) in self._fitted:
+            return
+        if len(self.arena) < pages * page_words:
+            self.arena = np.empty(pages * page_words, np.int64)
+        if len(self.dead) < 2 * pages:  # which an arena of fewer pages, but larger ones, does not bring
+            self.dead = np.empty((2 * pages, 2), np.int64)
+        _, rows, entries = self.node.shape
+        if rows < columns + folds + 6 or entries < 8 * page_words + edits:
+            wanted = max(rows, columns + folds + 6), max(entries, 8 * page_words + edits + STAGGER)
+            self.node = np.empty((LEVELS, *wanted), np.int64)
+        if self.moving.shape[1] <= columns:
+            self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)
+        if (page_words, folds) not in self._works:
+            grown = np.zeros(max(len(self.work), work_words(page_words, folds)), np.int64)
+            grown[:AREA] = self.work[:AREA]
+            if folds:
+                grown[SCAN_TREE] = scan_tree.address()
+            self.work = grown
+            self._works.add((page_words, folds))
+        self._fitted.add(asked)  # last: an exception may come in between
+
+
+_local = threading.local()
+
+
+def scratch(number: int = 0) -> Scratch:
+    """A scratch of this thread, which it may hand to a thread that works for it."""
+    mine = _scratches()
+    while len(mine) <= number:
+        mine.append(Scratch())
+    return mine[number]
+
+
+def _scratches() -> list[Scratch]:
+    try:
+        return _local.scratches
+    except AttributeError:
+        _local.scratches = []
+        return _local.scratches
+
+
+def applications() -> int:
+    """How often this thread has applied scan operators to build and update trees, all told."""
+    return sum(int(one.work[APPLIED]) for one in _scratches())
+
+
+def pages_shifted() -> int:
+    """How many pages this thread has made from old ones by shifting bits, all told (see pages/shift.py)."""
+    return sum(int(one.work[SHIFTED]) for one in _scratches())

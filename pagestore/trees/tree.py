@@ -1,0 +1,101 @@
+"""A tree is a value: a root page, a height, a record count and what its words mean.
+
+`apply` takes a sorted batch of edits and returns a new tree; the old one stays what it was, and the
+two share every page that did not change.  The paper's *update-actions* are INSERT, ERASE, SET, ADD.
+"""
+
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.host_operators import address_of
+from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGES, pointer_to
+from pagestore.pages.page_map import Pages
+from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
+from pagestore.trees.kernels import bulk as k_bulk
+
+RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
+
+
+class Spec(NamedTuple):
+    """The shape of a tree: how many key and value words a record has, and which scans it carries.
+
+    A scan is (operator, column); its fold of each subtree stands in the index pages.
+    """
+
+    tree_id: int
+    keys: int
+    values: int
+    scans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def columns(self) -> int:
+        return self.keys + self.values
+
+    def fits(self, page_words: int) -> bool:
+        """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
+        folds = len(self.scans)
+        entry = self.keys + 1 + folds  # births fit in, or are left out
+        if max(self.columns, entry) > COLUMNS_MAX:
+            return False
+        room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
+        descriptors = 3  # words a column: two, and what the rounding to whole words takes
+        return room >= max((RECORDS_MIN + descriptors) * self.columns, (ENTRIES_MIN + descriptors) * entry)
+
+
+class Tree(NamedTuple):
+    """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
+
+    Kernels take the pointer to the root, which says more of it than its page (see pages/layout.py).
+    """
+
+    pointer: int
+    height: int
+    count: int  # type: ignore[assignment]  # a tuple's own count() is never asked for
+    spec: Spec
+
+    @classmethod
+    def empty(cls, spec: Spec) -> "Tree":
+        return cls(0, 0, 0, spec)
+
+    @classmethod
+    def at(cls, page: int, height: int, count: int, spec: Spec, birth: int) -> "Tree":
+        """The tree whose root is a page that a version wrote; 0 for a version that is not known."""
+        return cls(pointer_to(page, spec.columns, birth), height, count, spec)
+
+    @property
+    def root(self) -> int:
+        """The page of the root."""
+        return self.pointer & PAGES
+
+
+class Pager(Protocol):
+    """Where fresh pages come from and go (see storage/pager.py)."""
+
+    version: int
+    threads: int
+
+    @property
+    def pages(self) -> Pages: ...
+    def reserve(self, n: int) -> np.ndarray: ...
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None: ...
+    def make_room(self, top: int) -> np.ndarray: ...
+    def page_writer(self, top: int) -> np.ndarray: ...
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None: ...
+    def release(self, ids: np.ndarray) -> None: ...
+    def retire(self, dead: np.ndarray) -> None: ...
+
+
+@cache
+def scan_array(spec: Spec) -> np.ndarray:
+    """The scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
+    return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
+
+
+def checked(status: int, spec: Spec) -> int:
+    """Pass a count or status through; a negative one names a corrupt page."""
+    if status < 0:
+        raise CorruptionError(page=-int(status), tree=spec.tree_id)
+    return int(status)

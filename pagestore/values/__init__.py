@@ -1,0 +1,1 @@
+"""Values as words: types, texts and their dictionary, rows in every form."""

@@ -1,0 +1,278 @@
+"""Values and words: how a column of values becomes signed 64-bit words whose order is the order of the
+values.
+
+type             word
+int64            the value
+float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
+bool             0, 1
+date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
+timestamp        microseconds since 1970-01-01, without a time zone, in the same years
+decimal(p,s)     the value times 10**s, p <= 18
+string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
+                 ids means nothing
+"""
+
+from datetime import datetime
+from numbers import Integral, Number, Real
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import SchemaError, WordError
+from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.values.types import Column, Interner, Schema, Type, _remedy
+
+_UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
+YEARS = {  # the words of the first and the last that Python has a value for
+    kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
+    for kind, unit in _UNITS.items()
+}
+
+
+# --- values to words ----------------------------------------------------------------------------
+
+
+def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
+    """Words int64[n] of a column's values: a list, a numpy array or an Arrow array.
+
+    Raises WordError naming column and row for a null, a NaN or a value the type cannot hold. O(n), and for
+    texts the dictionary's O(distinct log dictionary).
+
+    >>> encode(Column("x", Type.parse("float64")), [-1.5, -0.0, 2.0], None)
+    array([-4609434218613702657,                    0,  4611686018427387904])
+    """
+    if column.type.name == "int64":
+        fast = _plain_integers(values)
+        if fast is not None:
+            return fast
+    array = _arrow_array(column, values)
+    if array.null_count:
+        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
+    if column.type.interned:
+        return interner.intern(array)
+    if column.type.name == "float64":
+        return _float_words(column, array.to_numpy(zero_copy_only=False))
+    if column.type.name == "decimal":
+        return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
+    if column.type.name == "bool":
+        return array.cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
+    if column.type.name == "date":
+        return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
+    words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+
+
+def _plain_integers(values: Any) -> np.ndarray | None:
+    """The usual case without a detour: numpy int64, or a short list of nothing but int."""
+    if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:  # others may have a mask
+        return values
+    if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            return None
+    return None
+
+
+def _arrow_array(column: Column, values: Any) -> pa.Array:
+    """Values as an Arrow array of the column's type, refusing what does not fit."""
+    if isinstance(values, pa.ChunkedArray | pa.Array) and pa.types.is_dictionary(values.type):
+        values = _taken_out(values)  # first: no chunks of dictionaries make no array
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    try:
+        if not isinstance(values, pa.Array):
+            _refuse_mixed(column, values)
+            if isinstance(values, np.ndarray):
+                if not values.dtype.isnative:  # Arrow has none of the other byte order
+                    values = values.astype(values.dtype.newbyteorder("="))
+                if values.dtype == "M8[D]":  # Arrow would keep 32 bits of it
+                    _in_years(column, "date", np.where(np.isnat(values), 0, values.view(np.int64)))
+                values = pa.array(values, from_pandas=False)
+            else:
+                values = pa.array(values, column.type.arrow)
+        wanted = column.type.arrow
+        if values.type == wanted:
+            return _checked_decimal(column, values)
+        if not _castable(values.type, column.type):
+            raise WordError(
+                f"column {column.name!r}: {values.type} values for a column of type {column.type}; "
+                f"{_remedy(values.type)}"
+            )
+        return _checked_decimal(column, values.cast(wanted))
+    except _REFUSALS as error:
+        raise _first_bad(column, values, error) from None
+
+
+_REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeError
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The values of a dictionary's indices; Arrow itself takes none out of one of views."""
+    kind = values.type.value_type
+    if kind in _VIEWS:
+        values = values.cast(pa.dictionary(values.type.index_type, _VIEWS[kind]))
+    return values.cast(values.type.value_type)
+
+
+def _refuse_mixed(column: Column, values: Any) -> None:
+    """In a list Arrow would take True for 1, cut 1.5 to 1, a datetime to its date, and zones off: say so instead."""
+    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date", "timestamp"):
+        return
+    if column.type.name in ("date", "timestamp"):
+        for row, value in enumerate(values):
+            if isinstance(value, datetime) and (column.type.name == "date" or value.tzinfo):
+                remedy = "has a zone; take it in UTC, without one" if value.tzinfo else "is no date; take its .date()"
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} {remedy}")
+            if isinstance(value, Number):  # which Arrow counts from 1970
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
+        return
+    number = Integral if column.type.name == "int64" else Real
+    for row, value in enumerate(values):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, number)):
+            raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
+
+
+def _castable(have: pa.DataType, want: Type) -> bool:
+    kind = pa.types
+    allowed = {
+        "int64": kind.is_integer,
+        "float64": lambda t: kind.is_floating(t) or kind.is_integer(t),
+        "bool": kind.is_boolean,
+        "date": kind.is_date,
+        "timestamp": lambda t: (kind.is_timestamp(t) and t.tz is None) or kind.is_date(t),
+        "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
+        "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
+        "bytes": lambda t: (
+            kind.is_binary(t) or kind.is_large_binary(t) or kind.is_fixed_size_binary(t) or t == pa.binary_view()
+        ),
+    }
+    return kind.is_null(have) or bool(allowed[want.name](have))
+
+
+def _checked_decimal(column: Column, array: pa.Array) -> pa.Array:
+    """Decimals that Arrow let through with more digits than the column has."""
+    if column.type.name == "decimal" and len(array) and array.null_count < len(array):
+        array.validate(full=True)
+    return array
+
+
+def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
+    """The error of a column, with the first row that causes it."""
+    wanted = column.type.arrow
+    for row in range(len(values)):
+        one = values[row : row + 1]
+        try:
+            array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
+            array.cast(wanted).validate(full=True)
+        except _REFUSALS:
+            if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
+                one = one.cast(pa.string())  # nanoseconds have no Python value without pandas
+            value = one[0].as_py() if isinstance(one, pa.Array) else one[0]
+            return WordError(f"column {column.name!r}, row {row}: {value!r} does not fit {column.type}")
+    return WordError(f"column {column.name!r}: {error}")
+
+
+def _in_years(column: Column, kind: str, words: np.ndarray) -> np.ndarray:
+    """The words of dates or timestamps, refusing those that have no value in Python."""
+    least, most = YEARS[kind]
+    bad = (words < least) | (words > most)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = words[row : row + 1].view(_UNITS[kind])[0]
+        raise WordError(f"column {column.name!r}, row {row}: {value} is not in the years 1 to 9999")
+    return words
+
+
+def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
+    bad = np.isnan(values)
+    if bad.any():
+        raise WordError(f"column {column.name!r}, row {int(np.flatnonzero(bad)[0])}: NaN has no place in an order")
+    return float_words(values)
+
+
+def bounds_of(column_type: Type) -> tuple[int, int]:
+    """The least and the greatest word that a value of a type can have; of texts, any id.
+
+    >>> bounds_of(Type.parse("decimal(3,1)")), bounds_of(Type.parse("bool"))
+    ((-999, 999), (0, 1))
+    """
+    name = column_type.name
+    if name == "decimal":
+        most = 10**column_type.precision - 1
+        return -most, most
+    if name == "float64":
+        least, most = float_words(np.array([-np.inf, np.inf])).tolist()
+        return least, most
+    if name in YEARS:
+        return YEARS[name]
+    return {"bool": (0, 1), "int64": (LEAST, GREATEST)}.get(name, (1, GREATEST))
+
+
+def float_words(values: np.ndarray) -> np.ndarray:
+    """Words int64[n] of float64[n] without a NaN."""
+    bits = (values + 0.0).view(np.int64)
+    return bits ^ (bits >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))
+
+
+# --- words to values ----------------------------------------------------------------------------
+
+
+def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
+    """The Arrow array of words int64[n]; int64 without a copy."""
+    name = column_type.name
+    if column_type.interned:
+        return interner.texts(words, name == "bytes")
+    values = words
+    if name == "float64":
+        values = float_values(words)
+    elif name == "bool":
+        values = np.packbits(words != 0, bitorder="little")
+    elif name == "date":
+        values = words.astype(np.int32)
+    elif name == "decimal":
+        values = np.stack([words, words >> 63], axis=1)
+    # not pa.array, which imports pandas where there is one
+    return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def float_values(words: np.ndarray) -> np.ndarray:
+    """float64[n] of a float column's words."""
+    return (words ^ (words >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+
+
+def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
+    """A column as numpy likes it: the native dtype where there is one, objects for decimals and texts."""
+    name = column_type.name
+    if name == "int64":
+        return words
+    if name == "float64":
+        return float_values(words)
+    if name == "bool":
+        return words != 0
+    if name == "date":
+        return words.astype("datetime64[D]")
+    if name == "timestamp":
+        return words.view("datetime64[us]")
+    return decode(column_type, words, interner).to_numpy(zero_copy_only=False)
+
+
+def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
+    """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
+    for name in schema.names:
+        count = table.column_names.count(name)
+        if count != 1:
+            raise SchemaError(
+                f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
+                f"the rows are ({', '.join(table.column_names)})"
+            )
+    for name in table.column_names:
+        if name not in schema.names:
+            raise SchemaError(
+                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
+                f"table.select({list(schema.names)}) does"
+            )
+    return [table.column(name) for name in schema.names]

@@ -1,0 +1,127 @@
+"""Rows in every form that a caller may have them in, as columns of a schema."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import SchemaError
+from pagestore.values.codec import arrow_columns, encode
+from pagestore.values.dictionary import Dictionary, Finder
+from pagestore.values.types import Column, Schema
+
+WORDS = np.dtype(np.int64)
+
+
+def key_columns(keys: Any, schema: Schema) -> list[Any]:
+    """Keys in any form as a list of columns."""
+    if isinstance(keys, np.ndarray) and keys.ndim == 1:
+        keys = [keys]
+    return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
+
+
+def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
+    """The usual small transaction without a detour: whole records, tuples of nothing but int or columns of words."""
+    if not isinstance(rows, list) or not rows:
+        return None
+    width = len(schema.columns)
+    words = _of_columns(rows, width) if type(rows[0]) is np.ndarray else _of_tuples(rows, width)
+    return words if words is None or schema.in_order else words[np.argsort(schema.places)]
+
+
+def _of_tuples(rows: list, width: int) -> np.ndarray | None:
+    if set(map(type, rows)) != {tuple} or set(map(len, rows)) != {width}:
+        return None
+    flat = list(chain.from_iterable(rows))
+    if set(map(type, flat)) != {int}:
+        return None
+    try:
+        return np.array(flat, np.int64).reshape(-1, width).T
+    except OverflowError:
+        return None
+
+
+def _of_columns(columns: list, width: int) -> np.ndarray | None:
+    if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
+        return None
+    kinds = {(column.dtype, column.shape) for column in columns}
+    return np.array(columns) if kinds == {(WORDS, (columns[0].size,))} else None
+
+
+def as_columns(what: str, values: Any) -> Sequence[Any]:
+    """Rows of one length, or columns, as columns; a flat list is one column. SchemaError says `what` they are."""
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        return list(values)
+    if len(values) and isinstance(values[0], tuple):
+        if len(set(map(len, values))) > 1:
+            raise SchemaError(f"{what} of several lengths; give prefixes of one length")
+        return list(zip(*values, strict=True))
+    if not len(values) or not hasattr(values[0], "__len__") or isinstance(values[0], str | bytes):
+        return [values]
+    return list(values)
+
+
+def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
+    """Words int64[m, n] of m columns to look for, of the types of the first `wanted`; texts never seen become 0."""
+    finder = Finder(dictionary)
+    words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
+    if len({len(column) for column in words}) > 1:
+        raise SchemaError(f"{what} in columns of {', '.join(str(len(column)) for column in words)} values")
+    return np.stack(words)
+
+
+def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
+    """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
+    keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        return _of_arrow(rows, schema, keys_allowed)
+    if isinstance(rows, dict):
+        names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
+        if set(rows) != set(names):
+            raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
+        return [rows[name] for name in names]
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
+        if not isinstance(rows, Iterable):
+            raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
+        rows = list(rows)
+    if rows and isinstance(rows[0], tuple):
+        rows = _transposed(rows, schema, keys_allowed)
+    elif rows and (isinstance(rows[0], str | bytes) or not hasattr(rows[0], "__len__")):
+        rows = _transposed([(value,) for value in rows], schema, keys_allowed)
+    if not rows:
+        return [[] for _ in schema.columns]
+    if len(rows) != len(schema.columns) and not (keys_allowed and len(rows) == len(schema.key)):
+        raise SchemaError(f"{len(rows)} columns for a relation of {len(schema.columns)} ({schema})")
+    return list(rows)
+
+
+def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
+    """The columns of a table by their names; of a relation or key of one column, that column alone will do."""
+    try:
+        table = pa.table(rows)
+    except pa.ArrowInvalid as error:
+        if "non-struct" not in str(error):
+            raise
+        names = schema.key if keys_allowed else schema.names
+        if len(names) > 1:
+            raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
+        return [pa.chunked_array(rows)]
+    if keys_allowed and sorted(table.column_names) == sorted(schema.key):
+        return [table.column(name) for name in schema.key]
+    return list(arrow_columns(schema, table))
+
+
+def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+    stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple)), None)
+    if stray is not None:
+        raise SchemaError(f"row {stray} is {rows[stray]!r}; a record is a tuple ({schema})")
+    widths = set(map(len, rows))
+    wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
+    if len(widths) > 1 or not widths <= wanted:
+        bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
+        raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema})")
+    flat = list(chain.from_iterable(rows))
+    width = len(rows[0])
+    return [flat[c::width] for c in range(width)]

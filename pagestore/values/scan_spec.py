@@ -1,0 +1,165 @@
+"""Scans as their users name them: text to the rows of a tree's scans, fold words to values.
+
+count                 records                         max:price         greatest value
+sum:price             exact sum                       max:price,item    greatest tuple
+checksum              of whole records                argmax:price,item the item at the greatest price
+gcd:x                 a registered operator           min:, argmin:     likewise
+concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import SchemaError, WordError
+from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
+from pagestore.pages.host_operators import code_of, is_name, name_of, operator
+from pagestore.values.codec import decode
+from pagestore.values.types import Column, Interner, Schema
+
+USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "concat:x" or a registered operator'
+ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
+
+
+class Scan(NamedTuple):
+    """One scan: its operator's name, its rows in a tree, the columns of a result, how many words those skip.
+
+    `whole` says whether its value is a whole number, the words as they stand.
+    """
+
+    operator: str
+    rows: tuple[tuple[int, int], ...]
+    columns: tuple[Column, ...] = ()
+    skipped: int = 0
+    whole: bool = False
+
+
+@lru_cache(256)
+def parse_scan(text: str, schema: Schema) -> Scan:
+    """Read a scan of a relation. Raises SchemaError for one that makes no sense."""
+    if not isinstance(text, str):
+        raise SchemaError(f"scan {text!r}: {USE}")
+    name, _, rest = text.partition(":")
+    columns = tuple(_column(text, part.strip(), schema) for part in rest.split(",")) if rest else ()
+    places = [schema.stored.index(column) for column in columns]
+    if name == "concat":
+        raise SchemaError(f"scan {text!r}: texts are concatenated as they stand; no scan is carried, just scan a range")
+    if name in ("count", "checksum"):
+        if columns:
+            raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
+        return Scan(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
+    if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
+        raise SchemaError(f"scan {text!r}: {USE}")
+    if name in ORDERED:
+        for column in columns[:1] if name.startswith("arg") else columns:
+            if column.type.interned:
+                raise SchemaError(
+                    f"scan {text!r}: {column.name} is a {column.type}, whose words are in no order; keep a number or "
+                    "a date of that order beside it, as in argmax:number,text"
+                )
+        rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
+        skipped = int(name.startswith("arg"))
+        whole = len(columns) == 1 and columns[0].type.name == "int64"
+        return Scan(name, rows, columns[skipped:], skipped, whole)
+    if name == "sum":
+        if columns[0].type.name not in ("int64", "decimal"):
+            raise SchemaError(
+                f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or decimal, whose "
+                "addition is associative"
+            )
+        return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=columns[0].type.name == "int64")
+    if not is_name(name):
+        raise SchemaError(f"scan {text!r}: {USE}")
+    return Scan(name, ((code_of(name), places[0]),), columns)
+
+
+def concatenated(text: str, schema: Schema) -> Column:
+    """The column of a scan "concat:column". Raises SchemaError for one without texts."""
+    column = _column(text, text.removeprefix("concat:").strip(), schema)
+    if not column.type.interned:
+        raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")
+    return column
+
+
+def _column(text: str, name: str, schema: Schema) -> Column:
+    for column in schema.stored:
+        if column.name == name:
+            return column
+    raise SchemaError(f"scan {text!r}: there is no column {name!r}; there is {', '.join(schema.names)}")
+
+
+def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
+    """The names of a tree's scans; an arg-max is its tuple's max, unless only an arg-max can ask for that."""
+    names = {COUNT: "count", CHECKSUM: "checksum", SUM: "sum", MIN: "min", MAX: "max"}
+    out: list[str] = []
+    for op, c in scans:
+        if op == THEN:
+            out[-1] += f",{schema.stored[c].name}"
+            if schema.stored[c].type.interned:
+                out[-1] = f"arg{out[-1].removeprefix('arg')}"
+        elif op in (COUNT, CHECKSUM):
+            out.append(names[op])
+        elif op != CARRY:
+            out.append(f"{names.get(op) or name_of(op)}:{schema.stored[c].name}")
+    return out
+
+
+def values_of(scan: Scan, words: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
+    """Fold words int64[rows, n] as an Arrow array; of no records: 0, an operator's identity, or null.
+
+    A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone gives it.
+    Several columns make a struct.
+    """
+    words = np.where(full, words, 0)
+    if scan.operator in ("count", "checksum"):
+        return pa.array(words[0])
+    if scan.operator == "sum":
+        return _sums(scan.columns[0], words)
+    if scan.operator not in ORDERED:
+        identity = operator(scan.rows[0][0]).identity
+        return decode(scan.columns[0].type, np.where(full, words[0], identity), interner)
+    arrays = [
+        decode(column.type, np.ascontiguousarray(words[scan.skipped + i]), interner)
+        if full.all() or not column.type.interned
+        else _texts(column, words[scan.skipped + i], full, interner)
+        for i, column in enumerate(scan.columns)
+    ]
+    mask = pa.array(~full)
+    if len(arrays) > 1:
+        return pa.StructArray.from_arrays(arrays, [column.name for column in scan.columns], mask=mask)
+    if full.all():
+        return arrays[0]
+    import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+
+    return pc.if_else(mask, pa.scalar(None, arrays[0].type), arrays[0])
+
+
+def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
+    """Texts of ids where there is one."""
+    texts = decode(column.type, ids[full], interner)
+    places = pa.array(np.cumsum(full) - 1, mask=~full)
+    return texts.take(places)
+
+
+def _sums(column: Column, words: np.ndarray) -> pa.Array:
+    if column.type.name == "decimal":
+        halves = np.ascontiguousarray(words.T)
+        kind = pa.decimal128(38, column.type.scale)
+        return pa.Array.from_buffers(kind, words.shape[1], [None, pa.py_buffer(halves)])
+    over = np.flatnonzero(words[0] >> 63 != words[1])
+    if len(over):
+        total = (int(words[1, over[0]]) << 64) + (int(words[0, over[0]]) & (1 << 64) - 1)
+        raise WordError(f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan for it")
+    return pa.array(words[0])
+
+
+def value_of(scan: Scan, words: list[int], full: bool, interner: Interner) -> Any:
+    """As `values_of`, one value as Python has it; sums are exact whatever their size."""
+    if scan.whole:
+        if len(words) == 2 and words[1] != words[0] >> 63:
+            return (words[1] << 64) + (words[0] & (1 << 64) - 1)
+        return words[0] if full or scan.operator not in ORDERED else None
+    value = values_of(scan, np.array(words, np.int64)[:, None], np.array([full]), interner)[0].as_py()
+    return tuple(value.values()) if isinstance(value, dict) else value

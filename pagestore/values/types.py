@@ -1,0 +1,202 @@
+"""TODO: pagestore/values/types.py."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from pagestore.errors import SchemaError
+
+COLUMNS_MAX = 64
+KEYS_MAX = 16
+DIGITS_MAX = 18
+
+
+class Interner(Protocol):
+    """Gives texts their ids and ids their texts."""
+
+    def intern(self, texts: pa.Array) -> np.ndarray: ...
+    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
+
+
+class Type(NamedTuple):
+    """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    @classmethod
+    def parse(cls, text: "str | Type") -> "Type":
+        """Read a type as it is written.
+
+        >>> Type.parse("decimal(10, 2)")
+        Type(name='decimal', precision=10, scale=2)
+        >>> Type.parse("varchar")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        pagestore.errors.SchemaError: 'varchar' is no type: use int64, float64, bool, date, timestamp, ...
+        """
+        if isinstance(text, Type):
+            return text
+        name = text.strip()
+        if name in ARROW:
+            return cls(name)
+        match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
+        if not match:
+            raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)} or decimal(p,s)")
+        precision, scale = int(match[1]), int(match[2])
+        if not (1 <= precision <= DIGITS_MAX and scale <= precision):
+            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all behind the point")
+        return cls("decimal", precision, scale)
+
+    @property
+    def interned(self) -> bool:
+        return self.name in ("string", "bytes")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+
+ARROW = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+class Column(NamedTuple):
+    """A column of a relation."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a relation in the user's order, and which of them are its key, in key order.
+
+    >>> schema = Schema.parse("price: float64, item: string", key=["item"])
+    >>> [column.name for column in schema.stored]
+    ['item', 'price']
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
+        """Read `name: type, ...`; without a key, the key is all columns. A schema is as it is, or has this key."""
+        if isinstance(text, Schema) and key is None:
+            return text
+        columns = text.columns if isinstance(text, Schema) else columns_of(text)
+        names = [column.name for column in columns]
+        keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
+        if not columns or len(columns) > COLUMNS_MAX:
+            raise SchemaError(f"a relation has 1 to {COLUMNS_MAX} columns, not {len(columns)}")
+        for name in names:
+            if names.count(name) > 1:
+                raise SchemaError(f"column {name!r} is there twice")
+        for name in keys:
+            if name not in names:
+                raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
+            if keys.count(name) > 1:
+                raise SchemaError(f"key column {name!r} is there twice")
+        if not 1 <= len(keys) <= KEYS_MAX:
+            raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
+        return cls(columns, keys)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns in the order of a record's words: the key, then the values."""
+        by_name = {column.name: column for column in self.columns}
+        values = [column for column in self.columns if column.name not in self.key]
+        return tuple([by_name[name] for name in self.key] + values)
+
+    @cached_property
+    def places(self) -> list[int]:
+        """For each column, where its words are in a stored record."""
+        return [self.stored.index(column) for column in self.columns]
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether a record's words are stored in the order of the columns."""
+        return self.stored == self.columns
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every column is int64, so that values are words."""
+        return all(column.type.name == "int64" for column in self.columns)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Kept, since every scan looks its name up by the schema."""
+        return hash((self.columns, self.key))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
+
+
+def columns_of(text: "str | pa.Schema") -> tuple[Column, ...]:
+    """Columns from text, or from an Arrow schema."""
+    if isinstance(text, pa.Schema):
+        return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
+    columns = []
+    for part in re.split(r",(?![^(]*\))", text):
+        name, colon, type_text = part.partition(":")
+        if not colon or not name.strip():
+            raise SchemaError(f"{part.strip()!r}: a column is written `name: type`")
+        columns.append(Column(name.strip(), Type.parse(type_text)))
+    return tuple(columns)
+
+
+def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
+    """The type that holds an Arrow type without loss."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    for matches, word_type in _OF_ARROW:
+        if matches(arrow):
+            return Type(word_type)
+    if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
+        return Type("decimal", arrow.precision, arrow.scale)
+    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {_remedy(arrow)}")
+
+
+_OF_ARROW = (
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int64"),
+    (pa.types.is_floating, "float64"),
+    (pa.types.is_date, "date"),
+    (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
+)
+
+
+def _remedy(arrow: pa.DataType) -> str:
+    """What to do with values of an Arrow type that a column does not take."""
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return f'a store keeps no zones: take the time in UTC by .cast(pa.timestamp("{arrow.unit}")), or where it is'
+    return "cast it first"

@@ -1,0 +1,178 @@
+"""What a version holds by name: relations, the store's hidden trees, and the host's properties.
+
+A catalog is a value: a transaction that changes it copies it first. It is written as one record, and only
+when it changed.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, SchemaError
+from pagestore.pages.fold_operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
+from pagestore.pages.host_operators import is_name, name_of
+from pagestore.pages.layout import COLUMNS_MAX
+from pagestore.storage.mapping import NO_RUN, Run
+from pagestore.storage.record import CATALOG, Reader, Writer, text_of, utf8
+from pagestore.storage.word_list import Flat, flat, rows
+from pagestore.trees.tree import Spec
+from pagestore.values.scan_spec import parse_scan, scan_names
+from pagestore.values.types import KEYS_MAX, Column, Schema, Type
+from pagestore.versions.dependants import Dependants, recorded
+
+FIRST_TREE, TREES_MAX = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
+
+
+class Info(NamedTuple):
+    """A relation: its name, its tree's shape, and its schema; trees of raw words have none."""
+
+    name: str
+    spec: Spec
+    schema: Schema | None
+    intervals: tuple[str, str] | None = None  # the columns that are an interval's ends
+
+    @property
+    def hidden(self) -> bool:
+        return self.schema is None
+
+
+class Catalog:
+    """Relations and properties of one version, and the run that holds them on disk."""
+
+    def __init__(
+        self,
+        relations: Mapping[str, Info] = {},
+        properties: Mapping[str, str | bytes] = {},
+        run: Run = NO_RUN,
+    ) -> None:
+        self.relations = dict(relations)
+        self.properties = dict(properties)
+        self.run = run
+
+    @cached_property
+    def dependants(self) -> dict[str, Dependants]:
+        """What hosts keep of the relations, by host; of a catalog that is committed and changes no more."""
+        return recorded(self.properties)
+
+    def copy(self) -> "Catalog":
+        return Catalog(self.relations, self.properties, self.run)
+
+    def same_as(self, other: "Catalog") -> bool:
+        """Whether both say the same, wherever they stand."""
+        return self.relations == other.relations and self.properties == other.properties
+
+    def encode(self) -> Flat:
+        """Its record. Raises SchemaError for a name or property that is no text."""
+        out = Writer(CATALOG)
+        out.put(len(self.relations))
+        for info in self.relations.values():
+            _put_info(out, info)
+        out.put(len(self.properties))
+        for name, value in self.properties.items():
+            out.put_text(name, "property's name")
+            out.put(int(isinstance(value, bytes)))
+            out.put_bytes(value if isinstance(value, bytes) else utf8(value, f"value of property {name!r}"))
+        return out.words
+
+    @classmethod
+    def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
+        """The catalog that a record says. Raises CorruptionError, also for what no transaction would have made."""
+        source = Reader(content, CATALOG)
+        infos = [_take_info(source) for _ in range(source.take())]
+        for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
+            if len(set(names)) < len(names):
+                raise CorruptionError("the catalog has two relations of one name or tree")
+        properties: dict[str, str | bytes] = {}
+        for _ in range(source.take()):
+            name, binary = source.take_text(), source.take()
+            data = source.take_bytes()
+            properties[name] = data if binary else text_of(data)
+        return cls({info.name: info for info in infos}, properties, run)
+
+
+def _put_info(out: Writer, info: Info) -> None:
+    out.put_text(info.name, "relation's name")
+    out.put(info.spec.tree_id, info.spec.keys, info.spec.values)
+    out.put_list(flat(*info.spec.scans), 2)
+    columns = info.schema.columns if info.schema else ()
+    out.put(len(columns))
+    for column in columns:
+        out.put_text(column.name, "column's name")
+        out.put_text(str(column.type))
+    key = info.schema.key if info.schema else ()
+    for names in (key, info.intervals or ()):
+        out.put(len(names))
+        for name in names:
+            out.put_text(name)
+
+
+def _take_info(source: Reader) -> Info:
+    name = source.take_text()
+    tree_id, keys, values = source.take_many(3).tolist()
+    scans = tuple((code, place) for code, place in rows(source.take_list(2), 2))
+    columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
+    key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
+    try:
+        schema = Schema.parse(Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key), key)
+    except SchemaError as error:
+        if columns:
+            raise CorruptionError(f"the catalog's relation {name!r}: {error}") from None
+        schema = None
+    info = Info(name, Spec(tree_id, keys, values, scans), schema, intervals or None)  # type: ignore[arg-type]
+    fault = _fault(info)
+    if fault:
+        raise CorruptionError(f"the catalog's relation {name!r}: {fault}")
+    return info
+
+
+def _fault(info: Info) -> str | None:
+    """Why no transaction would have made a relation as it is, or None: kernels take its numbers as they are."""
+    _, tree_id, keys, values, scans = info.name, *info.spec
+    stored = info.schema.stored if info.schema else ()
+    if not info.name or info.hidden != info.name.startswith("$"):
+        return "the name of a hidden tree starts with $, and no other"
+    if not FIRST_TREE <= tree_id < TREES_MAX:
+        return f"there is no tree {tree_id} of a relation"
+    if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > COLUMNS_MAX:
+        return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
+    if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
+        return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
+    if not _are_scans(scans, len(stored) or info.spec.columns) or (info.schema and not _have_names(scans, info.schema)):
+        return f"{[*scans]} are no scans"
+    return _interval_fault(info) if info.intervals else None
+
+
+def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
+    """Whether rows (operator, column) make scans of records with so many columns, see pages/fold_operators.py."""
+    before = (-1, -1)
+    for op, column in scans:
+        follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True
+        known = 0 <= op <= CHECKSUM or (USER <= op < 1 << 56 and is_name(name_of(op)))
+        if not (follows and known and 0 <= column < columns + (op == CHECKSUM)):
+            return False
+        before = op, column
+    return True
+
+
+def _have_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> bool:
+    """Whether scans are those that a user would ask for by their names."""
+    try:
+        named = [parse_scan(name, schema).rows for name in scan_names(scans, schema)]
+    except SchemaError:
+        return False
+    return tuple(chain(*named)) == scans
+
+
+def _interval_fault(info: Info) -> str | None:
+    """As `_fault`, of a relation of intervals."""
+    ends, stored = info.intervals, info.schema.stored if info.schema else ()
+    places = [place for place, column in enumerate(stored) if ends and column.name in ends]
+    if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:
+        return f"{ends} are no neighbouring columns of its key"
+    low, high = places
+    if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
+        return f"{ends} are no ends of an interval"
+    return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"

@@ -1,0 +1,156 @@
+"""Records: what a commit says, as int64 words in a run of pages (see docs/format.md).
+
+A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is
+its number of rows, then the rows. Every record begins with a word that says what it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import add
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import FIRST_PAGE, PAGES
+from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
+from pagestore.storage.mapping import NO_RUN, Mapping, Run
+from pagestore.storage.record import FREE, Reader, put_text
+from pagestore.storage.word_list import Flat, empty, flat_words
+
+NUMBER_MAX = 1 << 61  # of what is counted; version_locks.py has a byte for each version
+TREE_MAX = 1 << 32  # of a tree, of which the type word has so many bits
+TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
+
+
+@dataclass(slots=True)
+class Commit:
+    """One commit: a version (unless it is administrative) and the state of the whole store after it.
+
+    The lists are flat, rows of as many words as WIDTHS says.
+    """
+
+    sequence: int
+    version: int
+    administrative: int = 0
+    parent: int = -1
+    branch: int = 1
+    timestamp: int = 0  # microseconds since 1970, UTC
+    last_version: int = 0
+    next_tree: int = 0
+    next_branch: int = 2
+    next_text: int = 1
+    top: int = 0  # pages from here on were never used
+    catalog: Run = NO_RUN
+    settings: Run = NO_RUN
+    checkpoint: Run = NO_RUN
+    checksum: int = 0  # sum of the crc32c of all pages in `written`
+    roots: Flat = field(default_factory=empty)  # tree, root, height, count
+    system: Flat = field(default_factory=empty)  # the same, for the store's own trees
+    branches: Flat = field(default_factory=empty)  # branch, head version, its page, its words, origin
+    recent: Flat = field(default_factory=empty)  # version, page, words, timestamp, branch
+    dead: Flat = field(default_factory=empty)  # lineage, page, birth
+    written: Flat = field(default_factory=empty)  # first page, count
+    added: Flat = field(default_factory=empty)  # pages free since the checkpoint
+    removed: Flat = field(default_factory=empty)  # pages of the checkpoint that are in use
+    message: str = ""
+
+    def said(self) -> Flat:
+        """What storage/kernels/record.py gathers a record from; only as long as the lists stay where they are."""
+        said = Flat("q", (
+            COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
+            self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
+            *self.catalog, *self.settings, *self.checkpoint,
+            *self.roots.buffer_info(), *self.system.buffer_info(), *self.branches.buffer_info(),
+            *self.recent.buffer_info(), *self.dead.buffer_info(), *self.written.buffer_info(),
+            *self.added.buffer_info(), *self.removed.buffer_info(),
+        ))  # fmt: skip
+        put_text(said, self.message.encode())
+        return said
+
+    def encode(self) -> Flat:
+        record = flat_words(np.zeros(self.length(), np.int64))
+        gather(np.frombuffer(self.said(), np.int64), np.frombuffer(record, np.int64))
+        return record
+
+    def length(self) -> int:
+        """Words that `encode` makes."""
+        lists = (
+            self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
+        )  # fmt: skip
+        return HEAD + len(lists) + sum(map(len, lists)) + 1 + -(-len(self.message.encode()) // 8)
+
+    @classmethod
+    def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
+        """The commit in a run, the one that made a version where that is given.
+
+        Raises CorruptionError, also for another one, and for what no commit says.
+        """
+        commit = cls.decode(mapping.read_run(run))
+        if version is not None and (commit.version, commit.administrative) != (version, 0):
+            raise CorruptionError(f"it holds the record of version {commit.version}, not of {version}", page=run.page)
+        fault = commit._fault()
+        if fault:
+            raise CorruptionError(f"it holds a commit's record that says what cannot be: {fault}", page=run.page)
+        return commit
+
+    @classmethod
+    def decode(cls, content: np.ndarray) -> "Commit":
+        source = Reader(content, COMMIT)
+        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
+        fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
+        fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
+        return cls(message=source.take_text(), **fields)
+
+    def _fault(self) -> str | None:
+        """What the record says that no commit says, or None."""
+        ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
+        versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
+        if not lie_within(ordered, 0, NUMBER_MAX) or not lie_within(versions, 0, self.last_version + 1):
+            return f"commit {self.sequence} made version {self.version} of {self.last_version}"
+        if not is_time(self.timestamp) or self.next_tree >= TREE_MAX:
+            return f"it was made at {self.timestamp}, and the next tree is {self.next_tree}"
+        firsts, counts = self.written[::2], self.written[1::2]
+        lists = {
+            "added": self.added, "dead": self.dead[1::3], "recent": self.recent[1::5], "branches": self.branches[2::5],
+            "runs": [run.page or FIRST_PAGE for run in (self.catalog, self.settings, self.checkpoint)],
+            "written": [*firsts, *(first + n - 1 for first, n in zip(firsts, counts, strict=True))],
+        }  # fmt: skip
+        for name, pages in lists.items():
+            if not lie_within(pages, FIRST_PAGE, self.top):
+                return f"its list {name!r} has pages that are not among the {self.top} of the store"
+        return None if lie_within(self.removed, FIRST_PAGE, PAGES) else "its list 'removed' has pages that cannot be"
+
+
+def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
+    """Whether least <= n < end for all numbers."""
+    return not numbers or (least <= min(numbers) and max(numbers) < end)
+
+
+def is_time(timestamp: int) -> bool:
+    """Whether so many microseconds since 1970 are a time that `datetime` knows."""
+    return 0 <= timestamp < TIME_END
+
+
+def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
+    """Pages that are free by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
+    if not commit.checkpoint.page:
+        return np.zeros(0, np.int64)
+    extents = Reader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
+    firsts, counts = extents[::2], extents[1::2]
+    most = commit.top + len(commit.removed)  # the file may have been longer then, and those pages have been removed
+    pages = np.zeros(0, np.int64)
+    if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGES) and sum(counts) <= most:
+        pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])
+    removed = np.array(commit.removed, np.int64)
+    odd = np.concatenate([np.setdiff1d(pages[pages >= commit.top], removed), np.setdiff1d(removed, pages)])
+    if len(pages) != sum(counts) or len(odd) or (np.diff(pages) <= 0).any():
+        raise CorruptionError("the list of free pages says what cannot be", page=commit.checkpoint.page)
+    return pages
+
+
+_WORDS = (
+    "sequence", "version", "administrative", "parent", "branch", "timestamp",
+    "last_version", "next_tree", "next_branch", "next_text", "top", "checksum",
+)  # fmt: skip
+_RUNS = ("catalog", "settings", "checkpoint")
+_LISTS = "roots", "system", "branches", "recent", "dead", "written", "added", "removed"

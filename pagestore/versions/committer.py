@@ -1,0 +1,440 @@
+"""Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
+
+    1. versions that retention lets go are locked against readers and dropped (reclaim.py)
+    2. the commit's record is written: roots, dead list, free space, recent versions
+    3. fdatasync                                  (sync="full")
+    4. the meta slot that is not the newest one is written
+    5. fdatasync                                  (sync="full" and "commit")
+    6. what was freed may be reused
+
+Until 4 is on disk the store is what it was, and nothing it needs was overwritten, since pages freed by commit
+n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
+order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
+verifies them and falls back to the commit before.
+
+Whatever is raised in these steps, by the disk or by a signal, poisons the handle: what is on disk is unknown then.
+Whatever is raised before them costs no more than the transaction: its books are thrown away, and opened anew from
+the last commit when the next one begins.
+"""
+
+import time
+from collections.abc import Sequence
+from threading import RLock
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, PoisonedError
+from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
+from pagestore.storage.free_list import FreeList
+from pagestore.storage.kernels.record import write_commit
+from pagestore.storage.mapping import Mapping, Run, run_pages
+from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
+from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
+from pagestore.storage.record import CATALOG, FREE, Writer
+from pagestore.storage.record import SETTINGS as SETTINGS_RUN
+from pagestore.storage.step import Work
+from pagestore.storage.word_list import Flat, empty, flat, flat_words, rows
+from pagestore.trees.kernels.apply import reserve_of
+from pagestore.trees.tree import Tree
+from pagestore.versions.catalog import Catalog
+from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within
+from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
+from pagestore.versions.retention import excess
+from pagestore.versions.settings import Settings
+from pagestore.versions.store_state import Head, State, Version, roots_of
+from pagestore.versions.version_locks import VersionLocks
+from pagestore.versions.version_table import HISTORY, RECENT_MAX, Entry, VersionTable
+
+DEAD_LISTS_CACHED = 256
+SYNCS = ("full", "commit", "off")
+LOOK_AGAIN = 0.1  # seconds
+
+
+class Interrupted(Exception):
+    """Why a handle is poisoned in whose commit something was raised that nobody has seen yet."""
+
+
+class Draft(NamedTuple):
+    """What a transaction hands over."""
+
+    branch: int
+    trees: dict[int, Tree]
+    catalog: Catalog
+    before: Catalog
+    next_tree: int
+    next_text: int
+    message: str
+    rewrite_catalog: bool = False
+
+
+class Committer:
+    """The writer's half of a store: free space, and one commit after the other."""
+
+    def __init__(
+        self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
+    ):  # fmt: skip
+        self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
+        self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
+        self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
+        self.lock = RLock()  # held while something changes what will be committed, or commits it
+        self.poison: BaseException | None = None
+        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
+        self._look = 0.0  # when to look next whether the file is in its place
+        self._closed = state if meta.clean else None  # what both slots say is the newest, and that it was closed
+        self._open_books()
+
+    def _open_books(self) -> None:
+        """Know of the free space what the last commit says."""
+        commit = self.state.commit
+        space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
+        self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
+        if commit.administrative:  # its dead list is for the version to come
+            self.pager.retired = commit.dead[:]
+        self._settled = True  # whether the books are those of the last commit
+
+    def begin(self, branch: int) -> None:
+        """Start the transaction that makes the next version on a branch."""
+        self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
+
+    def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
+        with self.lock:  # or else the store might be closed meanwhile
+            self.check()
+            now = time.monotonic()
+            if self.sync != "off" or now >= self._look:  # an unsynced commit takes little longer than the look
+                self.mapping.file.check_place()
+                self._look = now + LOOK_AGAIN
+            if not self._settled:
+                self.pager.work.broken = True  # whoever still has these books may not go on
+                self._open_books()
+            self._settled, self.pager.spare = False, 0
+            self.pager.begin(version, lineage, origin, owns)
+
+    def check(self) -> None:
+        """Raises PoisonedError."""
+        cause = self.poison or self.pager.poison
+        if cause:
+            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+
+    def commit(self, draft: Draft) -> Version:
+        """Make the next version. O(pages written + relations), two syncs at most."""
+        state, branch, trees = self.state, draft.branch, draft.trees
+        parent = state.heads[branch].version
+        version = state.last_version + 1
+        catalog = self._write_catalog(draft)
+        timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
+        own = {**trees}
+        system = {**state.system, 1: own.pop(1), 2: own.pop(2)}
+        record = Commit(
+            state.sequence + 1, version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
+            draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
+        )  # fmt: skip
+        try:
+            doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
+            try:
+                reclaim = self.plan(doomed)
+            except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
+                doomed = [entry for entry in doomed if self._readable(entry)]
+                reclaim = self.plan(doomed)
+            run = self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
+        finally:
+            self.locks.unlock()
+        return Version(version, branch, parent, timestamp, draft.message, run, trees, catalog)
+
+    def administer(
+        self,
+        settings: Settings | None = None,
+        heads: dict[int, Head] | None = None,
+        doomed: Sequence[Entry] = (),
+        next_branch: int | None = None,
+        freed: Sequence[int] = (),
+        shrink: bool = False,
+    ) -> None:
+        """Commit a change of the store's own affairs: tags, branches, retention, dropped versions.
+
+        `freed` are the pages of a deleted branch's newest version.
+        """
+        state = self.state
+        self._begin(state.last_version, STORE_LINEAGE, NO_ORIGIN, owns=False)
+        if shrink:  # written anew, further to the front
+            settings = (settings or state.settings)._replace()
+            self.pager.give_back()
+        settings_ = settings or state.settings
+        record = Commit(
+            state.sequence + 1, state.last_version, 1, timestamp=state.commit.timestamp,
+            last_version=state.last_version, next_tree=state.next_tree,
+            next_branch=next_branch or state.next_branch, next_text=state.next_text,
+        )  # fmt: skip
+        reclaim = self.plan(doomed)
+        reclaim.freed.extend(freed)
+        self._publish(record, dict(state.system), heads or state.heads, settings_, doomed, reclaim, shrink)
+
+    def plan(self, doomed: Sequence[Entry]) -> Reclaim:
+        """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
+        state = self.state
+        retained = state.history.entries(self.mapping.pages) if doomed else ()
+        reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
+        for entry in doomed:
+            reclaim.drop(entry, state.heads[entry.branch].origin)
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, self.pager.free_list.top):
+            raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
+        return reclaim
+
+    def _readable(self, entry: Entry) -> bool:
+        """Whether all that dropping a version takes reads."""
+        try:
+            self.plan([entry])
+        except CorruptionError:
+            return False
+        return True
+
+    # --- the protocol ---------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        record: Commit,
+        system: dict[int, Tree],
+        heads: dict[int, Head],
+        settings: Settings,
+        doomed: Sequence[Entry],
+        reclaim: Reclaim,
+        shrink: bool = False,
+    ) -> Run:
+        """Steps 1 to 6."""
+        pager, space, state, freed = self.pager, self.pager.free_list, self.state, reclaim.freed
+        pager.retract()
+        self._make_room(self._room(record, doomed, reclaim))
+        self.poison = Interrupted("a commit was interrupted")  # until all of it is known to be done
+        try:
+            system[DEAD.tree_id] = reclaim.finish()
+            if state.commit.administrative:
+                freed.extend(state.run.ids(self.mapping.pages.page_words))
+            history = state.history.without(pager, doomed)
+            history.spill(pager)
+            system[HISTORY.tree_id] = history.tree
+            record.system = state.commit.system if system == state.system else roots_of(system)
+            record.settings = self._write_settings(settings, freed)
+            record.dead = self._dead_rows(history, freed)
+            space.free(freed)
+            record.checkpoint = state.commit.checkpoint
+            kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
+            run = self._write_record(record, history, heads, kept)
+            self._write_meta(record, run)
+        except BaseException as error:
+            self.poison = error
+            raise
+        space.settle()
+        if record.administrative:
+            pager.retired = record.dead[:]  # of the version to come
+        else:
+            pager.retired, self._dead[record.version] = empty(), record.dead
+        for entry in doomed:
+            self._dead.pop(entry.version, None)
+        self.state = State(
+            record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
+            heads, history, system, settings, record, run,
+        )  # fmt: skip
+        self._settled = True
+        self.poison = None
+        return run
+
+    def _make_room(self, pages: int) -> None:
+        """Let the file hold so many pages more: a full disk is noticed here, not half-way.
+
+        Pages that are free inside the file are as good, if they are many: a record takes neighbours. What frees space
+        tries in any case.
+        """
+        space, spare = self.pager.free_list, self.pager.spare
+        try:
+            self.mapping.grow(space.top + pages, spare)
+        except OSError:
+            if spare and len(space) + len(self.pager.lent()) < pages + spare:
+                raise
+
+    def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
+        """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
+        pager, history = self.pager, self.state.history
+        page_words = pager.pages.page_words
+        words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
+        words += 6000  # for lists that have a bound
+        room = 4 * words // page_words + 18 + AHEAD_PAGES
+        spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
+        held = history.tree.count  # in at most so many pages
+        dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
+        for n in filter(None, (spilt, dropped, reclaim.edits)):
+            room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
+        return room
+
+    def dead_of(self, version: int) -> DeadList:
+        """The dead list of a retained version."""
+        dead = self._dead.get(version)
+        if dead is None:
+            if len(self._dead) >= DEAD_LISTS_CACHED:
+                self._dead.clear()
+            entry = self.state.history.find(self.mapping.pages, version)
+            assert entry is not None
+            dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
+        return dead
+
+    def _dead_rows(self, history: VersionTable, freed: Flat) -> DeadList:
+        """What this commit replaced, without the pages of it that no version needs any more: they are freed.
+
+        That happens only after the newest version was dropped with its branch.
+        """
+        newest, dead = history.newest(self.mapping.pages), self.pager.retired
+        if newest == self.state.last_version:
+            return dead
+        freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
+        return flat(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
+
+    def _write_catalog(self, draft: Draft) -> Catalog:
+        """Write the catalog if it changed."""
+        catalog, before = draft.catalog, draft.before
+        if not draft.rewrite_catalog and (catalog is before or catalog.same_as(before)):
+            return before
+        self.pager.retire_run(before.run)
+        catalog = catalog.copy()
+        catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
+        return catalog
+
+    def _write_settings(self, settings: Settings, freed: Flat) -> Run:
+        """Write the settings if they changed."""
+        before = self.state.commit.settings
+        if settings is self.state.settings:
+            return before
+        freed.extend(before.ids(self.mapping.pages.page_words))
+        return self.pager.write_run(settings.encode(), SETTINGS_RUN)
+
+    def _checkpoint(self, record: Commit, shrink: bool) -> list[np.ndarray]:
+        """Write all free pages anew, since the difference has grown long, or pages of the end may go.
+
+        Returns the pages that the transaction keeps, so far; the free space knows them.
+        """
+        pager, space, before = self.pager, self.pager.free_list, record.checkpoint
+        kept = [pager.settle()]
+        space.use(kept[0])
+        if shrink:
+            pager.give_back()
+            space.trim()
+            if not (before.page or space.checkpoint_due()):
+                return kept
+        space.free(flat(before.ids(self.mapping.pages.page_words)))
+        run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
+        kept.append(pager.settle())
+        space.use(kept[1])  # before the difference is counted anew
+        out = Writer(FREE)
+        out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
+        record.checkpoint = pager.fill_run(run, out.words, FREE)
+        return kept
+
+    def _write_record(
+        self, record: Commit, history: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
+    ) -> Run:
+        """Write the commit's record, which holds the place of its own run and the free space without it.
+
+        `kept` are pages that the transaction is known to keep.
+        """
+        pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
+        taken = pager.taken()
+        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + space.changed()
+        words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
+        if self.sync == "commit":
+            words += 2 * (sum(map(len, kept)) + taken)
+        words += 2 + 2 * words // (page_words // 2)  # its own pages change the rest
+        run = pager.reserve_run(words)
+        used = pager.settle()
+        if not record.administrative:
+            history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
+            heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
+        record.top, record.recent = space.top, history.words
+        self.mapping.grow(record.top)  # lent pages may lie behind all that was written
+        for branch, head in heads.items():
+            record.branches.extend((branch, head.version, *head.run, head.origin))
+        if self.sync == "commit":
+            written = np.setdiff1d(np.concatenate([*kept, used]), run.ids(page_words))
+            record.written, record.checksum = flat(extents_of(written)), checksum_of(self.mapping, written)
+        self._write_run(run, record, used)
+        return run
+
+    def _write_run(self, run: Run, record: Commit, used: np.ndarray) -> None:
+        """Tell the free space what is used, and write the record, which then knows what is free."""
+        space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
+        freed, used, lists, place = space.to_count(used)
+        n, said = run_pages(run.words, page_words), record.said()
+        room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
+        written = write_commit(
+            file.page_writer, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
+            self.pager.version, arena, ids, page_words, self.mapping.pages.seen,
+        )  # fmt: skip
+        assert written >= 0, f"a record that is longer than its run of {run.words} words"
+        record.added, record.removed = space.difference()
+        if written == n:
+            file.wrote(ids)
+        else:
+            file.write_pages(arena, ids, page_words)
+
+    def _write_meta(self, record: Commit, run: Run) -> None:
+        file, sync = self.mapping.file, self.sync
+        if sync == "full":
+            file.fdatasync()
+        before, self.format = self.format, FORMAT
+        file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
+        if sync != "off":
+            file.fdatasync()
+        if before != FORMAT:  # else a library that reads no more than that takes the commit before for the newest
+            state = self.state
+            file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
+
+    def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
+        return Meta(
+            self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
+        )
+
+    def close(self) -> None:
+        """Cut the file behind the last page, and mark both slots clean. Nobody is writing.
+
+        On a disk that is nearly full what frees space keeps its pages.
+        """
+        if self.poison or self.pager.poison:
+            return
+        file, state = self.mapping.file, self.state
+        spare = self.reserve if file.room() < 64 * self.reserve * self.page_size else 0
+        if file.size() > (state.commit.top + spare) * self.page_size:
+            file.truncate((state.commit.top + spare) * self.page_size)
+        if state is self._closed:
+            return  # nothing was committed
+        file.fdatasync()
+        slot = self.meta(state.commit, state.run, clean=True).pack()
+        for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
+            file.pwrite(slot, SLOT_SIZE * at)
+            file.fdatasync()
+
+
+def checksum_of(mapping: Mapping, ids: np.ndarray) -> int:
+    """The sum of the checksums of pages."""
+    return int(mapping.pages.words[ids * mapping.pages.page_words + CRC].sum())
+
+
+def _free(mapping: Mapping, commit: Commit) -> np.ndarray:
+    try:
+        return checkpoint_of(mapping, commit)
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the list of free pages does not read ({error}), so nothing can be written; mode='r' reads the store, "
+            f"pagestore fsck --salvage copies it",
+            page=error.page,
+        ) from error
+
+
+def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
+    """Ascending pages as rows (first, count).
+
+    >>> extents_of([3, 4, 5, 9])
+    [3, 3, 9, 1]
+    """
+    if not len(pages):
+        return []
+    array = np.asarray(pages, np.int64)
+    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
+    counts = np.diff(starts, append=len(array))
+    return np.stack([array[starts], counts], axis=1).ravel().tolist()

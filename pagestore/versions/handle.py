@@ -1,0 +1,365 @@
+"""An open store as all its parts share it: the file, the newest commit's state, versions that are read and kept.
+
+`Store` is what a user sees of it; a snapshot, a transaction, a vacuum, a check know the handle.
+"""
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from operator import index
+from typing import Any
+
+from pagestore.errors import (
+    ClosedError,
+    CorruptionError,
+    ForkError,
+    LockedError,
+    MissingError,
+    ReadOnlyError,
+    RecoveryWarning,
+    TransactionError,
+    VersionError,
+)
+from pagestore.storage.file import EXCLUSIVE, WRITER_LOCK, File
+from pagestore.storage.lock_holders import described
+from pagestore.storage.mapping import Run
+from pagestore.storage.meta import Meta
+from pagestore.versions.catalog import Catalog
+from pagestore.versions.committer import Committer
+from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
+from pagestore.versions.settings import MAIN_ID
+from pagestore.versions.store_state import State, Version, load_state, load_version
+from pagestore.versions.turns import AGAIN, Turn, Turns
+from pagestore.versions.version_locks import Pin, VersionLocks
+from pagestore.versions.version_table import Entry
+
+VERSIONS_CACHED = 64
+
+
+class Handle:
+    """Threads may share it; a forked process may not."""
+
+    def __init__(
+        self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
+        threads: int = 1, timeout: float = 0.0,
+    ) -> None:  # fmt: skip
+        """As `pagestore.open`; `searched` looks for the newest commit in every page."""
+        self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
+        self.locks = VersionLocks(file, writer=mode == "rw")
+        self.open = False
+        self._pid = os.getpid()
+        self._guard = threading.RLock()  # of what is remembered
+        self._turns = Turns()
+        try:
+            if mode == "rw":
+                self._lock(timeout)
+            self._load(page_size, searched)
+        except BaseException:
+            file.close()
+            raise
+        self.open = True
+
+    def _lock(self, timeout: float) -> None:
+        """Be the one handle that writes, as soon as no other one does. Raises LockedError after so many seconds."""
+        end = time.monotonic() + timeout
+        while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
+            if time.monotonic() >= end:
+                who = described(self.file.path, WRITER_LOCK)
+                raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
+            time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
+
+    def _load(self, page_size: int | None = None, searched: bool = False) -> None:
+        """Read the newest commit from the file; whoever writes sees to it that it is on the disk."""
+        self.recovery: Recovery | None
+        while True:
+            found = search(self.file) if searched else recover(self.file, page_size)
+            self.meta, self.state, self.mapping, self.recovery = found
+            self._catalogs: dict[tuple[Run, int], Catalog] = {}
+            self._versions: dict[int, Version] = {}
+            self.texts: dict[bytes, int] = {}
+            self._searched = searched
+            self._doubtful = newest_meta(self.file)  # of a crash, maybe: then `recover` did not take it
+            if self.mode == "rw" or searched or self._is_still_there():
+                break
+        if self.recovery and self.recovery.problems:
+            warnings.warn(f"{self.file.path}: {self.recovery}", RecoveryWarning, stacklevel=4)
+        if self.mode == "rw":
+            if self.sync == "off":
+                self.file.write_mapped(self.meta.page_size)
+            if self.recovery:
+                make_durable(self.mapping, self.state, self.meta, bool(self.recovery.problems))
+                self.meta = self.meta._replace(clean=False)
+            self.committer = Committer(self.mapping, self.state, self.meta, self.sync, self.locks, self.threads)
+        elif self.recovery and not self.recovery.problems and self.file.locked(WRITER_LOCK, 1) is not None:
+            self.recovery = None  # it is being written
+
+    def _is_still_there(self) -> bool:
+        """Read what may have to be read of the state, unless a writer went on meanwhile."""
+        pin = self.locks.pin(self.meta.version)
+        try:
+            if pin is None or newest_meta(self.file) != self._doubtful:
+                return False
+            if self.state.history.tree.count:
+                self.state.history.old(self.mapping.pages)
+            return True
+        except CorruptionError:
+            return newest_meta(self.file) == self._doubtful  # damaged: whoever asks for these versions is told
+        finally:
+            if pin:
+                self.locks.unpin(pin)
+
+    def refresh(self) -> State:
+        """The newest commit's state; a reader looks at the file, the writer knows."""
+        self.check()
+        if self.mode == "rw":
+            self.state = self.committer.state
+        if self.mode == "rw" or self._searched:
+            return self.state
+        with self._guard:
+            meta = newest_meta(self.file)
+            while meta is not None and meta.place != self.meta.place:
+                if meta == self._doubtful and meta.sequence < self.state.sequence:
+                    break  # the other slot is damaged, and its commit was found without it
+                before = meta
+                try:
+                    if self._adopt(meta):
+                        break
+                except CorruptionError:  # the pages were reused while we read: then there is a newer commit
+                    meta = newest_meta(self.file)
+                    if meta == before == self._doubtful:
+                        break  # as `recover` found, until a writer takes the slot
+                    if meta is None or meta == before:
+                        raise
+                else:
+                    meta = newest_meta(self.file)
+            return self.state
+
+    def _adopt(self, meta: Meta) -> bool:
+        """Take a newer commit's state, holding its newest version meanwhile; False if that was too late."""
+        pin = self.locks.pin(meta.version)
+        if pin is None:
+            return False
+        try:
+            if newest_meta(self.file) != meta:
+                return False
+            self.mapping.forget()
+            state = load_state(self.mapping, meta)
+            if meta == self._doubtful:
+                verify(self.mapping, state)
+            if state.history.tree.count:
+                state.history.old(self.mapping.pages)
+            self.state, self.meta = state, meta
+            return True
+        finally:
+            self.locks.unpin(pin)
+
+    @property
+    def version(self) -> int:
+        """The newest version of the main branch."""
+        return self.refresh().heads[MAIN_ID].version
+
+    @property
+    def page_size(self) -> int:
+        return self.meta.page_size
+
+    def close(self) -> None:
+        """Idempotent; an open transaction is lost. A commit, or a change, that another thread makes is waited for."""
+        mine, was_open = os.getpid() == self._pid, self.open
+        self.open = False
+        with self.committer.lock if mine and self.mode == "rw" else nullcontext():
+            try:
+                if was_open and mine and self.mode == "rw":
+                    self.committer.close()
+            finally:
+                self.file.close(unlock=mine)
+
+    def __del__(self) -> None:
+        try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone
+            self.close()
+        except Exception:  # it was never opened
+            pass
+
+    def reopen(self) -> None:
+        """See Store.reopen."""
+        if self._turns.holder:
+            raise TransactionError(f"a transaction is open ({self._turns.holder}); roll it back first")
+        with self._turn():
+            self._load()
+
+    # --- versions -------------------------------------------------------------------------------
+
+    def version_of(self, number: int) -> Version | None:
+        """A retained version, read once."""
+        entry = self.state.history.find(self.mapping.pages, number)
+        if entry is None:
+            return None
+        with self._guard:
+            loaded = self._versions.get(number)
+            if loaded is None:
+                loaded = load_version(self.mapping, entry.run, self._catalogs, number)
+                self._remember(loaded)
+            return loaded
+
+    def _remember(self, version: Version) -> None:
+        if len(self._versions) >= VERSIONS_CACHED:
+            self._versions.clear()
+            self._catalogs.clear()
+        self._versions[version.version] = version
+
+    def head(self, branch: int) -> Version:
+        """The newest version of a branch."""
+        number = self.state.heads[branch].version
+        version = self._versions.get(number) or self.version_of(number)
+        if version is None:
+            raise CorruptionError(f"the newest version of a branch, {number}, is not in the history")
+        return version
+
+    def entry(self, version: int) -> Entry:
+        """Where the record of a version is. Raises VersionError."""
+        entry = self.state.history.find(self.mapping.pages, version)
+        if entry is None:
+            raise VersionError(f"version {version} is not retained; store.history() lists those that are")
+        return entry
+
+    def number(self, version: int | str | datetime) -> int:
+        """The number of a version that is said as in `Store.at`, which may be gone. Raises as that."""
+        state = self.refresh()
+        if isinstance(version, datetime):
+            return self._number_at(version)
+        if not isinstance(version, str):
+            return _retained(version, state.last_version)
+        if version in state.settings.tags:
+            return state.settings.tags[version]
+        if version in state.settings.branches:
+            return state.heads[state.settings.branches[version]].version
+        known = ", ".join([*state.settings.tags, *state.settings.branches])
+        raise MissingError(f"there is no tag or branch {version!r}; there is {known}")
+
+    def _number_at(self, when: datetime) -> int:
+        try:
+            limit = int(when.timestamp() * 1e6)
+        except (OverflowError, ValueError, OSError):
+            raise VersionError(f"{when} is out of the range of times that this system knows") from None
+        for entry in self.state.history.newest_first(self.mapping.pages):
+            if entry.timestamp <= limit and entry.branch == MAIN_ID:
+                return entry.version
+        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
+
+    def branch_id(self, name: str) -> int:
+        """The number of a branch. Raises MissingError."""
+        branches = self.state.settings.branches
+        if name not in branches:
+            raise MissingError(f"there is no branch {name!r}; there is {', '.join(branches)}")
+        return branches[name]
+
+    def pin(self, version: int) -> Pin | None:
+        """Keep a version from being dropped, as long as the pin is held; None if that is happening already."""
+        self.check()
+        pin = self.locks.pin(version)
+        if pin:
+            self.refresh()  # what was dropped before shows now
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """A snapshot lets a version go."""
+        if self.open and os.getpid() == self._pid:
+            self.locks.unpin(pin)
+
+    @contextmanager
+    def holding_all(self) -> Iterator[None]:
+        """Keep every retained version that is known from being dropped meanwhile."""
+        held: dict[int, Pin] = {}
+        try:
+            while True:
+                state = self.refresh()
+                wanted = {entry.version for entry in state.history.readable(self.mapping.pages)}
+                for version in sorted(wanted - held.keys()):
+                    if pin := self.pin(version):
+                        held[version] = pin
+                if self.refresh().sequence == state.sequence or wanted <= held.keys():
+                    break
+            yield
+        finally:
+            for pin in held.values():
+                self.unpin(pin)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def take_turn(self, turn: Turn, timeout: float | None = None) -> None:
+        """Become the one that writes, until the turn is over; another thread is waited for, so many seconds at most.
+
+        Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
+        """
+        self.check_writable()
+        self._turns.take(turn, timeout)
+        try:
+            self._check_turn()
+        except BaseException:
+            self._turns.give_back(turn)
+            raise
+
+    def _check_turn(self) -> None:
+        """Go on from the newest commit; whoever had the turn before may have failed, or closed the store."""
+        self.check()
+        self.committer.check()
+        self.state = self.committer.state
+
+    def give_turn_back(self, turn: Turn) -> None:
+        """A turn is over. Idempotent."""
+        self._turns.give_back(turn)
+
+    def committed(self, version: Version) -> None:
+        """A version was made."""
+        self.state = self.committer.state
+        self._remember(version)
+
+    @contextmanager
+    def administering(self) -> Iterator[None]:
+        """Alone among writers for a change of the store's own affairs."""
+        self.check_writable()
+        with self._turn():
+            self._check_turn()
+            yield
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        turn = Turn()
+        try:
+            self._turns.take(turn)
+            yield
+        finally:
+            self._turns.give_back(turn)
+
+    def administer(self, **changes: Any) -> None:
+        """Commit such a change; see Committer.administer."""
+        with self.committer.lock:
+            self.check()
+            self.committer.administer(**changes)
+            self.state = self.committer.state
+
+    def check(self) -> None:
+        """Raises ClosedError, ForkError."""
+        if not self.open:
+            raise ClosedError(f"the store {self.file.path} is closed; open it again")
+        if os.getpid() != self._pid:
+            raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
+
+    def check_writable(self) -> None:
+        """Raises ReadOnlyError too."""
+        self.check()
+        if self.mode != "rw":
+            raise ReadOnlyError(f'{self.file.path} was opened with mode="r"; open it with mode="rw"')
+
+
+def _retained(version: int, newest: int) -> int:
+    try:
+        number = index(version)
+    except TypeError:
+        raise VersionError(f"{version!r} is no version; give a number, a tag, a branch or a time") from None
+    if not 0 <= number <= newest:
+        raise VersionError(f"version {number} is not retained; the newest is {newest}")
+    return number

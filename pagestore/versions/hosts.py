@@ -1,0 +1,161 @@
+"""Hosts: whoever keeps something of relations. It follows every change of these, or the change is refused.
+
+At the commit the trees are compared with those that the transaction began with, so that it does not matter by which
+door they were changed. Where a relation has changed that a host stands on, the host carries the change on into what it
+keeps, in the same commit. It is refused where the host is not there to do so, and so is whatever changes what is kept.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from pagestore.errors import DependantsError, ExistsError
+from pagestore.trees.delta import Delta
+from pagestore.trees.tree import Tree
+from pagestore.versions.dependants import PROPERTY, Dependants, recorded
+from pagestore.versions.working_trees import WorkingTrees
+
+ALL = "*"
+FEW = 16  # changes are looked for, so many at once
+
+
+class Host(Protocol):
+    """Whoever keeps something of relations up to date; `mark` is a property that its versions have."""
+
+    name: str
+    mark: str
+
+    def carry(self, txn: Any, before: Mapping[str, Tree]) -> Callable[[], None] | None:
+        """Bring all that the host keeps up to date with relations that have changed, given their trees before.
+
+        It is called at the commit, with all edits applied, and may raise, which rolls the transaction back. What it
+        returns is called when the commit is done.
+        """
+
+    def dependants(self, txn: Any) -> Dependants | None:
+        """What it keeps of the version that a transaction is over, where that has the mark and no record."""
+
+    def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
+        """What of all that it keeps is not as it follows from its relations."""
+
+
+_hosts: dict[str, Host] = {}
+
+
+def register_host(host: Host) -> None:
+    """Let a host carry changes on, in this process, from now on. Raises ExistsError for a name that is taken."""
+    if _hosts.setdefault(host.name, host) is not host:
+        raise ExistsError(f"there is a host {host.name!r} already in this process")
+
+
+def hosts() -> Mapping[str, Host]:
+    """The hosts of this process by name."""
+    return _hosts
+
+
+def record(txn: WorkingTrees, dependants: Dependants) -> None:
+    """Say what a host keeps from this transaction on, in place of what it kept before; it may read and keep nothing.
+
+    Raises DependantsError where another host keeps some of that, or stands on it: which of both would go first?
+    """
+    said = recorded(txn.catalog.properties)
+    said.pop(dependants.host, None)
+    for other in said.values():
+        both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
+        if both:
+            raise DependantsError(
+                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot keep it, nor stand on it"
+            )
+    if dependants.reads or dependants.keeps:
+        said[dependants.host] = dependants
+    text = json.dumps([one._asdict() for one in said.values()])
+    if said or PROPERTY in txn.catalog.properties:
+        txn.properties[PROPERTY] = text
+
+
+def follow(txn: WorkingTrees) -> list[Callable[[], None]]:
+    """Let hosts carry on what a transaction has changed; returns what is to be called after the commit.
+
+    Raises DependantsError. O(relations that hosts stand on or keep), and O(changes) where there are any.
+    """
+    now, was, vouched = txn.catalog, txn.base.catalog, txn.vouched
+    if now is was and was.dependants.keys() <= vouched and _hosts.keys() <= vouched:
+        return []  # as mostly, and at once
+    if ALL in vouched:
+        return []
+    if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
+        recorded(now.properties)  # what does not read would refuse every commit from then on
+    told = []
+    for one in _standing(txn):
+        _refuse_changed(txn, one)
+        before = {name: txn.base.trees[_number(txn, name)] for name in one.reads if _has_changed(txn, one, name)}
+        if not before:
+            continue
+        host = _hosts.get(one.host)
+        if host is None:
+            raise DependantsError(
+                f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could not follow, "
+                f"since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
+            )
+        told.append(host.carry(txn, before))
+    return [tell for tell in told if tell]
+
+
+def _standing(txn: WorkingTrees) -> list[Dependants]:
+    """What is kept of the version that a transaction is over, but by hosts that the transaction is vouched for by."""
+    catalog, vouched = txn.base.catalog, txn.vouched
+    known = catalog.dependants
+    found = [one for name, one in known.items() if name not in vouched]
+    for name, host in _hosts.items():
+        if host.mark in catalog.properties and name not in known and name not in vouched:
+            found += filter(None, [host.dependants(txn)])
+    return found
+
+
+def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
+    """Raise DependantsError for a change of what a host keeps, of what it says there is, or of its properties."""
+    if txn.catalog is not txn.base.catalog:
+        old, new = txn.base.catalog.properties, txn.catalog.properties
+        for name in one.properties:
+            if old.get(name) != new.get(name):
+                raise DependantsError(f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}")
+        if one.host in txn.base.catalog.dependants and recorded(new).get(one.host) != one:
+            said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
+            raise DependantsError(f"{said}; nothing is changed: {one.release}")
+    for name in one.keeps:
+        if _has_changed(txn, one, name):
+            raise DependantsError(
+                f"{name!r} belongs to {one.host}, which keeps it as it follows from {_listed(one.reads)}; "
+                f"nothing is changed: edit that, and it will follow"
+            )
+
+
+def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
+    """Has a relation other records than before? DependantsError if it is gone, or another one."""
+    number = _number(txn, name)
+    if number is None:
+        return False
+    info = txn.catalog.relations.get(name)
+    if info is not None and info.spec.tree_id == number:
+        old, new = txn.base.trees[number], txn.tree(name)
+        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=FEW))
+    what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
+    raise DependantsError(f"{name!r} was dropped, or made anew, and {what}; nothing is changed: {one.release}")
+
+
+def _number(txn: WorkingTrees, name: str) -> Any:
+    """The number of a relation's tree, as the version has it that a transaction is over; None if that has none."""
+    info = txn.base.catalog.relations.get(name)
+    return info.spec.tree_id if info else None
+
+
+def _kept(one: Dependants) -> str:
+    """What a host keeps, if anything, in parentheses."""
+    return f" ({_listed(one.keeps)})" if one.keeps else ""
+
+
+def _listed(names: Iterable[str], most: int = 3) -> str:
+    """Some names; hidden trees where there is nothing else."""
+    known = sorted(names)
+    shown = [name for name in known if "$" not in name] or known
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -1,0 +1,123 @@
+"""When a page may be reused: exactly when no retained version can reach it.
+
+A page that is born in version b and replaced in version d is needed by the versions v of its lineage with
+b <= v < d. The record of version d lists it. Dropping version k, whose retained neighbours are p < k < q,
+frees what only k needed:
+
+    version      p         k         q
+              ---+---------+---------+---
+                      b--------d          p < b <= k and k < d <= q
+
+so a drop reads the list of q and nothing of the pages that stay. When k itself goes, the part of its list
+that p still needs moves to a tree of the store's own: (lineage, d, page) -> b. With nothing but the newest
+versions retained that tree is empty.
+
+A branch leaves alone what was born up to its origin: those pages belong to the lineage below, whose version
+`origin` is retained as long as the branch is.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+
+from pagestore.errors import CorruptionError
+from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
+from pagestore.storage.word_list import Flat, empty, rows
+from pagestore.trees.apply import apply, compose_edits
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.reading import scan
+from pagestore.trees.tree import Spec, Tree
+from pagestore.versions.version_table import Entry
+
+DEAD = Spec(4, 3, 1)
+
+DeadList = Flat  # rows: lineage, page, birth
+
+
+class Reclaim:
+    """Drops versions one by one and gathers what that frees; `finish` brings the tree up to date.
+
+    `retained` are all versions, ascending; `dead_of` gives the dead list of one.
+    """
+
+    def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
+        self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
+        self._moved: dict[tuple[int, int, int], int] = {}  # rows to add: (lineage, d, page) -> b
+        self._gone: set[tuple[int, int, int]] = set()  # rows to erase
+        self.freed = empty()
+
+    def drop(self, entry: Entry, origin: int) -> None:
+        """Free what only this version needs, whose branch began at `origin`.
+
+        O(pages freed + dead list of the next version + versions of other branches in between).
+        """
+        retained, branch = self._retained, entry.branch
+        at = p = q = bisect_left(retained, entry)
+        del retained[at]
+        while p and retained[p - 1].branch != branch:
+            p -= 1
+        while q < len(retained) and retained[q].branch != branch:
+            q += 1
+        if p == q == at and (p or origin == NO_ORIGIN):  # between the same versions in both lineages
+            self._drop((branch, STORE_LINEAGE), entry.version, p, q, NO_ORIGIN)
+        else:
+            self._drop((branch,), entry.version, p, q, origin)
+            self._drop((STORE_LINEAGE,), entry.version, at, at, NO_ORIGIN)
+        pages = entry.run.ids(self._pager.pages.page_words)
+        if pages.stop > len(self._pager.pages.seen):
+            raise CorruptionError(f"the record of version {entry.version} is said to be beyond the file's end")
+        self.freed.extend(pages)
+
+    def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
+        """Drop k from lineages where the retained versions before `at` and from `to` on are its neighbours."""
+        p = self._retained[at - 1].version if at else origin
+        if to < len(self._retained):
+            self._free_between(lineages, p, k, self._retained[to].version)
+        if p >= 0:  # what was born at all
+            for line, page, birth in rows(self._dead_of(k), 3):
+                if line in lineages and birth <= p:
+                    self._moved[line, k, page] = birth
+
+    @property
+    def edits(self) -> int:
+        """How many edits of the dead tree `finish` makes."""
+        return len(self._moved) + len(self._gone)
+
+    def finish(self) -> Tree:
+        """The dead tree after all drops."""
+        if self._moved or self._gone:
+            added = [(*key, birth) for key, birth in self._moved.items()]
+            gone = [(*key, 0) for key in self._gone]
+            actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
+            actions, edits = compose_edits(actions, np.array(added + gone, np.int64).T, DEAD)
+            before = len(self._pager.retired)
+            with self._pager.of(STORE_LINEAGE):
+                self._tree = apply(self._pager, self._tree, actions, edits)[0]
+            replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
+            self.freed += replaced[1::3]
+            del self._pager.retired[before:]
+        return self._tree
+
+    def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
+        dead = self._dead_of(q)
+        if p < 0 and q == k + 1 and len(lineages) == 2:  # all of it, as mostly: it was born before q, and k is oldest
+            self.freed += dead[1::3]
+        else:
+            self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
+        if self._moved or self._tree.count:
+            for key in chain.from_iterable(self._keys_between(lineage, p, k, q) for lineage in lineages):
+                self.freed.append(key[2])
+                if self._moved.pop(key, None) is None:
+                    self._gone.add(key)
+
+    def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
+        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <=
+        k.
+        """
+        found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
+        if self._tree.count:
+            for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
+                found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
+        return [row[:3] for row in found if p < row[3] <= k]

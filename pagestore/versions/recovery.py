@@ -1,0 +1,234 @@
+"""Opening a file: which commit is the newest whole one, and what was wrong with others.
+
+A fallback is never silent: `store.recovery` says what was found, and is None after a clean close.
+
+What the file says may not be what the disk says: a process that died may have written and not synced, a sync that
+failed may have left pages that count as written and are not. So whoever goes on writing after anything but a clean
+close writes the newest commit again and syncs it, before a page that it has freed is used (`make_durable`).
+
+A slot is smaller than a sector of the disk, so no crash leaves half of one: a slot that does not read was damaged. If
+it was the newer one its commit's record, which was written before it, still stands somewhere in the file; it is looked
+for in all pages. If there is none, or its pages are not whole, the other slot was the newer one.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, FormatError
+from pagestore.pages.layout import (
+    COUNT,
+    FIRST_PAGE,
+    HEADER,
+    ID,
+    PAGE_SIZE_MAX,
+    PAGE_SIZE_MIN,
+    RUN,
+    TYPE,
+    WORD,
+    page_type_fields,
+)
+from pagestore.storage.file import File
+from pagestore.storage.kernels.record import COMMIT
+from pagestore.storage.mapping import Mapping, Run, page_fault
+from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, unpack
+from pagestore.storage.word_list import rows
+from pagestore.trees.reading import scan
+from pagestore.values.dictionary import Dictionary
+from pagestore.versions.commit_record import Commit
+from pagestore.versions.committer import checksum_of
+from pagestore.versions.store_state import State, load_state, load_version
+
+TRIES, PAUSE = 3, 0.001  # how often, and after how many seconds, a slot that does not read is read again
+AT_ONCE = 1 << 20  # bytes written again at a time
+
+
+class Recovery(NamedTuple):
+    """What opening found: the version in use, whether the store had been closed, and every problem, a
+    sentence each.
+    """
+
+    version: int
+    closed: bool
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        how = "was closed cleanly" if self.closed else "was not closed; nothing acknowledged is missing"
+        if self.problems:
+            how = "; ".join(self.problems)
+        return f"version {self.version}: {how}"
+
+
+def read_slots(file: File) -> list[Meta | str]:
+    """Both meta slots, or what is wrong with them."""
+    for _ in range(TRIES):
+        slots = [unpack(file.pread(SIZE, SLOT_SIZE * slot)) for slot in range(2)]
+        if all(isinstance(slot, Meta) for slot in slots):
+            break
+        time.sleep(PAUSE)  # a writer may be writing it
+    return slots
+
+
+def newest_meta(file: File) -> Meta | None:
+    """The newest readable slot."""
+    slots = [slot for slot in read_slots(file) if isinstance(slot, Meta)]
+    return max(slots, key=lambda slot: slot.sequence, default=None)
+
+
+def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Recovery | None]:
+    """The newest commit whose record reads. Raises FormatError, CorruptionError if there is none.
+
+    A writer may go on meanwhile: what looks damaged then is looked at again.
+    """
+    while True:
+        slots = read_slots(file)
+        try:
+            found = _newest_whole(file, slots, page_size)
+        except CorruptionError:
+            if read_slots(file) == slots:
+                raise
+        else:
+            recovery = found[3]
+            if recovery is None or not recovery.problems or read_slots(file) == slots:
+                return found
+
+
+def _newest_whole(
+    file: File, slots: list[Meta | str], page_size: int | None
+) -> tuple[Meta, State, Mapping, Recovery | None]:
+    """What `recover` gives, as these slots say."""
+    metas = sorted((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: -slot.sequence)
+    if not metas:
+        raise _not_a_store(file, slots)
+    if page_size is not None and page_size != metas[0].page_size:
+        raise FormatError(f"{file.path} has pages of {metas[0].page_size} bytes, not {page_size}; leave page_size out")
+    problems = [f"meta slot {i} does not read ({slot})" for i, slot in enumerate(slots) if isinstance(slot, str)]
+    if problems and (lost := _without_slot(file, metas[0])):
+        problems[0] += f"; commit {lost[1].sequence}, which it said is the newest, was found in the file"
+        return *lost, Recovery(lost[0].version, False, tuple(problems))
+    for meta in metas:
+        try:
+            mapping = Mapping(file, meta.page_size)
+            state = load_state(mapping, meta)
+            if not meta.clean:
+                verify(mapping, state)
+            break
+        except CorruptionError as error:
+            problems.append(f"commit {meta.sequence} (version {meta.version}) is not whole: {error}")
+    else:
+        raise CorruptionError(f"{file.path}: no commit reads: {'; '.join(problems)}; try pagestore fsck --salvage")
+    recovery = Recovery(meta.version, meta.clean, tuple(problems))
+    return meta, state, mapping, None if meta.clean and not problems else recovery
+
+
+def _without_slot(file: File, older: Meta) -> tuple[Meta, State, Mapping] | None:
+    """The whole commit behind the one that the only readable slot says, if there is one. O(store)."""
+    mapping = Mapping(file, older.page_size)
+    mapping.cover(file.size() // older.page_size)
+    for meta in _commits(mapping, older.uuid):
+        if meta.sequence == older.sequence + 1:
+            with suppress(CorruptionError):
+                state = load_state(mapping, meta)
+                verify(mapping, state)
+                _read_all(mapping, state)
+                mapping.forget()
+                return meta, state, mapping
+    return None
+
+
+def _read_all(mapping: Mapping, state: State) -> None:
+    """Read all of the newest version of each branch, and what the store keeps for itself. Raises CorruptionError."""
+    if state.commit.checkpoint.page:
+        mapping.read_run(state.commit.checkpoint)
+    trees = {*state.system.values()}
+    for head in state.heads.values():
+        version = load_version(mapping, head.run, {}, head.version)
+        trees.update(version.trees.values())
+        for _, page, words in Dictionary(lambda: mapping.pages, version.trees, mapping.read_run).long_texts():
+            mapping.read_run(Run(page, words))
+    for tree in trees:
+        for _ in scan(mapping.pages, tree) if tree.root else ():
+            pass
+
+
+def make_durable(mapping: Mapping, state: State, meta: Meta, both: bool) -> None:
+    """Write again what the newest commit wrote and may not be on the disk, and sync it.
+
+    With sync="full" all but the slot was synced before the slot was written; with sync="commit" the record lists the
+    pages. Where the other slot is not as it should be, `both` slots then lead to the commit. Raises OSError.
+    """
+    file, size = mapping.file, mapping.page_size
+    extents = [*rows(state.commit.written, 2)]
+    if extents:
+        extents.append((state.run.page, len(state.run.ids(size // WORD))))
+    for first, count in extents:
+        for at in range(first * size, (first + count) * size, AT_ONCE):
+            file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
+    if extents:
+        file.fdatasync()
+    slot, own = meta._replace(clean=False).pack(), slot_of(meta.sequence)
+    for at in (own, 1 - own) if both else (own,):
+        file.pwrite(slot, SLOT_SIZE * at)
+        file.fdatasync()
+
+
+def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
+    """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
+
+    For salvage only: reads every page, takes a file that is cut off, and needs no settings. Raises CorruptionError
+    if there is none.
+    """
+    size = PAGE_SIZE_MIN
+    while size <= PAGE_SIZE_MAX:
+        mapping = Mapping(file, size, whole=False)
+        mapping.cover(file.size() // size)
+        for meta in sorted(_commits(mapping, bytes(16)), key=lambda meta: -meta.sequence):
+            with suppress(CorruptionError):
+                state = load_state(mapping, meta, lenient=True)
+                how = f"no meta slot leads to a whole commit; commit {meta.sequence} was found by reading every page"
+                return meta, state, mapping, Recovery(meta.version, False, (how,))
+        size *= 2
+    raise CorruptionError(f"{file.path}: there is no commit record that reads; nothing can be salvaged")
+
+
+def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
+    """Meta slots as they would be for the commit records that stand in a file."""
+    words, seen, page_words = mapping.pages
+    for page in range(FIRST_PAGE, len(seen)):
+        head = words[page * page_words : page * page_words + HEADER]
+        if head[ID] != page or page_type_fields(int(head[TYPE])) != (RUN, 0, 0, 0, COMMIT):
+            continue
+        count, last = 0, page
+        while last < len(seen) and words[last * page_words + COUNT] == (page_words - HEADER) * WORD:
+            count, last = count + page_words - HEADER, last + 1
+        run = Run(page, count + (int(words[last * page_words + COUNT]) // WORD if last < len(seen) else 0))
+        with suppress(CorruptionError):
+            commit = Commit.decode(mapping.read_run(run))
+            yield Meta(mapping.page_size, uuid, commit.sequence, commit.last_version, *run, commit.top, False)
+
+
+def verify(mapping: Mapping, state: State) -> None:
+    """Check the pages of a commit that was not ordered behind them (sync="commit")."""
+    ids = [page for first, count in rows(state.commit.written, 2) for page in range(first, first + count)]
+    words, page_words = mapping.pages.words, mapping.pages.page_words
+    for page in ids:
+        fault = page_fault(words[page * page_words : (page + 1) * page_words], page)
+        if fault:
+            raise CorruptionError(fault, page=page)
+    if checksum_of(mapping, np.array(ids, np.int64)) != state.commit.checksum:
+        raise CorruptionError("its pages are not the ones that were written")
+
+
+def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
+    """Say what the file is, as far as one can see."""
+    newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
+    if newer:
+        return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")
+    if file.size() < 2 * SLOT_SIZE:
+        return FormatError(f"{file.path} is no store: it has {file.size()} bytes")
+    if all(slot == "bad magic" for slot in slots):
+        return FormatError(f"{file.path} is no store: it begins with {file.pread(8, 0)!r}")
+    return CorruptionError(f"{file.path}: neither meta slot reads ({slots[0]}; {slots[1]}); try fsck --salvage")

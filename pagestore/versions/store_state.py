@@ -1,0 +1,141 @@
+"""A store in memory: what the newest commit says, and the versions that were looked at."""
+
+from typing import NamedTuple
+
+from pagestore.errors import CorruptionError
+from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD
+from pagestore.storage.mapping import Mapping, Run
+from pagestore.storage.meta import Meta
+from pagestore.storage.pager import NO_ORIGIN
+from pagestore.storage.word_list import Flat, flat, rows
+from pagestore.trees.tree import Spec, Tree
+from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.versions.catalog import FIRST_TREE, Catalog
+from pagestore.versions.commit_record import Commit
+from pagestore.versions.reclaim import DEAD
+from pagestore.versions.settings import MAIN_ID, Settings
+from pagestore.versions.version_table import HISTORY, Entry, VersionTable
+
+SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
+SHARED = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
+HEIGHT_BITS = 8  # of the word with a tree's height; the birth of its root is above them
+HEIGHTS = (1 << HEIGHT_BITS) - 1
+
+
+class Version(NamedTuple):
+    """One version as a whole: its trees by id (the dictionary's among them) and its catalog."""
+
+    version: int
+    branch: int
+    parent: int
+    timestamp: int
+    message: str
+    run: Run
+    trees: dict[int, Tree]
+    catalog: Catalog
+
+
+class Head(NamedTuple):
+    """Where a branch stands: its newest version, that one's record, the version it began at."""
+
+    version: int
+    run: Run
+    origin: int = NO_ORIGIN
+
+
+class State(NamedTuple):
+    """What the newest commit says. A value: a commit makes the next one."""
+
+    sequence: int
+    last_version: int
+    next_tree: int
+    next_branch: int
+    next_text: int
+    heads: dict[int, Head]
+    history: VersionTable
+    system: dict[int, Tree]
+    settings: Settings
+    commit: Commit
+    run: Run
+
+
+def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
+    """The state that a meta slot points to; where `lenient`, a new store's settings take the place of lost ones.
+
+    Raises CorruptionError.
+    """
+    mapping.cover(meta.top)
+    run = Run(meta.state, meta.words)
+    commit = Commit.read(mapping, run)
+    if commit.sequence != meta.sequence:
+        raise CorruptionError(f"the record of commit {commit.sequence} stands in for {meta.sequence}", page=run.page)
+    system = trees_of(commit.system, SYSTEM, mapping)
+    heads = {
+        branch: Head(version, Run(page, words), origin)
+        for branch, version, page, words, origin in rows(commit.branches, 5)
+    }
+    try:
+        settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+    except CorruptionError:
+        if not lenient:
+            raise
+        settings = Settings()
+    known = {*settings.branches.values()}
+    if not (known == heads.keys() or (lenient and known <= heads.keys())) or commit.top != meta.top:
+        raise CorruptionError("the newest commit does not say where the branches are, or how many pages there are")
+    recent = [*map(Entry.of, rows(commit.recent, 5))]
+    return State(
+        commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
+        heads, VersionTable(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
+    )  # fmt: skip
+
+
+def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog], version: int) -> Version:
+    """The version whose record is a run. `catalogs` remembers those read before, by place and birth.
+
+    Raises CorruptionError, also for the record of another version.
+    """
+    commit = Commit.read(mapping, run, version)
+    catalog = _load_catalog(mapping, commit.catalog, catalogs) if commit.catalog.page else Catalog()
+    specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
+    if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
+        raise CorruptionError("the catalog says what cannot be: records that pages do not hold", page=catalog.run.page)
+    trees = trees_of(commit.roots, specs, mapping)
+    trees |= trees_of(flat(*(row for row in rows(commit.system, 4) if row[0] in SHARED)), SHARED, mapping)
+    return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
+
+
+def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Catalog:
+    key = run, mapping.birth_of(run.page)  # its pages may have held another catalog of that length before
+    if key not in catalogs:
+        catalogs[key] = Catalog.decode(mapping.read_run(run), run)
+    return catalogs[key]
+
+
+def trees_of(words: Flat, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
+    """Trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
+
+    Raises CorruptionError for a row that cannot be.
+    """
+    trees = {tree_id: Tree.empty(spec) for tree_id, spec in specs.items()}
+    top = len(mapping.pages.seen)
+    most = top * RECORDS_A_WORD * mapping.pages.page_words
+    for tree_id, root, word, count in rows(words, 4):
+        height, birth = word & HEIGHTS, word >> HEIGHT_BITS
+        if not (tree_id in specs and FIRST_PAGE <= root < top and 0 < height <= HEIGHT_MAX and 0 < count <= most):
+            fact = f"there can be no tree {tree_id} of height {height} with {count} records and root {root}"
+            raise CorruptionError(fact)
+        trees[tree_id] = Tree.at(root, height, count, specs[tree_id], birth)
+    return trees
+
+
+def roots_of(trees: dict[int, Tree]) -> Flat:
+    """The rows of the trees that are not empty."""
+    words: list[int] = []
+    for tree_id, (pointer, height, count, _) in trees.items():
+        if pointer:
+            words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
+    return Flat("q", words)
+
+
+FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

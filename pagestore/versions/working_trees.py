@@ -1,0 +1,346 @@
+"""The trees of the version that a transaction makes: edits of words, buffered or applied at once, and savepoints.
+
+Edits of rows are buffered in order (`edit`) and applied once per tree, at the latest with the commit; reading a tree
+applies its buffer first. Edits of words (`apply`) are applied at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
+from pagestore.pages.page_map import Pages
+from pagestore.storage.pager import Mark, Pager
+from pagestore.storage.step import step
+from pagestore.trees.apply import ALONE, apply_indexed, compose_edits, one_batch
+from pagestore.trees.bulk import bulk
+from pagestore.trees.edit_queues import EditQueue, EditQueues
+from pagestore.trees.kernels.apply_layout import ADD, ERASE
+from pagestore.trees.lookup import Finder
+from pagestore.trees.reading import pages_of
+from pagestore.trees.tree import Spec, Tree
+from pagestore.values.dictionary import DictionaryWriter
+from pagestore.values.types import KEYS_MAX, Schema
+from pagestore.versions.catalog import Catalog, Info
+from pagestore.versions.store_state import State, Version
+
+BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
+
+
+class WorkingTrees:
+    """The catalog and trees of a version in the making, over those of the version that it begins with."""
+
+    _open = False
+
+    def _begin(
+        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int], reserve: int
+    ) -> None:
+        self.pager, self.base = pager, base
+        self._deletes, self._reserve = True, reserve
+        self._trees, self._catalog = trees, base.catalog
+        self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
+        self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._relations: dict[str, Any] = {}  # relations that somebody may hold: writable ones, by name
+        self._finders: dict[str, Finder] = {}
+        self._rewrite_catalog = False
+        self.vouched: set[str] = set()
+        self._open = True
+
+    @cached_property
+    def dictionary(self) -> DictionaryWriter:
+        return DictionaryWriter(self.pager, self._trees, *self._texts)
+
+    def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
+        """Make a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
+        if not name.startswith("$"):
+            raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
+        if not 1 <= keys <= KEYS_MAX:
+            raise SchemaError(f"a key has 1 to {KEYS_MAX} words, not {keys}")
+        self._create(name, None, keys, values, scans, None)
+        return self.tree(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._catalog.relations
+
+    def __iter__(self) -> Iterator[str]:
+        return (info.name for info in self._catalog.relations.values() if not info.hidden)
+
+    @property
+    def properties(self) -> dict[str, str | bytes]:
+        """What the host keeps beside its relations; assign to it to change it."""
+        return self._changed_catalog().properties
+
+    @property
+    def pages(self) -> Pages:
+        return self.pager.pages
+
+    @property
+    def threads(self) -> int:
+        """How many apply many edits, and look many keys up, side by side."""
+        return self.pager.threads
+
+    @property
+    def catalog(self) -> Catalog:
+        """Which relations there are, of which shapes; another object where that has changed."""
+        return self._catalog
+
+    @property
+    def version(self) -> int:
+        """The version that the commit will make."""
+        return self.pager.version
+
+    def tree(self, name: str) -> Tree:
+        """The tree behind a relation now, its buffered edits applied."""
+        if name in self._buffers:
+            self._flush(name)
+        return self._trees[self._info(name).spec.tree_id]
+
+    def finder(self, name: str) -> Finder:
+        """Looks up single keys in a relation as it is now."""
+        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # pages as they are then
+        if finder is None or finder.tree is not tree or finder.pages is not pages:
+            finder = self._finders[name] = Finder(pages, tree)
+        return finder
+
+    def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
+        """Buffer edits of stored words: actions int64[n], rows int64[C, n]."""
+        if not len(actions):
+            return
+        if self._deletes and actions[0] != ERASE:
+            self._grows()
+        buffer = self._buffers.setdefault(info.name, [])
+        buffer.append((actions, rows))
+        if len(actions) >= BUFFER_ROWS or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS):
+            self._flush(info.name)
+
+    @step
+    def apply(
+        self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Apply edits of words at once, sorted or not; returns the effective delta (see trees/apply.py)."""
+        wanted = self._info(name).spec.columns, len(actions)
+        if rows.shape != wanted or rows.dtype != np.int64:
+            raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
+        return self.apply_indexed((name,), ALONE, actions, rows, visible)[0]
+
+    @step
+    def apply_indexed(
+        self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
+        visible: int | None = None,
+    ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+        """Apply edits of words to the first of some relations, and what they changed to the others; all deltas.
+
+        The others have the first one's columns places[t] each, see trees/apply.py.
+        """
+        for name in self._buffers.keys() & names:
+            self._flush(name)
+        infos = [*map(self._info, names)]
+        self._grows()
+        return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
+
+    def groups(self, groups: Sequence[EditQueue]) -> EditQueues:
+        """Room for edits of some relations and what stands beside them, for as long as their shapes stay."""
+        return EditQueues(groups, [self._info(name).spec for group in groups for name in group.names])
+
+    @step
+    def settle(self, groups: EditQueues, host: Callable[..., int], again: bool = False) -> int:
+        """Flush what waits in groups within a kernel that `host` calls (trees/edit_queues.py); returns what it
+        returns.
+
+        With `again` it goes on where it stopped before, and has more pages.
+        """
+        for name in [*self._buffers]:
+            self._flush(name)
+        self._grows()
+        numbers = groups.numbers
+        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
+        self._trees.update(zip(numbers, trees, strict=True))
+        return returned
+
+    @step
+    def replace(self, name: str, tree: Tree) -> None:
+        """Put a tree built with `tree.bulk` on `txn.pager` in place of a relation's; O(old pages)."""
+        info = self._info(name)
+        if tree.spec != info.spec:
+            raise SchemaError(f"{name!r} has the shape {info.spec}, the new tree {tree.spec}")
+        self._buffers.pop(name, None)
+        old = self._trees[info.spec.tree_id]
+        if old.root:
+            self.pager.retire_pages(pages_of(self.pages, old))
+        self._trees[info.spec.tree_id] = tree
+
+    @step
+    def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
+        """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
+        self._grows()
+        with self._atomic():
+            self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
+        return self._trees[info.spec.tree_id].count
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what was done inside if it ends with an exception, which goes on. O(relations + pages).
+
+        If the transaction ends inside, so does the savepoint.
+        """
+        self._settle()
+        trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
+        before = catalog.copy()
+        next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
+        mark = self.pager.mark()
+        try:
+            yield
+            if self._open:
+                self._settle()
+        except BaseException:
+            if self._open and not self.pager.work.broken:
+                self._go_back(mark, trees, catalog, before, next_tree)
+                self.dictionary.next_id, self.dictionary.added = next_id, added
+            raise
+        finally:
+            if self._open:
+                self.pager.unmark()
+
+    @step
+    def _settle(self) -> None:
+        """Apply all that is buffered."""
+        for name in list(self._buffers):
+            self._flush(name)
+
+    @step
+    def _go_back(self, mark: Mark, trees: dict[int, Tree], catalog: Catalog, before: Catalog, next_tree: int) -> None:
+        """Be as at a mark."""
+        self.pager.rewind(mark)
+        self._buffers.clear()
+        self._trees.clear()
+        self._trees.update(trees)
+        self._catalog, self._next_tree = catalog, next_tree
+        if catalog is not self.base.catalog:
+            self._catalog = before
+            before.properties = _restored(catalog.properties, before.properties)
+        self._follow()
+
+    @step
+    def _create(
+        self, name: str, schema: Schema | None, keys: int, values: int,
+        scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
+    ) -> None:  # fmt: skip
+        self._grows()
+        if name in self._catalog.relations:
+            raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
+        if not name:
+            raise SchemaError("a relation needs a name")
+        if schema and str(name).startswith("$"):
+            raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
+        if values < 0:
+            raise SchemaError(f"{name!r}: a record cannot have {values} more words")
+        spec = self._fitting(name, Spec(self._next_tree, keys, values, scans))
+        self._next_tree += 1
+        self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
+        self._trees[spec.tree_id] = Tree.empty(spec)
+
+    def _fitting(self, name: str, spec: Spec) -> Spec:
+        """A shape whose records and folds fit pages; SchemaError for another."""
+        if not spec.fits(self.pages.page_words):
+            raise SchemaError(
+                f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are too many for pages "
+                f"of {8 * self.pages.page_words} bytes; take fewer scans or columns, or a store with a larger page_size"
+            )
+        return spec
+
+    def _follow(self) -> None:
+        """Relations that somebody may hold are what they have become."""
+        now = self._catalog.relations
+        self._relations = {name: held for name, held in self._relations.items() if held.follow(now.get(name))}
+
+    def _changed_catalog(self) -> Catalog:
+        if self._catalog is self.base.catalog:
+            self._catalog = self._catalog.copy()
+        return self._catalog
+
+    def _info(self, name: str) -> Info:
+        info = self._catalog.relations.get(name)
+        if info is None:
+            raise MissingError(f"there is no relation {name!r}; there is {', '.join(self) or 'none'}")
+        return info
+
+    @step
+    def _flush(self, name: str) -> None:
+        """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
+        parts = self._buffers.pop(name)
+        info = self._catalog.relations[name]
+        try:
+            self._apply((info,), ALONE, *compose_edits(*one_batch(parts), info.spec), None)
+        except EditError:
+            turns = [[*turn] for _, turn in groupby(parts, _adds)]
+            if len(turns) == 1:
+                raise
+            self._take_turns(info, turns)
+
+    def _take_turns(self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]) -> None:
+        """Apply buffered edits that add and others in turn: no batch can do both to one record."""
+        number = info.spec.tree_id
+        before = self._trees[number]
+        try:
+            with self._atomic():
+                for turn in turns:
+                    self._apply((info,), ALONE, *compose_edits(*one_batch(turn), info.spec), None)
+        except BaseException:
+            self._trees[number] = before
+            raise
+
+    def _apply(
+        self, infos: Sequence[Info], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int | None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        numbers = [info.spec.tree_id for info in infos]
+        mark = self.pager.mark()
+        try:
+            trees = [self._trees[number] for number in numbers]
+            trees, deltas = apply_indexed(self.pager, trees, places, actions, rows, visible)
+        except BaseException:
+            self.pager.rewind(mark)
+            raise
+        finally:
+            self.pager.unmark()
+        self._trees.update(zip(numbers, trees, strict=True))
+        return deltas
+
+    def _given(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Batches of somebody else's, whose exceptions leave a step as good as undone."""
+        work = self.pager.work
+        try:
+            yield from batches
+        except BaseException as error:
+            work.given = error
+            raise
+
+    @contextmanager
+    def _atomic(self) -> Iterator[None]:
+        mark = self.pager.mark()
+        try:
+            yield
+        except BaseException:
+            self.pager.rewind(mark)
+            raise
+        finally:
+            self.pager.unmark()
+
+    def _grows(self) -> None:
+        """The transaction does more than delete: it must leave the disk's last pages to what frees space."""
+        self._deletes, self.pager.spare = False, self._reserve
+
+
+def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether some buffered edits add to values."""
+    return bool((part[0] == ADD).any())
+
+
+def _restored(live: dict, before: dict) -> dict:
+    """A dictionary that somebody may hold, with what was in it before."""
+    live.clear()
+    live.update(before)
+    return live

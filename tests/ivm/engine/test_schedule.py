@@ -1,0 +1,192 @@
+"""A kernel takes the first steps of a few edits through all rules in one call; Python takes the rest."""
+
+import numpy as np
+import pytest
+from numba import config
+
+import ivm
+from ivm.engine import schedule
+from ivm.engine.schedule import Flush, Schedule
+from pagestore.sorting import tuples
+from pagestore.trees import edit_queues
+from pagestore_tools.bench.graphs import skewed
+from tests.support.simulator import compiled
+
+EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x] = t -> int(x), int(t).\n"
+PROGRAMS = {  # rules, and how many of the steps that an edge takes are a kernel's
+    "triangles": ("v(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", 3, 3),
+    "4-cliques": ("v(x, y, z, w) <- edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w).", 3, 3),
+    "counted ends": ("v(x, z) <- edge(x, y), edge(y, z).", 3, 3),
+    "columns in another order": ("v(z, x, y) <- edge(x, y), edge(y, z), mark(x).", 3, 3),
+    "two rules write a view": ("v(x, z) <- edge(x, y), edge(y, z). v(x, x) <- edge(x, y), mark(y).", 4, 4),
+    "two heads": ("v(x, y), w(y, z) <- edge(x, y), edge(y, z), mark(y).", 4, 4),
+    "a view of a view": ("u(x, z) <- edge(x, y), edge(y, z). v(x, z) <- u(x, z), edge(x, z).", 5, 5),
+    "values": ("v(x, y, t) <- edge(x, y), mark(y), cost[x] = t.", 3, 3),
+    "negation": ("v(x, y) <- edge(x, y), !mark(y), mark(x).", 3, 3),
+    "an aggregate above": ("u(x, z) <- edge(x, y), edge(y, z). v[x] = n <- agg<<n = count()>> u(x, z).", 3, 5),
+    "a filter above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x * y < 9.", 3, 5),
+    "a sum above": ("u(x, y) <- edge(x, y), edge(y, x). v(x, y) <- u(x, y), mark(x), x + y < 9.", 5, 5),
+}  # fmt: skip
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """How many steps each transaction of the test took in a kernel, and how many there were."""
+    found = []
+    run = Schedule.run
+
+    def counted(self, *given):
+        found.append((run(self, *given), len(self.steps)))
+        return found[-1][0]
+
+    monkeypatch.setattr(Schedule, "run", counted)
+    return found
+
+
+def opened(path, rules, edges=()):
+    workspace = ivm.open(path, sync="off", page_size=4096, threads=1)
+    workspace.install(EDGES + rules, maintenance="probe")
+    with workspace.transaction() as txn:
+        txn.insert("mark", [(x,) for x in range(0, 40, 2)])
+        txn.insert("cost", [(x, x * x) for x in range(40)])
+        txn.insert("edge", list(edges))
+    return workspace
+
+
+def views(workspace):
+    return [name for name, predicate in workspace.predicates.items() if not predicate.extensional]
+
+
+def churn(workspace, seed, rounds=25):
+    """Few edits of each relation, and of all; every view is compared with its rules."""
+    random = np.random.default_rng(seed)
+    for _ in range(rounds):
+        with workspace.transaction() as txn:
+            for name in random.choice(["edge", "edge", "mark", "cost"], random.integers(1, 3)):
+                rows = random.integers(0, 40, (int(random.integers(1, 9)), len(workspace.predicates[name].columns)))
+                if name == "cost":
+                    txn.set(name, [*rows.T])
+                elif random.random() < 0.5:
+                    txn.insert(name, [*rows.T])
+                else:
+                    txn.delete(name, [*rows.T])
+        for view in views(workspace):
+            workspace.verify(view)
+    assert workspace.store.check() == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_views_are_right_however_far_the_kernel_goes(program, tmp_path, taken):
+    rules, kernel, steps = PROGRAMS[program]
+    workspace = opened(tmp_path / "s.pages", rules, skewed(40))
+    churn(workspace, len(program))
+    taken.clear()
+    edge = list(skewed(40)[:, :1])
+    for change in ("delete", "insert"):
+        with workspace.transaction() as txn:
+            getattr(txn, change)("edge", edge)
+    assert taken == [(0 if config.DISABLE_JIT else kernel, steps)] * 2
+    workspace.close()
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("module", "limit", "least"),
+    [(edit_queues, "PAGES", 12), (edit_queues, "PAGES", 13), (schedule, "MOST", 4), (schedule, "FEW", 3)],
+)
+def test_a_kernel_that_has_not_enough_room_leaves_the_rest(module, limit, least, tmp_path, taken, monkeypatch):
+    monkeypatch.setattr(module, limit, least)
+    if limit == "PAGES":
+        monkeypatch.setattr(edit_queues, "PAGES_MAX", least)
+        monkeypatch.setattr(edit_queues, "PAGES_AGAIN", least)
+    if limit == "MOST":
+        monkeypatch.setattr(edit_queues, limit, least)
+        monkeypatch.setattr(schedule, "FEW", least)
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["a view of a view"][0], skewed(40))
+    churn(workspace, 5)
+    through = {done == steps for done, steps in taken if steps > 4}
+    assert through == {True, False}, "the kernel always went equally far; this tests nothing"
+    workspace.close()
+
+
+@compiled
+def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monkeypatch):
+    monkeypatch.setattr(edit_queues, "PAGES", 12)
+    monkeypatch.setattr(edit_queues, "PAGES_MAX", 12)
+    begun, carry = [], Schedule._carry
+    monkeypatch.setattr(
+        Schedule, "_carry", lambda self, begin, *given: begun.append(begin) or carry(self, begin, *given)
+    )
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["a view of a view"][0], skewed(40))
+    taken.clear()  # of the edits that filled it
+    churn(workspace, 5)
+    assert len({begin for begin in begun if begin}) > 1, "the first call always had enough; this tests nothing"
+    assert all(done == steps for done, steps in taken if steps > 2)
+    workspace.close()
+
+
+@compiled
+def test_both_ways_come_to_the_same(tmp_path, monkeypatch):
+    """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
+    sizes, accounts = [], []
+    for few in (tuples.FEW, 0):
+        monkeypatch.setattr(schedule, "FEW", few)
+        workspace = opened(tmp_path / f"{few}.pages", PROGRAMS["triangles"][0], skewed(60))
+        for seed in range(3):
+            churn(workspace, seed)
+            accounts.append({k: v for k, v in workspace.stats("v").items() if k != "maintain_seconds"})
+            sizes.append(len(workspace.store.stat().relations) and sum(workspace.store.stat().relations.values()))
+        workspace.close()
+    assert sizes[:3] == sizes[3:] and accounts[:3] == accounts[3:]
+
+
+def test_subscribers_hear_of_what_a_kernel_did(tmp_path):
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["triangles"][0], np.array([[1, 2], [2, 3]]).T)
+    heard = {"v": [], "edge": []}
+    for name, tables in heard.items():
+        workspace.subscribe(name, tables.append)
+    with workspace.transaction() as txn:
+        txn.insert("edge", [(1, 3)])
+        txn.delete("edge", [(7, 7)])
+    with workspace.transaction() as txn:
+        txn.delete("edge", [(1, 2)])
+    rows = {name: [[*row.values()] for table in tables for row in table.to_pylist()] for name, tables in heard.items()}
+    assert rows == {"v": [[1, 2, 3, "insert"], [1, 2, 3, "delete"]], "edge": [[1, 3, "insert"], [1, 2, "delete"]]}
+    workspace.close()
+
+
+@compiled
+def test_a_scan_of_a_view_that_came_later_is_kept(tmp_path):
+    """The shapes that a schedule was laid out for have changed."""
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["triangles"][0], skewed(40))
+    churn(workspace, 1, 3)
+    with workspace.store.transaction() as txn:
+        txn.add_scan("v", "max:z")
+    churn(workspace, 2, 3)
+    rows = workspace["v"].to_arrow().to_pydict()
+    assert workspace["v"].scan("max:z") == max(rows["z"])
+    workspace.close()
+
+
+def test_steps_are_in_order(tmp_path):
+    """Each predicate is settled before it is read, after all that write it; what reads nothing new is left out."""
+    rules = "u(x) <- edge(x, y), mark(y). v(x, y) <- edge(x, y), u(x). v(x, x) <- u(x), mark(x). "
+    rules += "w(x) <- mark(x), !u(x)."
+    workspace = opened(tmp_path / "s.pages", rules)
+
+    def steps(*names):
+        found = schedule.steps_of(workspace._rules[1], frozenset(names))
+        return [step.name if isinstance(step, Flush) else step.views.writes for step in found]
+
+    assert steps("edge") == ["edge", ("u",), "u", ("v",), ("v",), ("w",), "v", "w"]
+    assert steps("cost") == ["cost"]
+    assert steps("cost", "mark") == ["mark", ("u",), "u", ("v",), ("v",), ("w",), "cost", "v", "w"]
+    workspace.close()
+
+
+def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule, "COURSES_MAX", 2)
+    workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
+    churn(workspace, 3)
+    assert 0 < len(workspace._rules[1].schedules) <= 2
+    workspace.close()

@@ -1,0 +1,52 @@
+"""docs/rules.md runs: its programs derive the rows shown beneath them, its refusals read as shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ivm.errors import RuleError
+from ivm.lang import NOTHING, compile
+from ivm.lang.parse import parse
+from tests.support import naive
+
+TEXT = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+BLOCKS = re.findall(r"```(logiql|refused)\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def test_every_example_derives_the_rows_it_shows():
+    known, state, shown = NOTHING, {}, 0
+    for kind, text in BLOCKS:
+        if kind == "refused":
+            continue
+        part = compile(text, known)
+        known = known.including(part)
+        state = {**naive.empty(part), **state}
+        naive.edit(known, state, part.edits)
+        full = naive.evaluate(known, state)
+        for name, rows in re.findall(r"^// (\w+): (.*)$", text, flags=re.MULTILINE):
+            assert sorted(naive.rows_of(full[name])) == sorted(written(rows, known, name)), name
+            shown += 1
+    assert shown > 20
+
+
+def written(rows: str, known, name: str) -> list[tuple]:
+    """Rows as in a comment, read by the parser itself."""
+    found = []
+    for row in re.findall(r"\(([^()]*?),?\)", rows):
+        [clause] = parse(f"p() <- q({row}).")
+        found.append(tuple(arg.value for arg in clause.body.items[0].args))
+    return found
+
+
+@pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind == "refused"])
+def test_every_refusal_reads_as_shown(block):
+    rules, message = block.rstrip().rsplit("\n", 1)
+    known = NOTHING
+    for kind, text in BLOCKS:
+        if kind == "logiql":
+            known = known.including(compile(text, known))
+    with pytest.raises(RuleError) as caught:
+        compile(rules, known)
+    known_places = re.sub(r"at rules:\d+:\d+", "at rules:1:1", str(caught.value))
+    assert known_places == message

@@ -1,0 +1,100 @@
+"""total: the sum of floats, exact and rounded once, bit for bit that of math.fsum whatever came and went."""
+
+import math
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import ivm
+from ivm.errors import RangeError
+from ivm.views.exact_sum import parts, rounded
+from pagestore.values.codec import float_values, float_words
+from tests.support.mirror import Mirror
+
+BASE = "w[x, y] = v -> int(x), int(y), float(v). e(x) -> int(x)."
+PROGRAMS = [
+    "s[x] = t <- agg<<t = total(v)>> w[x, y] = v.",
+    "s[] = t <- agg<<t = total(v)>> w[x, y] = v, !e(y). big(x, y) <- w[x, y] = v, s[] = t, v > t.",
+    "s[y] = t <- agg<<t = total(d)>> w[x, y] = v, d = v * 0.1. r[] = m <- agg<<m = max(t)>> s[_] = t.",
+]
+FLOATS = st.floats(-1e300, 1e300).map(lambda v: v + 0.0) | st.sampled_from(
+    [0.0, 0.1, 5e-324, -5e-324, 1e300, -1e300, 1.0]
+)
+KEYS = st.integers(0, 3)
+EDITS = st.one_of(
+    st.tuples(st.just("w"), st.tuples(KEYS, KEYS, FLOATS), st.booleans()),
+    st.tuples(st.just("e"), st.tuples(KEYS), st.booleans()),
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
+def test_totals_are_the_truth(program, case):
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}")
+        for edits in case:
+            mirror.change(edits)
+        mirror.reopen()
+        mirror.workspace.verify("s")
+        mirror.close()
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307), min_size=1, max_size=9
+    )
+)
+@example([2.0**500, -1.0, -(2.0**500), 5e-324])
+@example([1.7976931348623157e308, 1e292, -1e292])
+@example([1.0, 2.0**-53, 2.0**-1074])  # half an ulp, and the least that there is above it
+def test_parts_add_up_to_the_rounded_sum(values):
+    places, found, _ = parts(float_words(np.array(values)))
+    together = sorted((p, sum(found[places == p].tolist())) for p in set(places.tolist()))
+    total = float_values(rounded(*np.array(together).T, np.array([0])))[0]
+    assert total == float(sum(map(Fraction, values))) and math.copysign(1, total) == (-1 if total < 0 else 1)
+
+
+def test_what_is_kept_knows_no_history(tmp_path):
+    """The same summands, put in at once or after many others came and went: the same records apart."""
+    rng = np.random.default_rng(3)
+    left = [
+        (int(x), int(y), float(v))
+        for x, y, v in zip(*rng.integers(0, 30, (2, 80)), rng.normal(0, 1e5, 80), strict=True)
+    ]
+    kept = []
+    for detour in (False, True):
+        with ivm.open(tmp_path / f"{detour}.pages", sync="off") as ws:
+            ws.install(f"{BASE} {PROGRAMS[0]}")
+            for _ in range(5 if detour else 0):
+                with ws.transaction() as txn:
+                    values = 10.0 ** rng.integers(-300, 300, 50)
+                    txn.set("w", [rng.integers(0, 30, 50), rng.integers(0, 30, 50), values])
+            with ws.transaction() as txn:
+                txn.delete("w", [row[:2] for row in ws["w"]])
+            with ws.transaction() as txn:
+                txn.set("w", left)
+            with ws.store.snapshot() as snap:
+                kept.append([batch.tolist() for batch in snap["$apart:s"].words()])
+    assert kept[0] == kept[1]
+
+
+def test_totals_beyond_floats(tmp_path):
+    with ivm.open(tmp_path / "t.pages") as ws:
+        ws.install(f"{BASE} {PROGRAMS[0]}")
+        with pytest.raises(RangeError, match="^s: a total is beyond the range of float64"), ws.transaction() as txn:
+            txn.insert("w", [(1, 1, 1.7e308), (1, 2, 1.7e308)])
+        with ws.transaction() as txn:
+            txn.insert("w", [(1, 1, 1.7e308), (1, 2, 1.7e308), (1, 3, -1.7e308), (2, 1, math.inf), (2, 2, 1.0)])
+        assert list(ws["s"]) == [(1, 1.7e308), (2, math.inf)]
+        with pytest.raises(RangeError, match="^s: a total of inf and -inf is not a number"), ws.transaction() as txn:
+            txn.insert("w", [(2, 3, -math.inf)])
+        with ws.transaction() as txn:
+            txn.delete("w", [(2, 1)])
+        assert list(ws["s"]) == [(1, 1.7e308), (2, 1.0)]

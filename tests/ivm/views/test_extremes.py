@@ -1,0 +1,90 @@
+"""min and max: the first and the last of a group's values, through inserts, deletes and changes of values."""
+
+import tempfile
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ivm
+from pagestore.trees.range_folds import select
+from tests.support.mirror import Mirror
+
+BASE = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v)."
+PROGRAMS = [
+    "m[x] = n <- agg<<n = min(y)>> e(x, y).",
+    "m[x] = n <- agg<<n = max(y)>> e(x, y). top(x, z) <- m[x] = y, e(y, z).",
+    "m[] = n <- agg<<n = max(v)>> f[x] = v, e(x, _). big(x) <- f[x] = v, m[] = v.",
+    """m[x, z] = n <- agg<<n = min(s)>> e(x, y), e(y, z), f[y] = v, s = v - x.
+       low[] = l <- agg<<l = min(n)>> m[_, _] = n.""",
+    "m[x] = n <- agg<<n = max(y)>> (e(x, y) ; e(y, x)), !f[x] = 1.",
+]
+VALUES = st.sampled_from([0, 1, 2, 3, -(2**63), 2**63 - 1, 5, -1])
+EDITS = st.tuples(st.sampled_from("ef"), st.tuples(VALUES, VALUES), st.booleans())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
+def test_extremes_are_the_truth(program, case):
+    """Keys and values up to both ends of a word; a value that cannot be computed refuses the transaction."""
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}")
+        for edits in case:
+            mirror.change(edits)
+        mirror.reopen()
+        for name in mirror.workspace:
+            if name not in "ef" and "$" not in name:
+                mirror.workspace.verify(name)
+        assert mirror.workspace.store.check() == []
+        mirror.workspace.uninstall("main")
+        assert list(mirror.workspace.store.snapshot()._version.catalog.relations) == []
+        mirror.close()
+
+
+@pytest.mark.parametrize(
+    "type_, values",
+    [
+        ("float", [-1.5, 0.0, 2.25, 1e300, -1e-300]),
+        ("decimal(8, 2)", [Decimal("-3.50"), Decimal("0.01"), Decimal("12.00")]),
+        ("date", [date(1969, 12, 31), date(2013, 1, 31), date(1970, 1, 1)]),
+    ],
+)
+def test_extremes_of_every_ordered_type(type_, values, tmp_path):
+    with ivm.open(tmp_path / "m.pages") as ws:
+        least, greatest = (f"{name}[] = n <- agg<<n = {op}(x)>> v[_] = x." for name, op in (("a", "min"), ("z", "max")))
+        ws.install(f"v[i] = x -> int(i), {type_}(x). {least} {greatest}")
+        left = dict(enumerate(values))
+        with ws.transaction() as txn:
+            txn.insert("v", list(left.items()))
+        while left:
+            assert (list(ws["a"]), list(ws["z"])) == ([(min(left.values()),)], [(max(left.values()),)])
+            with ws.transaction() as txn:
+                txn.delete("v", [max(left, key=left.get)])
+            del left[max(left, key=left.get)]
+        assert (list(ws["a"]), list(ws["z"])) == ([], [])
+
+
+def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
+    """One group of many rows: what takes the place of a deleted greatest is found by rank, not by reading the group."""
+    n = 30000
+    with ivm.open(tmp_path / "m.pages", sync="off") as ws:
+        ws.install(f"{BASE} m[x] = g <- agg<<g = max(y)>> e(x, y).")
+        with ws.transaction() as txn:
+            txn.insert("e", [np.zeros(n, np.int64), np.arange(n)])
+        read = []
+
+        def counted(pages, tree, ranks):
+            read.append(len(ranks))
+            return select(pages, tree, ranks)
+
+        monkeypatch.setattr("ivm.views.aggregate_state.select", counted)
+        for left in range(n - 1, n - 11, -1):
+            assert list(ws["m"]) == [(0, left)]
+            with ws.transaction() as txn:
+                txn.delete("e", [(0, left)])
+        assert read == [1] * 10

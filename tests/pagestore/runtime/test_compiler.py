@@ -1,0 +1,199 @@
+"""How kernels are compiled: parts once, whatever they are called with; machine code for what Python calls only."""
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import config, njit
+from numba.core.errors import NumbaError
+
+from pagestore.runtime.code_cache import cache_folder, user_cache
+from pagestore.runtime.compiler import Kernel, allocating, compiled, kernel, late
+
+pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch, tmp_path):
+    """What is compiled is counted: nothing may come from the cache of an earlier run."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+
+
+@kernel
+def item(values, i):
+    return values[i]
+
+
+@kernel
+def pick(values, i):  # by one test only, for what it was compiled for is counted
+    return values[i]
+
+
+@kernel
+def first_two(values, written, i):
+    total = pick(values, 0) + pick(values, i)
+    written[1] = pick(written, 0)
+    return total
+
+
+@kernel
+def fresh(n):
+    return np.empty(n, np.int64)[0]
+
+
+@allocating
+def ones(n):
+    values = np.empty(n, np.int64)
+    values[:] = 1
+    return item(values, 0)
+
+
+def test_a_part_is_the_same_for_constants_and_variables_and_for_arrays_that_may_be_written_to():
+    values, written = np.arange(5, 8), np.arange(2)
+    values.flags.writeable = False
+    assert first_two(values, written, 2) == 12
+    assert first_two(values.copy(), written, 1) == 11
+    assert len(pick.part.overloads) == 1 and not pick.overloads
+
+
+@kernel
+def rare(x):
+    return -x
+
+
+@late("int64(int64[::1], int64, boolean)")
+def seldom(values, i, negative):
+    return rare(values[i]) if negative else values[i]
+
+
+@kernel
+def perhaps(values, i, address):
+    return seldom(address, values, i, True) if address else 0
+
+
+def test_a_late_kernel_is_compiled_where_its_address_is_asked_for():
+    values = np.arange(5, 8)
+    assert perhaps(values, 2, 0) == 0
+    assert not rare.part.overloads
+    assert perhaps(values, 2, seldom.address()) == -7
+    assert len(rare.part.overloads) == 1
+
+
+def test_a_signature_is_read_once(monkeypatch):
+    @kernel
+    def double(x):
+        return 2 * x
+
+    first = compiled(double, "(int64,)")
+    monkeypatch.setattr(Kernel, "compile", None)
+    assert compiled(double, "(int64,)") is first and first(4) == 8
+
+
+def test_a_kernel_that_makes_arrays_says_so():
+    assert ones(3) == 1
+    with pytest.raises(NumbaError, match="array passed into the function"):
+        fresh(3)
+
+
+@kernel
+def last(values):
+    return values[-1]
+
+
+def test_an_index_that_varies_counts_from_the_front_and_the_functions_of_others_are_left_alone():
+    values = np.arange(5, 8)
+    assert njit(item.py_func)(values, -1) == last(values) == 7
+    assert item(values[1:], -1) == 5  # which stands there: nobody asked whether it is negative
+
+
+def test_the_compiler_set_otherwise_has_another_cache(monkeypatch):
+    before = cache_folder()
+    assert cache_folder() == before
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+    assert cache_folder() != before
+
+
+FOUND = """
+import sys
+import numpy as np
+from tests.pagestore.runtime.test_compiler import last, ones
+for kernel, given in (last, np.arange(3)), (ones, 3):
+    print(kernel(given), "numba.cpython.cmathimpl" in sys.modules)
+"""
+
+
+def test_a_kernel_found_on_disk_wants_no_compiler_unless_it_makes_arrays(tmp_path):
+    command, environment = [sys.executable, "-c", FOUND], {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    root = Path(__file__).parents[3]
+    for compiler in True, False:
+        run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        assert run.stdout.split() == ["2", str(compiler), "1", "True"], run.stderr
+
+
+def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert user_cache() == tmp_path / "pagestore"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = user_cache()
+    assert ours == user_cache() == tmp_path / f"pagestore-{os.getuid()}" and ours.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
+    theirs = tmp_path / f"pagestore-{os.getuid()}"  # of somebody who knew the name
+    theirs.mkdir()
+    assert user_cache() not in (ours, theirs)
+    theirs.rmdir()
+    theirs.touch()
+    assert user_cache() not in (ours, theirs) and user_cache().is_dir()
+
+
+HOST = """
+import numpy as np
+from numba import config, njit
+import pagestore, ivm
+from tests.pagestore.runtime.test_compiler import last
+
+@njit(cache=True)
+def own(x):
+    return x + 1
+
+print(own(1), last(np.arange(3)), len(own.stats.cache_hits), len(last.stats.cache_hits), config.CACHE_DIR)
+"""
+
+
+def test_only_kernels_are_kept_in_the_folder_of_kernels(tmp_path):
+    """A host's own functions stay beside their files, and nothing is compiled twice, by a second process either."""
+    (tmp_path / "host.py").write_text(HOST)
+    command = [sys.executable, str(tmp_path / "host.py")]
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[3])}
+
+    def files(folder):
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
+
+    left = []
+    for hits in (0, 1):
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert run.stdout.split() == ["2", "2", str(hits), str(hits)], run.stderr
+        left.append(files(tmp_path))
+    assert left[0] == left[1]
+    beside, ours = files(tmp_path / "__pycache__"), files(tmp_path / "home" / "pagestore")
+    assert len(beside) == len(ours) == 2 and beside | ours == left[0]
+    assert all(path.name.startswith("host.own") for path in beside)
+
+
+def test_garbage_is_collected_again_after_compiling():
+    assert gc.isenabled()
+
+    @kernel
+    def unseen(x):
+        return x + 1
+
+    assert unseen(1) == 2 and gc.isenabled()
+    with pytest.raises(NumbaError):
+        unseen("x")
+    assert gc.isenabled()

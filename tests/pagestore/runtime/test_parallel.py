@@ -1,0 +1,56 @@
+"""Tasks side by side: within each other, when one fails, in a process that was forked."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pagestore.runtime.parallel import together
+
+FORKED = """
+import os
+from pagestore.runtime.parallel import together
+tasks = [os.getpid] * 3
+together(tasks)
+child = os.fork()
+if child:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+raise SystemExit(together(tasks) != [os.getpid()] * 3)
+"""
+
+
+def test_tasks_that_have_tasks():
+    def work(depth):
+        return 1 + sum(together([lambda: work(depth - 1)] * 4)) if depth else 1
+
+    assert work(3) == 1 + 4 + 16 + 64
+
+
+def test_threads_stay():
+    before = {thread.ident for thread in threading.enumerate()}
+    for _ in range(50):
+        together([threading.get_ident] * 3)
+        time.sleep(0.001)  # a thread that is about to wait for work does not wait yet
+    assert len({thread.ident for thread in threading.enumerate()} - before) < 10
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_an_error_waits_for_what_is_under_way(bad):
+    done = []
+
+    def well():
+        time.sleep(0.05)
+        done.append(True)
+
+    def badly():
+        raise ValueError("a task failed")
+
+    with pytest.raises(ValueError, match="a task failed"):
+        together([badly, well, well] if bad == 0 else [well, badly, well])
+    assert len(done) == 2
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

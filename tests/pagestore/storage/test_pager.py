@@ -1,0 +1,104 @@
+"""Free space and pages of a transaction, one layer below stores: against plain sets."""
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pagestore.storage.free_list import FreeList
+from pagestore.storage.word_list import flat
+
+
+def pages_in(extents: np.ndarray) -> set[int]:
+    """The pages of runs; no two of which touch."""
+    ends = [first + count for first, count in extents.tolist()]
+    assert (extents[1:, 0] > ends[:-1]).all()
+    return {page for (first, _), end in zip(extents.tolist(), ends, strict=True) for page in range(first, end)}
+
+
+class SpaceMachine(RuleBasedStateMachine):
+    """Lend, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free_list = FreeList(2)
+        self.checkpoint: set[int] = set()
+        self.used: set[int] = set()
+        self.lent: set[int] = set()
+
+    @rule(n=st.integers(1, 9))
+    def lend(self, n: int) -> None:
+        pages = self.free_list.lend(n).tolist()
+        assert pages == sorted(pages)
+        assert not (set(pages) & (self.used | self.lent))
+        self.lent |= set(pages)
+
+    @rule(n=st.integers(1, 5))
+    def lend_run(self, n: int) -> None:
+        first = self.free_list.lend_run(n)
+        pages = set(range(first, first + n))
+        assert not (pages & (self.used | self.lent))
+        self.lent |= pages
+
+    @rule(share=st.integers(0, 3))
+    def end(self, share: int) -> None:
+        """A commit keeps some of what was lent and gives the rest back."""
+        kept = set(sorted(self.lent)[: len(self.lent) * share // 3])
+        self.free_list.take_back(np.array(sorted(self.lent - kept), np.int64))
+        self.free_list.use(np.array(sorted(kept), np.int64))
+        self.used |= kept
+        self.lent = set()
+
+    @rule(share=st.integers(0, 3))
+    def free(self, share: int) -> None:
+        gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
+        self.free_list.free(flat(gone))
+        assert not (gone & self.lendable())  # not before the commit is durable
+        self.free_list.settle()
+        self.used -= gone
+
+    @rule()
+    def retract(self) -> None:
+        pages = sorted(self.lent)
+        n = self.free_list.retract(np.array(pages, np.int64))
+        assert pages[len(pages) - n :] == [*range(self.free_list.top, self.free_list.top + n)]
+        assert self.free_list.top - 1 not in self.lent
+        self.lent -= {*range(self.free_list.top, self.free_list.top + n)}
+
+    @rule()
+    def trim(self) -> None:
+        self.free_list.trim()
+        assert self.free_list.top == max(self.used | self.lent | self.lendable(), default=1) + 1
+
+    @rule()
+    def write_checkpoint(self) -> None:
+        self.checkpoint = pages_in(self.free_list.checkpoint(np.array([*self.lent], np.int64)))
+
+    def lendable(self) -> set[int]:
+        pages = pages_in(self.free_list.extents(np.zeros(0, np.int64))) - {*self.free_list.pending}
+        assert len(pages) == len(self.free_list)
+        return pages
+
+    @invariant()
+    def the_difference_is_no_longer_than_it_says(self) -> None:
+        assert self.free_list.changed() >= len(self.still_free() ^ self.checkpoint)
+
+    @rule()
+    def the_difference_is_right(self) -> None:
+        """Not after every step, since looking counts what has not been counted."""
+        space, free = self.free_list, self.still_free()
+        added, removed = space.difference()
+        assert sorted(added) == sorted(free - self.checkpoint)
+        assert sorted(removed) == sorted(self.checkpoint - free)
+        assert free | self.used == set(range(2, space.top))
+        assert not (free & self.used)
+
+    def still_free(self) -> set[int]:
+        return self.lendable() | self.lent
+
+    def teardown(self) -> None:
+        self.the_difference_is_right()
+
+
+SpaceMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+test_space = SpaceMachine.TestCase

@@ -1,0 +1,157 @@
+"""Values become words in an order that is theirs, and come back; what does not fit is refused by row."""
+
+import datetime as dt
+from decimal import Decimal
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+import pagestore
+from pagestore.errors import SchemaError, WordError
+from pagestore.values.codec import decode, encode
+from pagestore.values.types import Column, Schema, Type
+
+VALUES = {
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
+    "bool": st.booleans(),
+    "date": st.dates(),
+    "timestamp": st.datetimes(),
+    "decimal(9,3)": st.decimals(-999999, 999999, places=3),
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_order_and_values_survive(text):
+    column = Column("x", Type.parse(text))
+
+    @given(st.lists(VALUES[text], max_size=20))
+    def check(values):
+        words = encode(column, values, None)
+        assert words.dtype == np.int64
+        assert decode(column.type, words, None).to_pylist() == [v + 0.0 if text == "float64" else v for v in values]
+        in_order = [values[i] for i in np.argsort(words, kind="stable")]
+        assert in_order == sorted(values)
+
+    check()
+
+
+@pytest.mark.parametrize(("text", "view"), [("string", pa.string_view()), ("bytes", pa.binary_view())])
+def test_views_and_dictionaries_of_views(tmp_path, text, view):
+    """As polars hands its texts and categories over."""
+    values = [b"a", b"", b"longer than twelve bytes", b"a"]
+    column = pa.array(values, pa.binary()).cast(pa.string() if text == "string" else pa.binary()).cast(view)
+    indices = pa.array([0, 1, 2, 0], pa.uint32())
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        for taken in (column, column.slice(1, 2), pa.DictionaryArray.from_arrays(indices, column)):
+            words = txn.encode(text, pa.chunked_array([taken]))
+            assert txn.decode(text, words).to_pylist() == taken.to_pylist()
+        assert str(Schema.parse(pa.schema([("x", view)]))) == f"x: {text}"
+
+
+@pytest.mark.parametrize("text", ["int64", "float64"])
+def test_what_is_masked_is_no_value(text):
+    masked = np.ma.array([1, 2, 3], mask=[False, True, False], dtype=text)
+    with pytest.raises(WordError, match=r"'x', row 1: a null"):
+        encode(Column("x", Type.parse(text)), masked, None)
+    whole = np.ma.array([1, 2], dtype=text)
+    assert len(encode(Column("x", Type.parse(text)), whole, None)) == 2
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_dictionaries_without_chunks_are_no_values(text):
+    column = Column("x", Type.parse(text))
+    none = pa.chunked_array([], pa.dictionary(pa.int32(), column.type.arrow))
+    assert encode(column, none, None).tolist() == []
+
+
+def test_any_word_is_an_integer():
+    values = [-(2**63), 2**63 - 1] * 40
+    assert encode(Column("x", Type.parse("int64")), values, None).tolist() == values
+
+
+def test_minus_zero_is_zero():
+    column = Column("x", Type.parse("float64"))
+    assert encode(column, [-0.0], None) == encode(column, [0.0], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "row"),
+    [
+        ("int64", [1, None], 1),
+        ("int64", [1, 2**63], 1),
+        ("int64", np.array([0.0, 1.5]), None),
+        ("int64", [1, 1.5], 1),
+        ("int64", [1, True], 1),
+        ("int64", ["a"], 0),
+        ("int64", np.array([1, 2**64 - 1], np.uint64), 1),
+        ("float64", [0.0, float("nan")], 1),
+        ("string", ["a", "\ud800"], 1),
+        ("string", np.array(["a", "\ud800"]), 1),
+        ("float64", np.array([0.0, np.nan]), 1),
+        ("float64", pa.array([1.0, None]), 1),
+        ("float64", np.array([0, 2**53 + 1]), 1),
+        ("bool", [True, 2], 1),
+        ("date", ["2020-01-01"], 0),
+        ("date", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)], 1),
+        ("timestamp", [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))], 1),
+        ("date", np.array([0, 2932896, 2932897], "M8[D]"), 2),
+        ("date", np.array([0, 2**31], "M8[D]"), 1),
+        ("date", np.array([-719163], "M8[D]"), 0),
+        ("date", pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), 1),
+        ("timestamp", np.array([0, 2**62], "M8[us]"), 1),
+        ("timestamp", np.array([0, 2**33], "M8[D]"), 1),
+        ("timestamp", np.array(["2020"], "M8[Y]"), 0),
+        ("date", np.array(["2020-01-01", "NaT"], "M8[D]"), 1),
+        ("timestamp", pa.array([1000, 1_500], pa.timestamp("ns")), 1),
+        ("decimal(4,2)", [Decimal("1.00"), Decimal("100.00")], 1),
+        ("decimal(4,2)", [Decimal("1.001")], 0),
+        ("decimal(4,2)", pa.array([Decimal("1"), Decimal("1000")]), 1),
+        ("string", ["a", "half of a pair: \ud83d"], 1),
+    ],
+)
+def test_what_does_not_fit_names_column_and_row(text, values, row):
+    with pytest.raises(WordError) as caught:
+        encode(Column("price", Type.parse(text)), values, None)
+    assert "'price'" in str(caught.value)
+    if row is not None:
+        assert f"row {row}" in str(caught.value)
+
+
+def test_slices_of_arrow_arrays():
+    array = pa.array([Decimal("1.10"), Decimal("-2.20"), Decimal("3.30")]).slice(1)
+    assert encode(Column("x", Type.parse("decimal(5,2)")), array, None).tolist() == [-220, 330]
+    assert encode(Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None).tolist() == [
+        0,
+        1,
+    ]
+    days = pa.array([dt.date(1970, 1, 2), dt.date(1970, 1, 3)]).slice(1)
+    assert encode(Column("x", Type.parse("date")), days, None).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("x int64", None),
+        ("x: int64, x: bool", None),
+        ("x: int65", None),
+        ("x: decimal(19,2)", None),
+        ("x: int64", ["y"]),
+        ("x: int64", ["x", "x"]),
+        ("x: int64", []),
+        (", ".join(f"c{i}: int64" for i in range(17)), None),
+    ],
+)
+def test_schemas_that_make_no_sense(text, key):
+    with pytest.raises(SchemaError):
+        Schema.parse(text, key)
+
+
+def test_schema_from_arrow():
+    arrow = pa.schema([("a", pa.int32()), ("b", pa.dictionary(pa.int8(), pa.string())), ("c", pa.float32())])
+    assert str(Schema.parse(arrow)) == "a: int64, b: string, c: float64"
+    with pytest.raises(SchemaError, match="'l'"):
+        Schema.parse(pa.schema([("l", pa.list_(pa.int8()))]))

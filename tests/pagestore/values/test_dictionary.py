@@ -1,0 +1,134 @@
+"""Texts and ids: every text has one, whatever the hashes do, and gets it back after any rollback."""
+
+import hashlib
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+import pagestore
+from pagestore.errors import CorruptionError
+from pagestore.trees.kernels.apply_layout import INSERT
+from pagestore.values import dictionary
+
+
+@pytest.fixture
+def store(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store:
+        yield store
+
+
+TEXTS = st.one_of(st.text(max_size=20), st.integers(0, 3000).map(lambda n: "x" * n), st.sampled_from(["", "\0", "a\0"]))
+
+
+def test_ids_and_texts_are_each_others_inverse(store):
+    ids: dict[str, int] = {}
+
+    @settings(max_examples=60)
+    @given(st.lists(TEXTS, max_size=30))
+    def check(texts):
+        with store.transaction() as txn:
+            words = txn.encode("string", texts).tolist()
+            assert txn.decode("string", np.array(words, np.int64)).to_pylist() == texts
+        for text, word in zip(texts, words, strict=True):
+            assert ids.setdefault(text, word) == word
+        with store.snapshot() as snapshot:
+            assert snapshot.encode("string", texts).tolist() == words
+            assert snapshot.decode("string", np.array(words, np.int64)).to_pylist() == texts
+
+    check()
+    assert len(set(ids.values())) == len(ids)
+    assert store.check() == []
+
+
+def test_equal_hashes_are_told_apart(store, monkeypatch):
+    def weak(data: bytes, digest_size: int):
+        return hashlib.blake2b(bytes([sum(data) % 3]), digest_size=digest_size)
+
+    monkeypatch.setattr(dictionary, "blake2b", weak)
+    texts = [f"text {n}" for n in range(200)]
+    with store.transaction() as txn:
+        words = txn.encode("string", texts[:120]).tolist()
+    store._handle.texts.clear()
+    with store.transaction() as txn:
+        assert txn.encode("string", texts[:120]).tolist() == words
+        words += txn.encode("string", texts[120:]).tolist()
+    assert len(set(words)) == 200
+    assert store.snapshot().decode("string", np.array(words)).to_pylist() == texts
+    assert store.snapshot().encode("string", [*texts, "another"]).tolist() == [*words, 0]
+    assert store.check() == []
+
+
+def test_a_rollback_takes_its_texts_along(store):
+    with pytest.raises(KeyError), store.transaction() as txn:
+        txn.encode("string", ["lost", "gone " * 1000])
+        raise KeyError
+    with store.transaction() as txn:
+        with pytest.raises(KeyError), txn.savepoint():
+            undone = txn.encode("string", ["undone"])
+            raise KeyError
+        kept = txn.encode("string", ["kept"])
+        assert kept == undone  # the id was free again
+    assert store.snapshot().decode("string", kept).to_pylist() == ["kept"]
+    assert store.snapshot().encode("string", ["lost", "undone", "kept"]).tolist() == [0, 0, *kept]
+
+
+def test_looking_up_and_deleting_add_no_texts(store):
+    with store.transaction() as txn:
+        names = txn.create("names", "name: string, n: int64", key="name")
+        names.insert([("there", 1)])
+        before = txn.dictionary.next_id
+        assert ("missing", 1) not in names
+        assert names.get("gone") is None
+        assert names.get_many(["never", "there"])[0].tolist() == [False, True]
+        names.delete([("nowhere",), ("there",)])
+        assert len(names) == 0
+        assert txn.dictionary.next_id == before
+
+
+def test_branches_share_ids(store):
+    store.branch("side")
+    with store.transaction(branch="side") as txn:
+        side = txn.encode("string", ["both", "side only"])
+    with store.transaction() as txn:
+        main = txn.encode("string", ["main only", "both"])
+    assert main[1] == side[0]
+    assert len({*main, *side}) == 3
+    store.delete_branch("side")
+    with store.transaction() as txn:
+        assert txn.encode("string", ["side only"]) == side[1]
+    assert store.check() == []
+
+
+def test_a_text_that_is_missing_is_an_error_of_the_store(store):
+    with store.transaction() as txn:
+        txn.create("r", "n: int64, name: string", key=("n",))
+        txn.apply("r", np.array([INSERT]), np.array([[1], [77]]))  # as where the page of text 77 is an older one
+    with pytest.raises(CorruptionError, match="no text of id 77; .*pagestore fsck"):
+        list(store.snapshot()["r"])
+
+
+def test_arrow_dictionaries_and_bytes(store):
+    with store.transaction() as txn:
+        words = txn.encode("string", pa.array(["a", "b", "a"]).dictionary_encode())
+        assert txn.encode("bytes", [b"a", b"\xff\0", b"b"]).tolist()[::2] == [words[0], words[1]]
+        assert txn.decode("bytes", words).to_pylist() == [b"a", b"b", b"a"]
+
+
+def test_more_texts_than_one_array_holds(store, monkeypatch):
+    """Arrow counts the bytes of an array in 31 bits; rows come in more batches then."""
+    monkeypatch.setattr("pagestore.values.dictionary.BYTES_MAX", 1000)
+    texts = ["x" * 300, "y" * 1500, "z" * 400, "", "w"]
+    rows = [(i, texts[i % 5]) for i in range(100)]
+    with store.transaction() as txn:
+        txn.create("long", "x: int64, t: string").insert(rows)
+    with store.snapshot() as snapshot:
+        r = snapshot["long"]
+        wide = [batch.num_rows for batch in r.batches()]
+        assert len(wide) > 20 and sum(wide) == 100
+        assert list(r) == rows == list(zip(*r.to_arrow().to_pydict().values(), strict=True))
+        assert r.to_numpy()["t"].tolist() == [text for _, text in rows]
+        assert r.get_many(rows)[0].all()
+        assert snapshot.decode("string", snapshot.encode("string", texts)).to_pylist() == texts

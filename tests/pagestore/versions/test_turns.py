@@ -1,0 +1,211 @@
+"""Who may write: what is dropped, dead or moved holds up nobody, and what waits is told for whom."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import pagestore
+from pagestore.errors import FormatError, LockedError, MovedError, RecoveryWarning, TransactionError
+from pagestore.storage.file import File
+from pagestore.storage.meta import SLOT_SIZE, slot_of
+
+
+@pytest.fixture
+def store(tmp_path):
+    with pagestore.open(tmp_path / "s.pages", page_size=4096) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([1])
+        yield store
+
+
+def test_a_transaction_that_was_dropped_holds_up_nobody(store):
+    txn = store.transaction()
+    txn["r"].insert([2])
+    list(txn["r"])
+    del txn
+    with store.transaction() as txn:
+        txn["r"].insert([3])
+    assert list(store.snapshot()["r"]) == [(1,), (3,)] and not store.check()
+
+
+def test_a_thread_that_has_died_holds_up_nobody(store):
+    left = []
+
+    def begin():
+        left.append(store.transaction())
+        left[0]["r"].insert([2])
+        list(left[0]["r"])
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    with store.transaction() as txn:
+        txn["r"].insert([3])
+        with pytest.raises(TransactionError, match="begin anew"):
+            left[0]["r"].insert([4])
+            list(left[0]["r"])
+        with pytest.raises(TransactionError, match="begin anew"):
+            left[0].commit()
+    assert list(store.snapshot()["r"]) == [(1,), (3,)] and not store.check()
+
+
+def test_a_thread_hands_its_transaction_over(store):
+    begun = []
+    thread = threading.Thread(target=lambda: begun.append(store.transaction()))
+    thread.start()
+    thread.join()
+    begun[0]["r"].insert([2])
+    assert begun[0].commit() == 2
+
+
+def test_who_waits_too_long_is_told_for_whom(store):
+    with store.transaction():
+        waited: list = []
+
+        def wait():
+            begun = time.monotonic()
+            try:
+                store.transaction(timeout=0.2)
+            except LockedError as error:
+                waited.extend([str(error), time.monotonic() - begun])
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+    assert "MainThread" in waited[0] and "since" in waited[0]
+    assert 0.2 <= waited[1] < 5
+
+
+def test_a_process_that_writes_is_named(store):
+    with pytest.raises(LockedError, match=rf"this process \({os.getpid()}\)"):
+        pagestore.open(store.path)
+    child = "import pagestore, sys; pagestore.open(sys.argv[1], timeout=float(sys.argv[2]))"
+    command = [sys.executable, "-c", child, str(store.path)]
+    done = subprocess.run([*command, "0"], capture_output=True, text=True)
+    assert f"process {os.getpid()} (" in done.stderr and "running since" in done.stderr
+    with subprocess.Popen([*command, "60"]) as waiting:
+        time.sleep(0.2)
+        store.close()
+        assert waiting.wait() == 0
+
+
+def test_a_stopped_process_is_said_to_be(tmp_path):
+    path = tmp_path / "s.pages"
+    child = "import pagestore, sys; s = pagestore.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", child, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout and holder.stdout.readline() == b"open\n"
+        os.kill(holder.pid, signal.SIGSTOP)
+        try:
+            time.sleep(0.1)
+            with pytest.raises(LockedError, match=f"process {holder.pid} .*stopped now"):
+                pagestore.open(path)
+        finally:
+            os.kill(holder.pid, signal.SIGKILL)
+
+
+def test_a_forked_child_does_not_keep_a_dead_writers_lock(tmp_path):
+    path = tmp_path / "s.pages"
+    child = """if True:
+        import os, pagestore, sys, time
+        store = pagestore.open(sys.argv[1])
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([1])
+        snapshot = store.snapshot()
+        child = os.fork()
+        if child:
+            print(child, flush=True)
+            os._exit(0)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", child, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        grandchild = int(parent.stdout.readline())
+        parent.wait()
+        try:
+            with pagestore.open(path) as store, store.transaction() as txn:
+                txn["r"].insert([2])
+        finally:
+            os.kill(grandchild, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "moved"])
+def test_a_file_that_is_not_in_its_place_is_not_written_to(store, how):
+    if how == "replaced":
+        other = store.path.with_suffix(".other")
+        other.write_bytes(store.path.read_bytes())
+        other.replace(store.path)
+    elif how == "moved":
+        store.path.rename(store.path.with_suffix(".moved"))
+    else:
+        store.path.unlink()
+    with pytest.raises(MovedError, match=f"{store.path} was deleted, moved or replaced"):
+        store.transaction()
+    with pytest.raises(MovedError):
+        store.tag("t")
+    assert list(store.snapshot()["r"]) == [(1,)]
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for mode in ("r", "rw"):
+        with pytest.raises(FormatError, match="is no store: it is no file but a fifo"):
+            pagestore.open(fifo, mode=mode)
+    with pytest.raises(FormatError, match="character device"):
+        pagestore.open("/dev/null", mode="r")
+    with pytest.raises(IsADirectoryError):
+        pagestore.open(tmp_path)
+
+
+def test_a_store_that_was_dropped_is_closed(tmp_path):
+    store = pagestore.open(tmp_path / "s.pages")
+    del store
+    gc.collect()
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert store.recovery is None
+
+
+def test_a_store_that_was_only_read_is_not_synced(tmp_path, monkeypatch):
+    path = tmp_path / "s.pages"
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.create("r", "x: int64").insert([1])
+    before = path.read_bytes()
+    monkeypatch.setattr(File, "fdatasync", lambda file: pytest.fail("a sync"))
+    with pagestore.open(path) as store:
+        assert list(store.snapshot()["r"]) == [(1,)]
+        with store.transaction() as txn:
+            txn["r"].insert(range(9000))
+            txn.rollback()
+    assert path.read_bytes()[: 2 * store.page_size] == before[: 2 * store.page_size]
+    assert path.stat().st_size == len(before)
+    monkeypatch.undo()
+    with pagestore.open(path) as store:
+        assert store.recovery is None and not store.check()
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_a_damaged_slot_takes_nothing_back(tmp_path, commits):
+    """Also where the other slot is yet from when the store was closed."""
+    path = tmp_path / "s.pages"
+    pagestore.open(path).close()
+    store = pagestore.open(path)
+    for n in range(commits):
+        with store.transaction() as txn:
+            txn.create(f"r{n}", "x: int64").insert([n])
+    newest = SLOT_SIZE * slot_of(store._handle.state.sequence)
+    image = bytearray(path.read_bytes())
+    store.close()
+    image[newest + 20] ^= 1
+    path.write_bytes(image)
+    with pytest.warns(RecoveryWarning, match="was found in the file"), pagestore.open(path) as again:
+        assert again.version == commits and list(again.snapshot()[f"r{commits - 1}"]) == [(commits - 1,)]
+    with pagestore.open(path) as mended:
+        assert mended.recovery is None and not mended.check()

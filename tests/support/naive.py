@@ -1,0 +1,296 @@
+"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.
+
+A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.  Bindings
+are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` what each
+head row is derived by how often.
+"""
+
+import math
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+from ivm.errors import FunctionConflictError, RangeError
+from ivm.lang import Program
+from ivm.lang.ir import Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
+from ivm.lang.traverse import atoms, variables
+from ivm.plan.expression import risk
+
+State = dict[str, set | dict]
+Binding = dict[str, object]
+
+COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def empty(program: Program) -> State:
+    """All predicates with no rows."""
+    return {name: blank(predicate) for name, predicate in program.predicates.items()}
+
+
+def blank(predicate: Predicate) -> set | dict:
+    return set() if predicate.value is None else {}
+
+
+def evaluate(program: Program, state: State) -> State:
+    """The state with every view derived anew from the extensional predicates."""
+    full = {
+        name: state.get(name, blank(predicate)) if predicate.extensional else blank(predicate)
+        for name, predicate in program.predicates.items()
+    }
+    for rule in program.rules:
+        for name, row in derived(rule, full):
+            insert(program.predicates[name], full[name], row)
+    return full
+
+
+def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
+    """Add a row; a function that gets a second value for a key is a conflict."""
+    if isinstance(rows, set):
+        rows.add(row)
+    elif rows.setdefault(row[:-1], row[-1]) != row[-1]:
+        raise FunctionConflictError(predicate.name, row[:-1], (rows[row[:-1]], row[-1]))
+
+
+def change(rows: set | dict, row: tuple, inserted: bool) -> None:
+    """Insert or delete a row; inserting into a function sets the value, deleting forgets the key."""
+    delete(rows, row if isinstance(rows, set) else row[:-1])
+    if inserted and isinstance(rows, set):
+        rows.add(row)
+    elif inserted:
+        rows[row[:-1]] = row[-1]
+
+
+def delete(rows: set | dict, row: tuple) -> None:
+    """Remove a row if it is there; of a function the key says which."""
+    if isinstance(rows, set):
+        rows.discard(row)
+    else:
+        rows.pop(row, None)
+
+
+def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
+    """Apply the edits of a transaction in order; a conflict counts if its key is not edited again."""
+    conflicts: dict[tuple, FunctionConflictError] = {}
+    for e in edits:
+        rows, key = state[e.predicate], tuple(c.value for c in e.args)
+        row = key if e.value is None else (*key, e.value.value)
+        if e.action == "+":
+            try:
+                insert(program.predicates[e.predicate], rows, row)
+            except FunctionConflictError as conflict:
+                conflicts[e.predicate, key] = conflict
+        elif e.action == "^" or e.value is None or rows.get(key) == e.value.value:
+            conflicts.pop((e.predicate, key), None)
+            delete(rows, key)
+            if e.action == "^":
+                rows[key] = row[-1]
+    for conflict in conflicts.values():
+        raise conflict
+
+
+# -- rules
+
+
+def derived(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
+    """Every head row with its predicate, once for each binding of each disjunct that derives it."""
+    if rule.aggregate:
+        yield from ((rule.heads[0].predicate, row) for row in aggregated(rule, state))
+        return
+    for disjunct in rule.body:
+        for binding in bindings(disjunct, {}, state):
+            for head in rule.heads:
+                yield head.predicate, tuple(binding[term.name] for term in head.terms)
+
+
+def supports(rule: Rule, state: State) -> dict[str, Counter]:
+    """How many bindings derive each row of each head of a rule without aggregate."""
+    counts: dict[str, Counter] = defaultdict(Counter)
+    for name, row in derived(rule, state):
+        counts[name][row] += 1
+    return counts
+
+
+def bindings(literals: tuple[Literal, ...], binding: Binding, state: State) -> Iterator[Binding]:
+    """Every extension of the binding under which all literals hold; RangeError where one fails and all others hold."""
+    for extended, failure in outcomes(literals, binding, state):
+        if failure:
+            raise failure
+        yield extended
+
+
+def outcomes(
+    literals: tuple[Literal, ...], binding: Binding, state: State
+) -> Iterator[tuple[Binding, RangeError | None]]:
+    """Every extension under which no literal does not hold, and what failed.
+
+    Atoms come first, then the variables that only equations define, then all else.  A variable whose term fails has the
+    failure as its value, so that whatever reads it fails, too.
+    """
+    atoms = [literal for literal in literals if isinstance(literal, Atom)]
+    others = [literal for literal in literals if not isinstance(literal, Atom)]
+    for extended in joined(atoms, binding, state):
+        extended = dict(extended)
+        rest = list(others)
+        while found := defining(rest, extended):
+            literal, target, source = found
+            rest.remove(literal)
+            extended[target.name] = attempted(lambda source=source, known=extended: value(source, known))
+        results = [attempted(lambda literal=literal, known=extended: holds(literal, known, state)) for literal in rest]
+        if not any(result is False for result in results):
+            failures = [r for r in (*extended.values(), *results) if isinstance(r, RangeError)]
+            yield extended, failures[0] if failures else None
+
+
+def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Binding]:
+    if not atoms:
+        yield binding
+        return
+    atom, *rest = atoms
+    for row in rows_of(state[atom.predicate]):
+        extended = unified(atom.terms, row, binding)
+        if extended is not None:
+            yield from joined(rest, extended, state)
+
+
+def defining(literals: list[Literal], binding: Binding) -> tuple[Compare, Var, Term] | None:
+    """Of the equations that define a variable next the one least apt to fail, not by where it stands."""
+    equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
+    found = [(x, a, b) for x in equations for a, b in sides(x) if defines(a, b, binding)]
+    return min(found, key=lambda one: (risk(one[0]), str(one[0])), default=None)
+
+
+def attempted(run: Callable[[], object]) -> object:
+    try:
+        return run()
+    except RangeError as failure:
+        return failure
+
+
+def sides(literal: Compare) -> list[tuple[Term, Term]]:
+    return [(literal.left, literal.right), (literal.right, literal.left)]
+
+
+def defines(target: Term, source: Term, binding: Binding) -> bool:
+    return isinstance(target, Var) and target.name not in binding and all(v.name in binding for v in variables(source))
+
+
+def holds(literal: Literal, binding: Binding, state: State) -> bool:
+    """Whether a comparison or a negation holds under a binding of all its variables."""
+    if isinstance(literal, Compare):
+        return COMPARE[literal.op](total(literal.left, binding), total(literal.right, binding))
+    for v in variables(literal):
+        failure = binding[v.name]
+        if isinstance(failure, RangeError):
+            raise failure
+    known = {name: v for name, v in without(literal.exists, binding).items() if not isinstance(v, RangeError)}
+    inside = [failure for _, failure in outcomes(literal.body, known, state)]
+    if None in inside:
+        return False
+    for failure in inside:
+        raise failure
+    return True
+
+
+def without(hidden: tuple[Var, ...], binding: Binding) -> Binding:
+    names = {v.name for v in hidden}
+    return {name: v for name, v in binding.items() if name not in names}
+
+
+def rows_of(rows: set | dict) -> Iterable[tuple]:
+    return rows if isinstance(rows, set) else [(*key, v) for key, v in rows.items()]
+
+
+def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | None:
+    extended = dict(binding)
+    for term, v in zip(terms, row, strict=True):
+        wanted = term.value if isinstance(term, Const) else extended.setdefault(term.name, v)
+        if wanted != v:
+            return None
+    return extended
+
+
+def value(term: Term, binding: Binding) -> object:
+    """A term's value; RangeError where it does not fit its type."""
+    return in_range(total(term, binding))
+
+
+def total(term: Term, binding: Binding) -> object:
+    """A term's value, which fits its type but for a sum: what is only compared may be of any size."""
+    if isinstance(term, Binary):
+        operand = total if term.op in "+-" else value
+        return computed(term.op, operand(term.left, binding), operand(term.right, binding))
+    found = term.value if isinstance(term, Const) else binding[term.name]
+    if isinstance(found, RangeError):
+        raise found
+    return found
+
+
+# -- arithmetic and aggregates
+
+
+def computed(op: str, a: object, b: object) -> object:
+    try:
+        result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
+    except ArithmeticError as error:
+        raise RangeError(f"{a} {op} {b}: {error}") from None
+    return result if op in "+-" and not isinstance(result, float) else in_range(result)
+
+
+def number(op: str, a: object, b: object) -> object:
+    if op == "/" and isinstance(a, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    if op == "/":
+        return a / b
+    return {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
+
+
+def moment(op: str, a: object, b: object) -> object:
+    """Dates count days, timestamps microseconds."""
+    unit = timedelta(microseconds=1) if isinstance(a, datetime) or isinstance(b, datetime) else timedelta(days=1)
+    if op == "-" and isinstance(b, date):
+        return (a - b) // unit
+    day, n = (a, b) if isinstance(a, date) else (b, a)
+    return day + n * unit if op == "+" else day - n * unit
+
+
+def in_range(v: object) -> object:
+    if isinstance(v, Decimal):
+        if abs(v.scaleb(-v.as_tuple().exponent)) >= 10**18:
+            raise RangeError(f"{v} has more than 18 digits")
+    elif isinstance(v, float) and math.isnan(v):
+        raise RangeError("not a number")
+    elif isinstance(v, int) and not -(2**63) <= v < 2**63:
+        raise RangeError(f"{v} does not fit 64 bits")
+    return v
+
+
+def keys(rule: Rule) -> tuple[Var, ...]:
+    """The rule's key variables (*Key- and value-position*): those in key position of some atom of the body.
+
+    In order of appearance.  In F[x] = a, G[y] = b, r = a + b they are x and y.
+    """
+    positions = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
+    found = dict.fromkeys(arg for arg in positions if isinstance(arg, Var))
+    free = {v for disjunct in rule.body for v in variables(*disjunct)}
+    return tuple(v for v in found if v in free)
+
+
+def aggregated(rule: Rule, state: State) -> Iterator[tuple]:
+    """A row (key..., result) per group; concat joins in the order of the rule's key variables."""
+    groups: dict[tuple, list] = defaultdict(list)
+    order = [v.name for v in keys(rule)]
+    (disjunct,) = rule.body
+    for binding in bindings(disjunct, {}, state):
+        group = tuple(binding[v.name] for v in rule.heads[0].args)
+        argument = rule.aggregate.argument
+        groups[group].append((tuple(binding[n] for n in order), argument and binding[argument.name]))
+    for group, members in groups.items():
+        yield (*group, in_range(AGGREGATE[rule.aggregate.op]([v for _, v in sorted(members)])))
+
+
+AGGREGATE = {"count": len, "sum": sum, "min": min, "max": max, "total": math.fsum, "concat": "".join}

@@ -1,0 +1,1 @@
+"""What all commands share: the table of them, answers, progress, files made whole."""

@@ -1,0 +1,127 @@
+"""The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
+
+A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means
+problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr and
+an exit with 1, or with the module's `FAILED` where 1 says something else.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from types import ModuleType
+
+PAGESTORE = {
+    "info": "what a store's file is, and what is in it",
+    "stat": "what holds space: relations, versions, readers",
+    "fsck": "check every invariant; save what reads of a damaged store",
+    "history": "the versions that are kept",
+    "diff": "what changed in a relation from one version to another",
+    "tag": "list, give and take back names of versions",
+    "vacuum": "drop old versions and cut the file",
+    "compact": "make the file as small as its content",
+    "backup": "copy a version's pages, whole or since an earlier backup, while others read and write",
+    "dump": "write the content as one stream",
+    "restore": "make a store from a dump, or from backups",
+    "page": "draw one page for a human",
+    "bench": "our store beside others, if installed: loads, reads, commits",
+    "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
+}
+IVM = {
+    "install": "keep the rules of a file: fill their views and maintain them from then on",
+    "uninstall": "let go what was installed under a name",
+    "exec": "run edits as one transaction, and say what they changed in the views",
+    "query": "evaluate rules once and store nothing",
+    "print": "the rows of a relation or view; or what there is",
+    "explain": "how a view is evaluated and maintained, and why",
+    "fsck": "compare all that is kept for rules with what follows from relations, and mend it",
+    "trace": "how far a view's evaluation at one version is from that at another",
+    "shell": "edits and questions line by line",
+    "bench": "our joins and views beside others, if installed",
+    "demo": "rules over a year of flights: load, change, and watch the views follow",
+}
+MODULES = {
+    ("pagestore", "bench"): "bench.storage",
+    ("pagestore", "load"): "loading.load",
+    ("ivm", "bench"): "bench.views",
+    ("ivm", "demo"): "demo.demo",
+}  # else in the folder of the program's commands, under the command's name
+FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
+
+
+def pagestore(arguments: Sequence[str] | None = None) -> int:
+    return _dispatch("pagestore", PAGESTORE, arguments)
+
+
+def ivm(arguments: Sequence[str] | None = None) -> int:
+    return _dispatch("ivm", IVM, arguments)
+
+
+def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
+    try:
+        return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
+    _open_streams()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may know fewer letters than a store
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in commands.items():
+        command = choices.add_parser(name, help=summary, description=summary)
+        if words[:1] == [name]:
+            _module(program, name).arguments(command)
+    options = parser.parse_args(words)
+    module = _module(program, options.command)
+    from ivm.errors import IvmError, OptionError  # late: a --help needs no kernels
+    from pagestore.errors import CorruptionError, PagestoreError
+
+    from .answers import complain, plain
+
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
+            code = module.run(options)
+        sys.stdout.flush()
+        return code
+    except (argparse.ArgumentError, OptionError) as error:
+        choices.choices[options.command].error(plain(error))
+    except BrokenPipeError:  # whoever read has had enough; Python would complain once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (IvmError, PagestoreError, OSError) as error:
+        complain(f"{program} {options.command}: {error}")
+        if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
+            remedy = f"pagestore fsck {shlex.quote(options.file)}"
+            complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
+        return getattr(module, "FAILED", 1)
+
+
+class _Version(argparse.Action):
+    """Print the version and exit. Only here is it imported: a --help needs no kernels."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from pagestore import __version__
+
+        print(parser.prog, __version__)
+        parser.exit()
+
+
+def _open_streams() -> None:
+    """Those that whoever started us has closed, so that commands may read and print as ever."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
+
+
+def _module(program: str, command: str) -> ModuleType:
+    module = MODULES.get((program, command), f"{FOLDERS[program]}.{command}")
+    return import_module(f"..{module}", __package__)

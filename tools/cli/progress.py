@@ -1,0 +1,38 @@
+"""One line on stderr that says how far the work is; nothing at all when stderr is no terminal."""
+
+import os
+import sys
+from types import TracebackType
+from typing import Self
+
+from .answers import plain
+
+ERASE_LINE = "\r\x1b[K"
+
+
+class Progress:
+    """`with Progress("load") as progress: progress("3 of 7")` shows "load: 3 of 7" until the block ends."""
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self.what = what
+        self.shown = sys.stderr.isatty() and not quiet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, text: str) -> None:
+        if self.shown:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            line = plain(f"{self.what}: {text}")[: width - 1]  # of a line that wraps, a part would stay
+            self._show(ERASE_LINE + line)
+
+    def clear(self) -> None:
+        """Makes room for a line of output."""
+        self._show(ERASE_LINE)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.clear()
+
+    def _show(self, text: str) -> None:
+        if self.shown:
+            print(text, end="", file=sys.stderr, flush=True)

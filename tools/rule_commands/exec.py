@@ -1,0 +1,33 @@
+"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: one transaction, and what it changed in the views."""
+
+import argparse
+from functools import partial
+
+import pyarrow as pa
+
+from ..cli.answers import answer, common, plain
+from ..cli.workspace_options import argument_or_stdin, changes, opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("text", help="edits; - reads them from stdin")
+    parser.add_argument("--rows", action="store_true", help="show every row that changed in a view")
+
+
+def run(options: argparse.Namespace) -> int:
+    deltas: dict[str, pa.Table] = {}
+    text = argument_or_stdin(options.text)  # before the store is opened: whoever types keeps no writer waiting
+    with opened(options) as workspace:
+        for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
+            workspace.subscribe(name, partial(deltas.__setitem__, name))
+        version = workspace.exec(text)
+    changed = {name: changes(delta) for name, delta in deltas.items()}
+    lines = [f"version {version}"]
+    for name, rows in changed.items():
+        come = sum(sign == "+" for sign, _ in rows)
+        lines.append(f"{name}: {come:,} come, {len(rows) - come:,} gone")
+        if options.rows:
+            lines += [f"  {sign} {', '.join(map(plain, row))}" for sign, row in rows]
+    answer(options, {"version": version, "changes": changed}, "\n".join(lines))
+    return 0

@@ -1,0 +1,35 @@
+"""`ivm install FILE RULES [--name NAME]`: declarations and rules from a file, their views filled and kept."""
+
+import argparse
+from pathlib import Path
+
+from ivm.lang import compile
+
+from ..cli.answers import answer, common, counted, plain
+from ..cli.progress import Progress
+from ..cli.workspace_options import block_name, opened, text_of
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
+    parser.add_argument("--name", help="what to call it (the file's name without its ending)")
+    parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
+    parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
+
+
+def run(options: argparse.Namespace) -> int:
+    text = text_of(options.rules)
+    name = options.name or block_name(options.rules)
+    if not Path(options.file).exists():
+        compile(text, source=name)  # what is refused anyway makes no store
+    with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
+        before = set(workspace)
+        progress(f"{name}: filling its views")
+        workspace.install(text, name, granularity=options.granularity, maintenance=options.maintenance)
+        rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
+        progress.clear()
+        lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]
+        data = {"name": name, "version": workspace.store.version, "rows": rows}
+        answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
+    return 0

@@ -1,0 +1,46 @@
+"""`ivm print FILE [NAME]`: the rows of a relation or view; without a name, what there is."""
+
+import argparse
+
+from ivm import Workspace
+
+from ..cli.answers import answer, common, plain, table, version_or_name
+from ..cli.workspace_options import answer_rows, limit, opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("name", nargs="?", help="a relation or view")
+    parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version or tag")
+    limit(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.at is not None and options.name is None:
+        raise argparse.ArgumentError(None, "--at needs the name of a relation or view")
+    with opened(options, "r") as workspace:
+        if options.name is None:
+            data = contents(workspace)
+            answer(options, data, listing(data))
+            return 0
+        past = workspace if options.at is None else workspace.at(options.at)
+        rows = past[options.name]
+        answer_rows(options, rows.schema.names, rows, len(rows))
+    return 0
+
+
+def contents(workspace: Workspace) -> dict:
+    """Installed names, and every relation and view with its rows."""
+    predicates = {
+        name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
+        for name, p in workspace.predicates.items()
+        if "$" not in name
+    }
+    return {"installed": list(workspace.blocks), "predicates": predicates}
+
+
+def listing(data: dict) -> str:
+    """The contents for people."""
+    rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
+    installed = ", ".join(map(plain, data["installed"])) or "nothing"
+    return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")

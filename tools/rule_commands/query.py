@@ -1,0 +1,19 @@
+"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: rules evaluated once, stored nowhere."""
+
+import argparse
+
+from ..cli.answers import common
+from ..cli.workspace_options import answer_rows, argument_or_stdin, limit, opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("text", help="rules; the last one's head is the answer; - reads them from stdin")
+    limit(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options, "r") as workspace:
+        found = workspace.query(argument_or_stdin(options.text))
+        answer_rows(options, found.to_arrow().column_names, found, len(found))
+    return 0

@@ -1,0 +1,124 @@
+"""`ivm shell FILE`: rules and edits line by line.
+
+A statement ends with a full stop at the end of a line.  Edits are executed, rules are asked, and what
+begins with a colon is a command.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from inspect import signature
+
+from ivm import IvmError, Workspace
+from ivm.lang.parse import parse
+from ivm.lang.syntax_tree import Change
+from pagestore.errors import PagestoreError
+
+from ..cli.answers import answer, common, complain, number
+from ..cli.workspace_options import answer_rows, block_name, opened, text_of
+from .print import contents, listing
+
+HELP = """\
++edge(1, 2). -edge(3, 4).          edits, one transaction
+q(x) <- edge(x, y), tri(x, y, _).  a question
+:install FILE [NAME]               keep the rules of a file
+:uninstall NAME                    let them go
+:list                              relations and views
+:print NAME                        the rows of one
+:explain NAME                      how a view is maintained, and why
+:quit"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("--limit", type=number, default=50, help="print so many rows at most (50)")
+
+
+def run(options: argparse.Namespace) -> int:
+    failed = False
+    with opened(options, create=True) as workspace:
+        shell = Shell(workspace, options)
+        for statement in statements(sys.stdin, sys.stdin.isatty()):
+            try:
+                if statement == ":quit":
+                    break
+                shell.run(statement)
+            except (IvmError, PagestoreError, OSError) as error:
+                failed = True
+                complain(str(error))
+    return int(failed and not sys.stdin.isatty())
+
+
+def statements(lines: Iterator[str], prompting: bool) -> Iterator[str]:
+    """Commands, a line each, and texts up to a line that ends with a full stop."""
+    if prompting:
+        import readline  # noqa: F401  (line editing and a history for input)
+
+        lines = _prompted()
+    text = ""
+    for line in lines:
+        text += line if text else line.lstrip()
+        if text.startswith(":") or text.rstrip().endswith("."):
+            yield text.strip()
+            text = ""
+    if text.strip():
+        yield text.strip()
+
+
+def _prompted() -> Iterator[str]:
+    while True:
+        try:
+            yield input("ivm> ") + "\n"
+        except EOFError:
+            print()
+            return
+
+
+class Shell:
+    """What each statement does."""
+
+    def __init__(self, workspace: Workspace, options: argparse.Namespace):
+        self.workspace, self.options = workspace, options
+
+    def run(self, statement: str) -> None:
+        if statement.startswith(":"):
+            name, *words = statement[1:].split() or [""]
+            self.command(name, words)
+        elif any(isinstance(s, Change) for s in parse(statement, "exec")):
+            version = self.workspace.exec(statement)
+            answer(self.options, {"version": version}, f"version {version}")
+        else:
+            found = self.workspace.query(statement)
+            answer_rows(self.options, found.to_arrow().column_names, found, len(found))
+
+    def command(self, name: str, words: list[str]) -> None:
+        commands: dict[str, Callable[..., None]] = {
+            "install": self.install,
+            "uninstall": self.workspace.uninstall,
+            "list": self.list,
+            "print": self.rows,
+            "explain": self.explain,
+            "help": lambda: answer(self.options, {"help": HELP}, HELP),
+        }
+        if name not in commands:
+            raise IvmError(f"there is no :{name}; :help lists the commands")
+        try:
+            given = signature(commands[name]).bind(*words)
+        except TypeError:
+            raise IvmError(f":{name} does not take {len(words)} words; :help shows what it takes") from None
+        commands[name](*given.args)
+
+    def install(self, file: str, name: str | None = None) -> None:
+        self.workspace.install(text_of(file), name or block_name(file))
+
+    def list(self) -> None:
+        data = contents(self.workspace)
+        answer(self.options, data, listing(data))
+
+    def explain(self, view: str) -> None:
+        text = self.workspace.explain(view)
+        answer(self.options, {"view": view, "explain": text}, text)
+
+    def rows(self, name: str) -> None:
+        rows = self.workspace[name]
+        answer_rows(self.options, rows.schema.names, rows, len(rows))

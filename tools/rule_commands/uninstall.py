@@ -1,0 +1,19 @@
+"""`ivm uninstall FILE NAME`: what was installed under a name goes, with its views and relations."""
+
+import argparse
+
+from ..cli.answers import answer, common
+from ..cli.workspace_options import opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("name", help="as it was installed; `ivm print FILE` lists the names")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options) as workspace:
+        workspace.uninstall(options.name)
+        version = workspace.store.version
+        answer(options, {"name": options.name, "version": version}, f"{options.name} gone, version {version}")
+    return 0

@@ -1,0 +1,1 @@
+"""The commands of `pagestore`, one file each."""

@@ -1,0 +1,19 @@
+"""`pagestore compact FILE`: make the file as small as its content."""
+
+import argparse
+
+from ..cli.answers import answer, common, opened, size
+from ..cli.progress import Progress
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options, "rw") as store, Progress("compact", options.quiet) as progress:
+        progress("writing everything anew")
+        done = store.compact()
+        progress.clear()
+        answer(options, done._asdict(), f"{size(done.before)} before, {size(done.after)} after")
+    return 0

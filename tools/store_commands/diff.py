@@ -1,0 +1,29 @@
+"""`pagestore diff FILE A B RELATION`: what changed from one version to another."""
+
+import argparse
+
+from ..cli.answers import as_json, common, opened, plain, tell, version_or_name
+
+FAILED = 2  # as cmp and diff do: 1 says that there are changes
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.epilog = "Exits with 0 if nothing changed, 1 if something did, and 2 on an error."
+    parser.add_argument("old", type=version_or_name, help="a version: number, tag or branch")
+    parser.add_argument("new", type=version_or_name, help="another one")
+    parser.add_argument("relation")
+
+
+def run(options: argparse.Namespace) -> int:
+    changes = 0
+    with opened(options) as store:
+        for batch in store.diff(options.old, options.new, options.relation):
+            changes += batch.num_rows
+            for row in batch.to_pylist() if not options.quiet else ():
+                sign = "+" if row.pop("_change_type") == "insert" else "-"
+                if options.json:
+                    print(as_json({"change": sign, **row}))
+                else:
+                    tell(f"{sign} {', '.join(map(plain, row.values()))}")
+    return 1 if changes else 0

@@ -1,0 +1,32 @@
+"""`pagestore dump FILE -o OUT`: the content as one compressed stream that any later version reads."""
+
+import argparse
+import sys
+
+from ..cli.answers import common, opened, version_or_name
+from ..cli.new_file import written
+from ..cli.progress import Progress
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("-o", "--output", default="-", help="a file, or - for stdout")
+    parser.add_argument("--relation", action="append", help="only this one; may be repeated")
+    parser.add_argument("--version", action="append", type=version_or_name, help="this one; may be repeated")
+    parser.add_argument("--all-versions", action="store_true", help="every version of the main branch that is kept")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.output == "-" and sys.stdout.isatty():
+        raise argparse.ArgumentError(None, "a dump is no text for a terminal: name a file with -o, or use a pipe")
+    with opened(options) as store, Progress("dump", options.quiet) as progress:
+        versions = options.version
+        if options.all_versions:
+            versions = [info.version for info in store.history(branch="main") if info.version]
+        progress(f"to {options.output}")
+        if options.output == "-":
+            store.dump(sys.stdout.buffer, versions, options.relation)
+        else:
+            with written(options.output, options.file) as out:
+                store.dump(out, versions, options.relation)
+    return 0

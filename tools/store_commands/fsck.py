@@ -1,0 +1,64 @@
+"""`pagestore fsck FILE [--deep] [--salvage OUT]`: check every invariant; save what reads into a new store."""
+
+import argparse
+from pathlib import Path
+
+import ivm as ivm  # a host
+import pagestore
+from pagestore.admin.tree_check import Violation
+from pagestore.salvage import Lost, open_damaged, salvage
+from pagestore.versions.dependants import recorded
+from pagestore.versions.hosts import hosts
+
+from ..cli.answers import answer, common, counted, opened
+from ..cli.new_file import made
+from ..cli.progress import Progress
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("--deep", action="store_true", help="also compare what hosts keep, as views, with its source")
+    parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
+
+
+def run(options: argparse.Namespace) -> int:
+    with open_damaged(options.file) if options.salvage else opened(options) as store:
+        with Progress("fsck", options.quiet) as progress:
+            progress(f"{store._handle.state.commit.top:,} pages")
+            violations = store.check()
+            if options.deep and not violations:
+                violations = _deep(store, progress)
+        lines = [str(violation) for violation in violations]
+        data = {
+            "ok": not violations,
+            "version": store.version,
+            "violations": [v._asdict() for v in violations],
+        }
+        if options.salvage:
+            version, lost, records = _saved(store, Path(options.salvage))
+            data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
+            lines += [str(part) for part in lost]
+            lines.append(f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}")
+        if not violations:
+            lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
+            kept = ", ".join(recorded(store.snapshot().properties))
+            if kept and not options.deep:
+                lines.append(f"what {kept} keeps was not compared with its source; --deep does that")
+        answer(options, data, "\n".join(lines))
+    return 1 if violations else 0
+
+
+def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
+    """What of all that hosts keep is not as it follows from its source."""
+    found = [one for host in hosts().values() for one in host.check(store, progress)]
+    for name in recorded(store.snapshot().properties).keys() - hosts().keys():
+        found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
+    return found
+
+
+def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
+    """Make a store of what reads, or leave nothing: of which version, what was lost, and how many records were not."""
+    if path.exists():
+        raise FileExistsError(f"{path} is there already; salvage to another name")
+    with made(path) as target:
+        return *salvage(store, target), sum(map(len, target.snapshot().values()))

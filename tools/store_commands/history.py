@@ -1,0 +1,22 @@
+"""`pagestore history FILE`: the versions that are kept, newest first."""
+
+import argparse
+
+from ..cli.answers import answer, common, number, opened, table
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("--limit", type=number, help="so many at most")
+    parser.add_argument("--branch", help="of this branch only")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options) as store:
+        versions = store.history(options.limit, options.branch)
+        rows = [
+            (v.version, f"{v.timestamp:%Y-%m-%d %H:%M:%S}", v.branch, " ".join(v.tags), v.message) for v in versions
+        ]
+        data = {"versions": [v._asdict() for v in versions]}
+        answer(options, data, table(rows, ("version", "time (UTC)", "branch", "tags", "message")))
+    return 0

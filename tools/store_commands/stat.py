@@ -1,0 +1,25 @@
+"""`pagestore stat FILE`: what holds space, by relation, by version, by reader."""
+
+import argparse
+
+from ..cli.answers import answer, common, opened, size, table
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options) as store:
+        stat = store.stat()
+        data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}
+        lines = [
+            f"{stat.pages:,} pages of {size(stat.page_size)}; {stat.free:,} free, {stat.store:,} the store's",
+            table(sorted(stat.relations.items()), ("relation", "pages")),
+            table(sorted(stat.only.items()), ("version", "pages of its own")),
+        ]
+        if stat.readers:
+            rows = [(r.version, r.pid, stat.only.get(r.version, 0)) for r in stat.readers]
+            lines.append(table(rows, ("read version", "process", "pages of its own")))
+        answer(options, data, "\n".join(lines))
+    return 0

@@ -1,0 +1,24 @@
+"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and cut the file."""
+
+import argparse
+
+from ..cli.answers import answer, common, counted, opened, size
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    common(parser)
+    parser.add_argument("--keep", type=int, metavar="N", help="the newest N versions of each branch stay")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def run(options: argparse.Namespace) -> int:
+    with opened(options, "rw") as store:
+        done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
+        would = "would be " if options.dry_run else ""
+        lines = [
+            f"{counted(len(done.dropped), 'version')} {would}dropped, {counted(done.pages_freed, 'page')} {would}free, "
+            f"{size(done.bytes_cut)} cut off"
+        ]
+        lines += [f"version {version} stays: {reason}" for version, reason in done.kept.items()]
+        answer(options, done._asdict(), "\n".join(lines))
+    return 0
