@@ -1,5 +1,7 @@
 """The paper's figures of *Scans* and *Interval trees*, with scan-trees whose leaves are single records."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from pagestore.trees.interval_index import interval_spec, overlaps_counted, stab
 from pagestore.trees.kernels.range_fold import fold_page
 from pagestore.trees.tree import Spec, scan_array
 from tests.support.memory import MemoryPager
+from tests.support.paper import example
 
 PAGE_WORDS = 512
 WRITE = Door(write_page, FreshPage, int, int, Entries)
@@ -72,32 +75,28 @@ def test_never_more_than_two_subtrees_a_level(n):
 
 def test_maxsales_of_region_2():
     """maxsales[region] = maxtot <- agg<<maxtot = max(tot)>> sales[region, store] = tot."""
-    # cents; regions: stores 1-5, 6-13, 14-16
-    sales = [100000, 150000, 730000, 800000, 1500000, 290000, 350000, 144000,
-             330000, 124500, 702400, 551000, 900000, 32500, 400000, 530000]  # fmt: skip
+    sales = [int(Decimal(total) * 100) for *_, total in example("sales")["sales"]]
     figure = Figure(sales, MAX)
     assert figure.scan(6, 13) == (900000, 4)  # max(2900.00, 3500.00, 7024.00, 9000.00)
     assert figure.nodes()[:8][1:] == [1500000, 1500000, 900000, 800000, 1500000, 702400, 900000]
 
 
-INTERVALS = [
-    (11, 100), (29, 47), (40, 42), (49, 82), (62, 78), (63, 73), (67, 72), (67, 78),
-    (72, 87), (77, 96), (82, 94), (83, 99), (86, 98), (90, 93), (93, 100), (98, 107),
-]  # fmt: skip
+INTERVALS = example("interval_tree")
+SMALL = INTERVALS["small"]
 
 
 def test_the_interval_tree_stabbed_at_80():
     pager = MemoryPager(4096, 1 << 10)
-    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(INTERVALS).T])
-    found = stab_many(pager.pages, tree, np.array([[80]]))
-    assert found.T.tolist() == [[11, 100], [49, 82], [72, 87], [77, 96]]
+    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(INTERVALS["intervals"]).T])
+    found = stab_many(pager.pages, tree, np.array([[INTERVALS["point"]]]))
+    assert found.T.tolist() == INTERVALS["holding"]
 
 
 def test_the_small_interval_query():
     """I = {[2,10], [3,7], [5,15], [6,9]}: what contains 10?"""
     pager = MemoryPager(4096, 1 << 10)
-    tree = bulk(pager, interval_spec(9, 0, 0), [np.array([(2, 10), (3, 7), (5, 15), (6, 9)]).T])
-    assert stab_many(pager.pages, tree, np.array([[10]])).T.tolist() == [[2, 10], [5, 15]]
+    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(SMALL["intervals"]).T])
+    assert stab_many(pager.pages, tree, np.array([[SMALL["point"]]])).T.tolist() == SMALL["holding"]
 
 
 @pytest.mark.parametrize("n", [10**3, 10**4, 10**5])
