@@ -474,7 +474,7 @@ def test_bounds_hold_where_everything_is_recorded(bound, tmp_path):
 def test_branches_that_records_share_are_counted_once(rule, over_pages, tmp_path, monkeypatch):
     """They differ only behind the last column that is read, also where two slices are leapfrogged in their leaves."""
     if over_pages:
-        monkeypatch.setattr(evaluate, "pays", lambda *_: False)
+        monkeypatch.setattr(evaluate, "is_flat_cheaper", lambda *_: False)
     stored = "a(x) -> int(x). e(x, y) -> int(x), int(y). r(x, y) -> int(x), int(y). "
     stored += "g[x, y] = v -> int(x), int(y), int(v)."
     workspace = ivm.open(tmp_path / "s.pages", sync="off")

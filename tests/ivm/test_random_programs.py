@@ -118,8 +118,8 @@ def test_branches_that_threads_share(case):
 def test_huge_deltas_between_small_ones(case, rows, maintenance):
     """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "HUGE", 0.0)
-        patch.setattr(engine, "HUGE_FROM", rows)
+        patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
+        patch.setattr(engine, "LARGE_FROM", rows)
         follow(case, maintenance=maintenance)
 
 

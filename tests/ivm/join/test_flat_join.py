@@ -17,8 +17,8 @@ from ivm.join import flat_join as flat_module
 from ivm.join.evaluate import evaluate, first_ranges
 from ivm.join.flat_join import FlatJoin
 from ivm.join.flat_layout import Layout
-from ivm.join.flat_trie import flatten, pays
-from ivm.join.join import Join, joined
+from ivm.join.flat_trie import flatten, is_flat_cheaper
+from ivm.join.join import Join, concatenated
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels import rank_bitmap
 from ivm.join.kernels.bitmap_rows import OVERLAYS
@@ -92,7 +92,7 @@ def both_joins(pager, plan, trees, sensors=None, batch=1 << 10, granularity=1):
 
 
 def whole(parts):
-    return joined([*map(columns_of, parts)])
+    return concatenated([*map(columns_of, parts)])
 
 
 def in_order(rows):
@@ -202,7 +202,7 @@ def test_batches_are_kept_in_few_pieces_of_memory():
     trees = tries_of(pager, plan, {"u": np.arange(90)[None]})
     join = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape), batch=50)
     batches = [out for out, _ in join.batches()]
-    assert joined(batches).tolist() == [list(side) for side in np.triu_indices(90, 1)]
+    assert concatenated(batches).tolist() == [list(side) for side in np.triu_indices(90, 1)]
     assert len(batches) == 81
     assert len({id(out.base) for out in batches}) <= 10
 
@@ -236,7 +236,7 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
     trees = tries_of(pager, plan, {"r": edges, "s": edges})
     sensors = sensors_of(plan, plan.sensors)
     monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(evaluate_module, "pays", lambda *_: is_flat)
+    monkeypatch.setattr(evaluate_module, "is_flat_cheaper", lambda *_: is_flat)
     kind = "FlatJoin" if is_flat else "Join"
     made = Mock(wraps=getattr(evaluate_module, kind))
     monkeypatch.setattr(evaluate_module, kind, made)
@@ -261,7 +261,7 @@ def test_ranges_where_much_has_the_least_word(others, is_flat, monkeypatch):
     plan = plan_of("r(x, y), s(x, y)", ["x", "y"])
     trees = tries_of(pager, plan, {"r": edges, "s": edges})
     monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(evaluate_module, "pays", lambda *_: is_flat)
+    monkeypatch.setattr(evaluate_module, "is_flat_cheaper", lambda *_: is_flat)
     assert evaluate(pager.pages, plan.shape, trees, threads=2).bindings.tolist() == edges.tolist()
 
 
@@ -445,12 +445,14 @@ def test_what_is_left_to_the_join_over_pages():
     big, small = Tree(2, 2, 1 << 20, Spec(1, 2, 0)), Tree(3, 1, 10, Spec(2, 1, 0))
     plan = plan_of("r(x, y), u(x)", ["x", "y"])
     trees = {"r": big, "u": small}
-    assert not pays(plan.shape, [trees[t.index.predicate] for t in plan.tries]), "ten keys, a million records"
+    assert not is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries]), (
+        "ten keys, a million records"
+    )
     trees["u"] = small._replace(pointer=4, count=1 << 19)
-    assert pays(plan.shape, [trees[t.index.predicate] for t in plan.tries])
-    assert not pays(replace(plan.shape, absent=np.array([0])), [big, small])
+    assert is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries])
+    assert not is_flat_cheaper(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
-    assert not pays(held.shape, [big, big])
+    assert not is_flat_cheaper(held.shape, [big, big])
 
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
