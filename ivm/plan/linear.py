@@ -1,7 +1,7 @@
-"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, and any variable of it can be sought by the rest.
+"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each variable by the others.
 
-Words of int64, dates, timestamps and decimals of one scale add up as their values do. What is only compared fits
-whatever its parts are: sums are taken by halves of words.
+Words of int64, dates, timestamps and decimals of one scale add up as their values do. Sums are computed by halves of
+words, so a sum that is only compared never overflows.
 """
 
 import operator
@@ -22,11 +22,11 @@ COMPARE = {
 }  # fmt: skip
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-FAR = 1 << 62  # constants beyond are not added up within 64 bits
+FAR = 1 << 62  # with a constant from here on, a bound may not fit 64 bits
 
 
 class Linear(NamedTuple):
-    """`op` compares a constant and variables, each so many times, with 0."""
+    """A comparison `constant + times[x] * x + times[y] * y + ... op 0`."""
 
     times: dict[str, int]
     op: str
@@ -34,12 +34,12 @@ class Linear(NamedTuple):
 
     @property
     def seekable(self) -> bool:
-        """Can a join seek any of the variables by the others?"""
+        """Can the join seek each variable by the others?"""
         few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
         return few and abs(self.constant) < FAR
 
     def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """bool[n]: where the comparison holds, of columns of words int64[n]."""
+        """Where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
         high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
         for name, times in self.times.items():
             high += times * (columns[name] >> 32)
@@ -48,7 +48,7 @@ class Linear(NamedTuple):
         return COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
 
     def bound(self, level: Mapping[str, int]) -> Bound:
-        """What the last of the variables has to be, if the join seeks by it."""
+        """The comparison as a bound on the variable that comes last, given the level of each."""
         last = max(self.times, key=level.__getitem__)
         sign = self.times[last]
         others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
@@ -56,14 +56,14 @@ class Linear(NamedTuple):
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
-        """The variables, alike for what is below and above them, and the operation as seen from the first of them."""
+        """The variables with signs, and the operator, such that `x - y < 3` and `y - x > 1` have equal variables."""
         sign = 1 if self.times[min(self.times)] > 0 else -1
         names = frozenset((name, sign * s) for name, s in self.times.items())
         return names, self.op if sign > 0 else FLIPPED[self.op]
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """A comparison as a sum, if it is one of variables."""
+    """A comparison as a sum; None if it has other operations or no variable."""
     difference = literal.left, literal.right
     if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):
         return None
@@ -79,7 +79,7 @@ def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linea
 
 
 def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
-    """Sets of variables of which each is one value, or between two, once the others are bound."""
+    """Sets of variables in which each has one value, or a range with two ends, once the others are bound."""
     found: dict[frozenset[tuple[str, int]], set[int]] = {}
     for form in forms:
         names, op = form.side()
@@ -100,7 +100,7 @@ def _leaves(term: Term) -> Iterable[Var | Const]:
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Note how many times a term has its variables; returns its constant, or None for one that is no sum."""
+    """Add a term's variables to `times`; returns its constant, or None if it is no sum."""
     if isinstance(term, Const):
         return sign * encode(term)
     if isinstance(term, Var):
