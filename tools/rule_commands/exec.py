@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     deltas: dict[str, pa.Table] = {}
-    text = argument_or_stdin(options.text)  # before the store is opened: whoever types keeps no writer waiting
+    text = argument_or_stdin(options.text)  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
         for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
             workspace.subscribe(name, partial(deltas.__setitem__, name))

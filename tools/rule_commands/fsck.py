@@ -1,4 +1,4 @@
-"""`ivm fsck FILE [--repair]`: compare all that is kept for rules with what follows from relations, and mend it."""
+"""`ivm fsck FILE [--repair]`: compare views and indices with what follows from relations, and repair them."""
 
 import argparse
 from typing import Any
@@ -12,7 +12,7 @@ from ..cli.workspace_options import opened
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
-    parser.add_argument("--repair", action="store_true", help="make all that is kept for rules anew, in one commit")
+    parser.add_argument("--repair", action="store_true", help="rebuild all that is stored for rules, in one commit")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,10 +42,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list]]:
-    """What is wrong on each branch."""
+    """The violations on each branch."""
     return [(branch, workspace.check(branch, progress)) for branch in workspace.store.branches]
 
 
 def _on(branch: str) -> str:
-    """A branch for a reader, who knows the main one."""
+    """The name of a branch in front of a line; nothing for the main branch."""
     return "" if branch == "main" else f"branch {branch}: "

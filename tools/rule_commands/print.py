@@ -1,4 +1,4 @@
-"""`ivm print FILE [NAME]`: the rows of a relation or view; without a name, what there is."""
+"""`ivm print FILE [NAME]`: the rows of a relation or view; without a name, a list of all."""
 
 import argparse
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def contents(workspace: Workspace) -> dict:
-    """Installed names, and every relation and view with its rows."""
+    """The names of installed blocks, and each relation and view with its number of rows."""
     predicates = {
         name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
         for name, p in workspace.predicates.items()
@@ -40,7 +40,7 @@ def contents(workspace: Workspace) -> dict:
 
 
 def listing(data: dict) -> str:
-    """The contents for people."""
+    """The contents as text for people."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
     installed = ", ".join(map(plain, data["installed"])) or "nothing"
     return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")

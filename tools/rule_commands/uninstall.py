@@ -1,4 +1,4 @@
-"""`ivm uninstall FILE NAME`: what was installed under a name goes, with its views and relations."""
+"""`ivm uninstall FILE NAME`: remove an installed block with its views and relations."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from ..cli.workspace_options import opened
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
-    parser.add_argument("name", help="as it was installed; `ivm print FILE` lists the names")
+    parser.add_argument("name", help="the block's name; `ivm print FILE` lists the names")
 
 
 def run(options: argparse.Namespace) -> int:

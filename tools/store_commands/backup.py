@@ -1,4 +1,4 @@
-"""`pagestore backup FILE OUT [--since VERSION]`: the newest version's pages, while others read and write."""
+"""`pagestore backup FILE OUT [--since VERSION]`: copy the newest version's pages, while others read and write."""
 
 import argparse
 
@@ -12,7 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output")
     parser.add_argument(
         "--since", type=version_or_name, metavar="VERSION",
-        help="only what is younger than an earlier backup's, which is still retained: a number, or its tag",
+        help="only pages younger than this version of an earlier backup, a number or a tag; it must still be retained",
     )  # fmt: skip
 
 

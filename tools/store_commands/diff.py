@@ -4,7 +4,7 @@ import argparse
 
 from ..cli.answers import as_json, common, opened, plain, tell, version_or_name
 
-FAILED = 2  # as cmp and diff do: 1 says that there are changes
+FAILED = 2  # as for cmp and diff; exit code 1 says that there are changes
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`pagestore dump FILE -o OUT`: the content as one compressed stream that any later version reads."""
+"""`pagestore dump FILE -o OUT`: the content as one compressed stream, which every later release reads."""
 
 import argparse
 import sys

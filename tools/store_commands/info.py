@@ -1,4 +1,4 @@
-"""`pagestore info FILE`: what the file is, and what is in it."""
+"""`pagestore info FILE`: facts about the file, and the relations in it."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`pagestore stat FILE`: what holds space, by relation, by version, by reader."""
+"""`pagestore stat FILE`: pages by relation, by version and by reader."""
 
 import argparse
 

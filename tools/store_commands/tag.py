@@ -1,4 +1,4 @@
-"""`pagestore tag FILE [NAME [VERSION]] [--delete]`: list, give and take back names of versions."""
+"""`pagestore tag FILE [NAME [VERSION]] [--delete]`: list, set and delete names of versions."""
 
 import argparse
 
@@ -9,7 +9,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", nargs="?", help="without a name, the tags are listed")
     parser.add_argument("version", nargs="?", type=version_or_name, help="the newest one by default")
-    parser.add_argument("--delete", action="store_true", help="take the name back")
+    parser.add_argument("--delete", action="store_true", help="delete the name")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,8 +7,8 @@ from ..cli.answers import answer, common, counted, opened, size
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
-    parser.add_argument("--keep", type=int, metavar="N", help="the newest N versions of each branch stay")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N versions of each branch")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
 
 
 def run(options: argparse.Namespace) -> int:
