@@ -73,7 +73,8 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
         if len(schedules) >= SCHEDULES_MAX:
             schedules.clear()
         schedules[names] = Schedule(installed, names)
-    return schedules[names]
+    schedule: Schedule = schedules[names]
+    return schedule
 
 
 class Schedule:
@@ -151,7 +152,7 @@ class Schedule:
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []
         copies: list[int] = []
-        lists: tuple[list, ...] = [], [], [], []
+        lists: tuple[list[Any], ...] = [], [], [], []
         probes, indices, sources, heads = lists
         for step in plain:
             if isinstance(step, Flush):
