@@ -17,9 +17,9 @@ class Answer:
         self._table, self.seconds = table, seconds
 
     def __len__(self) -> int:
-        return self._table.num_rows
+        return int(self._table.num_rows)
 
-    def __iter__(self) -> Iterator[tuple]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self._table.to_batches():
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 

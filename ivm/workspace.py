@@ -38,7 +38,7 @@ from ivm.engine.stored import (
     save,
     saved_rules,
 )
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
 from ivm.maintenance.trace import distance, trace_of
@@ -100,7 +100,7 @@ class Workspace:
             before, estimates = self.rules_of(txn), Cardinality(txn)
             if before.block(name):
                 raise RedefinitionError(
-                    lang.Where(name, 1, 1),
+                    Where(name, 1, 1),
                     f"a block `{name}` is installed; uninstall it first, or choose another name",
                 )
             installed = before.including(

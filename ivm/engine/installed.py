@@ -177,7 +177,8 @@ class Installed:
 
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
-        orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
+        orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
+        maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError."""
         part = lang.compile(text, self.program, source=name)
@@ -247,7 +248,7 @@ class Installed:
         )
 
     @classmethod
-    def _loaded(cls, blocks: list[dict], encode: Encode, layout_of: LayoutOf) -> "Installed":
+    def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
         installed = cls()
         for block in blocks:
             installed = installed.including(

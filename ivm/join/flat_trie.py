@@ -38,11 +38,14 @@ class Flat(NamedTuple):
     def cuts(self, o: int, wanted: int, single_depth: bool) -> np.ndarray:
         """Keys of place o that cut the keys of the next depth (or, at a `single_depth`, these) into `wanted` parts."""
         first, n, children = self.place[o, : flat_layout.TABLE].tolist()
-        keys, parts = self.data[first : first + n], np.arange(1, wanted)
+        parts = np.arange(1, wanted)
         if single_depth:
-            return keys[n * parts // wanted]
-        ends = self.data[children + 1 : children + n + 1]
-        return keys[np.searchsorted(ends, ends[-1] * parts // wanted, side="right")]
+            places = n * parts // wanted
+        else:
+            ends = self.data[children + 1 : children + n + 1]
+            places = np.searchsorted(ends, ends[-1] * parts // wanted, side="right")
+        keys: np.ndarray = self.data[first + places]
+        return keys
 
 
 def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
@@ -60,7 +63,7 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in tries)
-    return records <= min(RECORDS_MAX, DECODED_PER_RECORD * first)
+    return bool(records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
 
 def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:

@@ -143,7 +143,8 @@ def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disj
 
 def _rename_hidden(literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]) -> Literal:
     if not isinstance(literal, Negation):
-        return renamed(literal, names)
+        atom_or_comparison: Literal = renamed(literal, names)
+        return atom_or_comparison
     own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
     hidden.update(own.values())
     body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)

@@ -32,11 +32,11 @@ class Cardinality:
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
         if predicate not in self._source or not self._source.tree(predicate).count:
-            return 1000.0 ** min(1.0, len(columns) / 2)
+            return float(1000.0 ** min(1.0, len(columns) / 2))
         sample, scale = self._sample(predicate)
         seen = distinct(sample[list(columns)]).shape[1]
         saturated = seen < 0.1 * sample.shape[1]  # each value is seen often, so more rows would bring few new ones
-        return seen if saturated else seen * scale
+        return float(seen) if saturated else seen * scale
 
     def _sample(self, predicate: str) -> tuple[np.ndarray, float]:
         if predicate not in self._samples:

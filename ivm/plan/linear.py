@@ -45,7 +45,8 @@ class Linear(NamedTuple):
             high += times * (columns[name] >> 32)
             low += times * (columns[name] & HALF)
         high += low >> 32
-        return COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
+        holds: np.ndarray = COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
+        return holds
 
     def bound(self, level: Mapping[str, int]) -> Bound:
         """The comparison as a bound on the variable that comes last, given the level of each."""

@@ -150,11 +150,11 @@ def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
     return Sensors(sensor, sources)
 
 
-def _starts(groups: list[list]) -> np.ndarray:
+def _starts(groups: Sequence[Sequence[object]]) -> np.ndarray:
     return np.cumsum([0, *map(len, groups)], dtype=np.int64)
 
 
-def _table(groups: list[list], width: int) -> np.ndarray:
+def _table(groups: Sequence[Sequence[object]], width: int) -> np.ndarray:
     return np.array([row for group in groups for row in group], np.int64).reshape(-1, width)
 
 

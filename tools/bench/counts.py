@@ -6,7 +6,7 @@ python -m pagestore_tools.bench.counts docs/scan-counts.svg --largest 7
 import argparse
 import tempfile
 from collections.abc import Iterable
-from math import log2
+from math import log2, log10
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +96,7 @@ def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
     most = max(max(values) for values in lines.values()) * 1.1
 
     def x(n: float) -> float:
-        return left + (width - left - 20) * (np.log10(n) - 3) / max(1, np.log10(sizes[-1]) - 3)
+        return left + (width - left - 20) * (log10(n) - 3) / max(1, log10(sizes[-1]) - 3)
 
     def y(value: float) -> float:
         return top + height * (1 - value / most)

@@ -29,7 +29,7 @@ class Engine(Protocol):
     def get(self, rows: np.ndarray) -> int:
         """How many of the rows are there."""
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
 
     def scan(self, count: int) -> int:
@@ -77,7 +77,7 @@ class Pagestore:
             found, _ = lookup.get(snapshot.pages, snapshot.tree("t"), rows, threads)
         return int(found.sum())
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
         with self.store.snapshot() as snapshot:
             relation = snapshot["t"]
@@ -91,11 +91,11 @@ class Pagestore:
     def arrow(self, count: int) -> int:
         """Read rows in order into Arrow; their number."""
         with self.store.snapshot() as snapshot:
-            return snapshot["t"].to_arrow()[:count].num_rows
+            return int(snapshot["t"].to_arrow()[:count].num_rows)
 
     def newest(self) -> int:
         """How many rows differ between the newest version and the one before."""
-        return self.store.diff(self.store.version - 1, self.store.version, "t").read_all().num_rows
+        return int(self.store.diff(self.store.version - 1, self.store.version, "t").read_all().num_rows)
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -134,7 +134,7 @@ class Lmdb:
         with self.env.begin() as txn:
             return len(txn.cursor().getmulti(list(_packed(rows))))
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
         with self.env.begin() as txn:
             return sum(txn.get(struct.pack(">qq", *row)) is not None for row in rows)
@@ -183,7 +183,7 @@ class Sqlite:
         """How many of the rows are there, asked as a batch."""
         return self.each(list(zip(*rows.tolist(), strict=True)))
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
         find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
         return sum(find(question, row).fetchone() is not None for row in rows)
@@ -227,9 +227,9 @@ class Duckdb:
     def get(self, rows: np.ndarray) -> int:
         """How many of the rows are there, asked as a batch."""
         self._bind(rows)
-        return self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0]
+        return int(self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0])
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
         find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
         return sum(len(find(question, row).fetchall()) for row in rows)
@@ -241,7 +241,7 @@ class Duckdb:
 
     def arrow(self, count: int) -> int:
         """Read rows in order into Arrow; their number."""
-        return self.db.sql(f"select x, y from t limit {count}").to_arrow_table().num_rows
+        return int(self.db.sql(f"select x, y from t limit {count}").to_arrow_table().num_rows)
 
     def _bind(self, rows: np.ndarray) -> None:
         import pyarrow as pa

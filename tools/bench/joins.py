@@ -264,7 +264,7 @@ class Duckdb:
     def ask(self, task: Task) -> int:
         """Evaluate a task from scratch; its number of rows, or its count."""
         self.db.execute(f"create or replace table q as {task.sql}")
-        return self.db.execute(f"select {'*' if task.counted else 'count(*)'} from q").fetchone()[0]
+        return int(self.db.execute(f"select {'*' if task.counted else 'count(*)'} from q").fetchone()[0])
 
     def counts(self) -> dict[str, float]:
         """Nothing is counted."""
@@ -296,7 +296,7 @@ class Polars:
             PATHS_BY_HAND: lambda: self._paths(self._pairs().select("x", "z").unique()),
         }
         answer = questions[task]().collect(engine="streaming")
-        return answer.item() if task.counted else answer.height
+        return int(answer.item() if task.counted else answer.height)
 
     def _as(self, first: str, second: str) -> Any:
         return self.edge.rename({"x": f"_{first}", "y": f"_{second}"}).rename(lambda name: name[1:])

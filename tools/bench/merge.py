@@ -37,7 +37,7 @@ class Adjacency:
 
 
 @njit(cache=True, nogil=True)
-def _triangles(starts, neighbours, out):
+def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> int:
     """Count the triangles, and write them to `out` as long as it has room."""
     found = 0
     for x in range(len(starts) - 1):
@@ -59,7 +59,10 @@ def _triangles(starts, neighbours, out):
 
 
 @njit(cache=True, nogil=True)
-def _change(starts, neighbours, lengths, xs, ys, comes, out):
+def _change(
+    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray,
+    xs: np.ndarray, ys: np.ndarray, comes: bool, out: np.ndarray,
+) -> int:  # fmt: skip
     """List and count the triangles of each edge; it is deleted before that, or inserted after it."""
     found = 0
     for edge in range(len(xs)):
@@ -87,7 +90,7 @@ def _change(starts, neighbours, lengths, xs, ys, comes, out):
 
 
 @njit(cache=True, nogil=True)
-def _take(starts, neighbours, lengths, x, y):
+def _take(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
     for i in range(at, end - 1):
@@ -96,7 +99,7 @@ def _take(starts, neighbours, lengths, x, y):
 
 
 @njit(cache=True, nogil=True)
-def _put(starts, neighbours, lengths, x, y):
+def _put(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
     for i in range(end, at, -1):

@@ -81,7 +81,7 @@ class Meter:
             self._undo.append((module, name, value))
             setattr(module, name, stand)
 
-    def _counted(self, kernel: Callable) -> Callable:
+    def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(kernel)
         def counted(*arguments: Any) -> Any:
             self._calls += 1

@@ -126,7 +126,8 @@ def _child(what: str, folder: Path, system: str = "Ours", **environment: str) ->
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
         raise ChildProcessError(f"`{' '.join(command)}` ended with {done.returncode}: {said or 'it said nothing'}")
-    return json.loads(done.stdout.splitlines()[-1])
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _command(what: str, folder: Path, system: str) -> list[str]:

@@ -163,5 +163,5 @@ def _floor(file: Path) -> Callable[[], None]:
     return commit
 
 
-def _call(method: Callable, *arguments: object) -> Callable[[], object]:
+def _call(method: Callable[..., object], *arguments: object) -> Callable[[], object]:
     return lambda: method(*arguments)

@@ -214,7 +214,7 @@ class ByHand:
 
     def rows(self) -> int:
         """The number of rows of the listing."""
-        return self.adjacency.triangles
+        return int(self.adjacency.triangles)
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
         """Make some more changes, and report what one takes besides time."""
@@ -279,7 +279,7 @@ class SqliteTriggers:
 
     def rows(self) -> int:
         """The number of rows of the listing."""
-        return self.db.execute("select count(*) from triangle").fetchone()[0]
+        return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
         """Make some more changes, and report what one takes besides time."""
@@ -337,7 +337,7 @@ class DuckdbDelta:
 
     def rows(self) -> int:
         """The number of rows of the listing."""
-        return self.db.execute("select count(*) from triangle").fetchone()[0]
+        return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
         """Make some more changes, and report what one takes besides time."""

@@ -111,7 +111,7 @@ def is_int(cell: Any) -> bool:
     return isinstance(cell, int)
 
 
-def table(rows: Sequence[Sequence], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
+def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
     """Rows as aligned columns, numbers to the right; `head` names the columns.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))

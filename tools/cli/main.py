@@ -91,7 +91,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
-            code = module.run(options)
+            code: int = module.run(options)
         sys.stdout.flush()
         return code
     except (argparse.ArgumentError, OptionError) as error:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +46,9 @@ def limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=number, help="print at most this many rows")
 
 
-def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple], count: int) -> None:
+def answer_rows(
+    options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple[object, ...]], count: int
+) -> None:
     """Print rows as a JSON object a line, or as a table with their number, which is `count`."""
     if options.quiet and not options.json:
         return
@@ -63,7 +66,7 @@ def cell(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def changes(delta: pa.Table) -> list[tuple[str, tuple]]:
+def changes(delta: pa.Table) -> list[tuple[str, tuple[Any, ...]]]:
     """The rows that a transaction changed in a view, each with `+` or `-`."""
     signs = ["+" if change == "insert" else "-" for change in delta[CHANGE].to_pylist()]
     columns = [delta[name].to_pylist() for name in delta.column_names if name != CHANGE]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -165,7 +166,7 @@ class Story:
         self.store = workspace.store
         self.tell = tell
         self.sound = True
-        self.changes: list[dict] = []  # of the view `brings`, in the newest transaction
+        self.changes: list[dict[str, Any]] = []  # of the view `brings`, in the newest transaction
 
     def install(self) -> None:
         """Step 3: install the rules as views."""

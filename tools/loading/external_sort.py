@@ -62,7 +62,8 @@ def _chunks(batches: Iterable[Batch], bytes_max: int) -> Iterator[Batch]:
 
 def _spill(run: Batch, file: Path) -> Batch:
     np.save(file, run)
-    return np.load(file, mmap_mode="r")
+    spilled: Batch = np.load(file, mmap_mode="r")
+    return spilled
 
 
 def _merge(runs: list[Batch], keys: int, memory: int) -> Iterator[Batch]:

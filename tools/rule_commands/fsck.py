@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 import ivm
+from pagestore.admin.tree_check import Violation
 
 from ..cli.answers import answer, common, counted
 from ..cli.progress import Progress
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list]]:
+def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list[Violation]]]:
     """The violations on each branch."""
     return [(branch, workspace.check(branch, progress)) for branch in workspace.store.branches]
 

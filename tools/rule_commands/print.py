@@ -1,6 +1,7 @@
 """`ivm print FILE [NAME]`: the rows of a relation or view; without a name, a list of all."""
 
 import argparse
+from typing import Any
 
 from ivm import Workspace
 
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def contents(workspace: Workspace) -> dict:
+def contents(workspace: Workspace) -> dict[str, Any]:
     """The names of installed blocks, and each relation and view with its number of rows."""
     predicates = {
         name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
@@ -39,7 +40,7 @@ def contents(workspace: Workspace) -> dict:
     return {"installed": list(workspace.blocks), "predicates": predicates}
 
 
-def listing(data: dict) -> str:
+def listing(data: dict[str, Any]) -> str:
     """The contents as text for people."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
     installed = ", ".join(map(plain, data["installed"])) or "nothing"
