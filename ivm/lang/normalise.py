@@ -22,7 +22,7 @@ from ivm.lang.syntax_tree import Clause
 from ivm.lang.traverse import renamed, variables
 
 DISJUNCTS_MAX = 64
-FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(clause: Clause) -> list[Rule]:
@@ -124,12 +124,12 @@ def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]
     if len(disjunct) == 1 and isinstance(disjunct[0], Negation):
         return [disjunct[0].body]
     if not exists and all(isinstance(literal, Compare) for literal in disjunct):
-        return [(_flip(literal),) for literal in disjunct if isinstance(literal, Compare)]
+        return [(_negated(literal),) for literal in disjunct if isinstance(literal, Compare)]
     return [(Negation(disjunct, exists, where=where),)]
 
 
-def _flip(comparison: Compare) -> Compare:
-    return replace(comparison, op=FLIPPED[comparison.op])
+def _negated(comparison: Compare) -> Compare:
+    return replace(comparison, op=NEGATED[comparison.op])
 
 
 # -- hidden variables

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.kernels.join_layout import EQ, GE, HALF, LE, NE, OTHERS
+from ivm.lang.hoist import MIRRORED
 from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import scale
 from ivm.plan.constants import Encode
@@ -21,7 +22,6 @@ COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 FAR = 1 << 62  # with a constant from here on, a bound may not fit 64 bits
 
 
@@ -53,14 +53,14 @@ class Linear(NamedTuple):
         last = max(self.times, key=level.__getitem__)
         sign = self.times[last]
         others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
-        kind, shift = KINDS[self.op if sign > 0 else FLIPPED[self.op]]
+        kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
         """The variables with signs, and the operator, such that `x - y < 3` and `y - x > 1` have equal variables."""
         sign = 1 if self.times[min(self.times)] > 0 else -1
         names = frozenset((name, sign * s) for name, s in self.times.items())
-        return names, self.op if sign > 0 else FLIPPED[self.op]
+        return names, self.op if sign > 0 else MIRRORED[self.op]
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
