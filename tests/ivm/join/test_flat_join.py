@@ -103,9 +103,9 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
 def test_only_what_a_plan_needs_is_compiled_for_it(name, asked, granularity, late, monkeypatch):
     """A first triangle waits for no rows of bits, and for no sort."""
     compiled = []
-    kernels = flat_join.overlay, collect.sort_slice, traced.leapfrog, certify.certify, certify.foretell
-    for one in kernels:
-        monkeypatch.setattr(one, "address", lambda kernel=one.__name__: compiled.append(kernel) or 1)
+    kernels = {"overlay": flat_join, "sort_slice": collect, "leapfrog": traced, "certify": certify, "foretell": certify}
+    for one, module in kernels.items():
+        monkeypatch.setattr(getattr(module, one), "address", lambda one=one: compiled.append(one) or 1)
     variables, body = BODIES[name]
     pager, plan = MemoryPager(512), plan_of(body, variables.split())
     pairs, triples = np.array([[1, 1, 2], [2, 3, 3]]), np.array([[1, 1, 2], [2, 3, 3], [4, 5, 6]])
