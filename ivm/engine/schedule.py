@@ -123,7 +123,8 @@ class Schedule:
         return done
 
     def _carry(self, begin: int, *flushing: Any) -> int:
-        return CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+        done: int = CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+        return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
         """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
