@@ -36,7 +36,9 @@ class Source(Protocol):
     """A snapshot or a transaction, from which rules read."""
 
     @property
-    def pages(self) -> Pages: ...
+    def pages(self) -> Pages:
+        """The pages of the store's file."""
+
     def tree(self, name: str) -> Tree:
         """The tree of a relation, view or index."""
 

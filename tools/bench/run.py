@@ -10,6 +10,7 @@ from .report import as_text, write
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of all benchmarks."""
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
     parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
     parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")

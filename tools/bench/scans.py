@@ -26,6 +26,7 @@ EDITS = 20_000
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
         return bench("scan bench", rows(Path(folder), 1_000_000 if options.quick else 10_000_000), options)
 

@@ -27,11 +27,13 @@ FLOOR_BYTES = 1 << 24
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     turns.arguments(parser)
     parser.add_argument("--rows", metavar="N", type=int, help="rows of the tables, instead of 1,000,000")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     size = options.rows or (20_000 if options.quick else 1_000_000)
     with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
         return turns.bench("pagestore bench", rows(Path(folder), size), options)

@@ -17,6 +17,7 @@ from .measure import Row
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     shared.arguments(parser)
     parser.add_argument(
         "graph",
@@ -28,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     edges = read_graph(options.graph) if options.graph else skewed(1_000 if options.quick else 7_000)
     about = f"{options.graph.stem if options.graph else 'a graph made up'}: {edges.shape[1]:,} edges"
     print(about, flush=True)

@@ -42,12 +42,14 @@ SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--no-spark", action="store_true", help="clean the raw tables with pyarrow alone")
     parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files and the store in this folder")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Tell the whole story; exit code 1 if a view or a page is wrong."""
     began = time.perf_counter()
     with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
         tell.title("A year of flights out of New York, and views that follow every change")

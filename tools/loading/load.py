@@ -160,6 +160,7 @@ def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser, file=False)
     parser.add_argument("file", help="the store; made if it is not there")
     parser.add_argument("relation", help="the relation to make")
@@ -172,6 +173,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Load, and print the report; the exit code."""
     file, key = Path(options.file), [name.strip() for name in options.key.split(",")]
     there = file.exists()
     with pagestore.open(file) as store:

@@ -12,11 +12,13 @@ from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("--repair", action="store_true", help="rebuild all that is stored for rules, in one commit")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Check, repair if asked, and print the violations; exit code 1 if some are left."""
     mode = "rw" if options.repair else "r"
     with opened(options, mode) as workspace, Progress("fsck", options.quiet) as progress:
         progress("pages")

@@ -11,6 +11,7 @@ from ..cli.workspace_options import block_name, opened, text_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
     parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
@@ -19,6 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Install the rules, and print the rows of each new view; the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
     if not Path(options.file).exists():

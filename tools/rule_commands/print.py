@@ -10,6 +10,7 @@ from ..cli.workspace_options import answer_rows, limit, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="a relation or view")
     parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version or tag")
@@ -17,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print rows, or the list of relations and views; the exit code."""
     if options.at is not None and options.name is None:
         raise argparse.ArgumentError(None, "--at needs the name of a relation or view")
     with opened(options, "r") as workspace:

@@ -30,11 +30,13 @@ q(x) <- edge(x, y), tri(x, y, _).  a query
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("--limit", type=number, default=50, help="print at most this many rows (50)")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run statements of stdin; exit code 1 if one failed and stdin is no terminal."""
     failed = False
     with opened(options, create=True) as workspace:
         shell = Shell(workspace, options)

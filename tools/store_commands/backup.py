@@ -8,6 +8,7 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("output")
     parser.add_argument(
@@ -17,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Write the backup, and print the version that it holds; the exit code."""
     with opened(options) as store, Progress("backup", options.quiet) as progress:
         progress(f"to {options.output}")
         with written(options.output, options.file) as out:

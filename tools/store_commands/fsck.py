@@ -16,6 +16,7 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument(
         "--deep", action="store_true", help="also compare what hosts store, such as views, with its source"
@@ -24,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Check, salvage if asked, and print the violations; exit code 1 if there are any."""
     with open_damaged(options.file) if options.salvage else opened(options) as store:
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store._handle.state.commit.top:,} pages")

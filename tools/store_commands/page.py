@@ -20,12 +20,14 @@ ROWS = 12  # entries shown at each end of a page
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("page", type=int)
     parser.add_argument("--all", action="store_true", help="every entry, not only the first and last")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Draw the page; exit code 1 if it is damaged."""
     with opened(options) as store:
         walk = Walk(store._handle.mapping)
         page_words = walk.pages.page_words

@@ -18,12 +18,14 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser, file=False)
     parser.add_argument("source", nargs="+", help="a dump; or a full backup and its increments, in order; - is stdin")
     parser.add_argument("file", help="the new store's file")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Make the store, and print its newest version; the exit code."""
     if Path(options.file).exists():
         raise FileExistsError(f"{options.file} is there already; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:

@@ -6,6 +6,7 @@ from ..cli.answers import answer, common, opened, plain, version_or_name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="without a name, the tags are listed")
     parser.add_argument("version", nargs="?", type=version_or_name, help="the newest one by default")
@@ -13,6 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Set or delete a tag if named, and print all tags; the exit code."""
     if options.delete and not options.name:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     if options.delete and options.version is not None:
