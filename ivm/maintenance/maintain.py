@@ -106,7 +106,7 @@ def maintain_by_probing(
 ) -> Change | None:
     """The change found by probing (see probe.py); None if no branch changed."""
     changed = [
-        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NOTHING
+        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NO_CHANGE
         for index, depth in probed(plan)
     ]
     if not any(changed):
@@ -116,7 +116,7 @@ def maintain_by_probing(
 
 
 BATCH_ROWS = 1 << 12  # of the buffers; maintenance mostly finds fewer bindings
-NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
+NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 def _match(

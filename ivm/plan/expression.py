@@ -21,8 +21,8 @@ from ivm.plan.constants import Encode
 from ivm.plan.linear import COMPARE
 from pagestore.host import float_values, float_words
 
-ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
-PLACE = 20  # the bits of the operator's column in a code; the line stands above them
+BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
+PLACE_BITS = 20  # the bits of the operator's column in a code; the line stands above them
 Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it fails nowhere
 
 
@@ -60,7 +60,7 @@ class Evaluator:
         codes = either(before, behind)
         if term.op == "/":
             zero = right == 0 if self._type(term) != "float64" else float_values(right) == 0
-            codes = either(codes, _coded(term, zero, ZERO))
+            codes = either(codes, _coded(term, zero, BY_ZERO))
         if self._type(term) == "float64":
             words, nan = _floats(term.op, float_values(left), float_values(right))
             return words, either(codes, _coded(term, nan, NAN))
@@ -123,19 +123,19 @@ def either(codes: Codes, others: Codes) -> Codes:
 def _coded(term: Binary, fails: np.ndarray, why: int) -> Codes:
     if not fails.any():
         return None
-    code = (term.where.line << PLACE | min(term.where.column, (1 << PLACE) - 1)) << 2 | why
+    code = (term.where.line << PLACE_BITS | min(term.where.column, (1 << PLACE_BITS) - 1)) << 2 | why
     return np.where(fails, code, 0)
 
 
 def place(code: int) -> tuple[int, int]:
     """The line and the column of the operator that a code names."""
-    return (code >> 2) >> PLACE, (code >> 2) & ((1 << PLACE) - 1)
+    return (code >> 2) >> PLACE_BITS, (code >> 2) & ((1 << PLACE_BITS) - 1)
 
 
 def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") -> RangeError:
     """The error for a term that fails for a binding that no other literal excludes."""
     found = {
-        ZERO: f"division by zero in `{term}`",
+        BY_ZERO: f"division by zero in `{term}`",
         NAN: f"`{term}` is not a number for some binding",
         BEYOND: f"`{term}` is {value}beyond {type_}",
     }[code & 3]

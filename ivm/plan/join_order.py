@@ -16,7 +16,7 @@ from ivm.plan.linear import pinned
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
 SORTING_SHARE_MAX = 2  # the most that sorting is charged for, as a multiple of an order's own cost
 PERMUTED_MAX = 5  # variables; with no more, all permutations are tried, which takes milliseconds
-BEAM_WIDTH = 1 << 10  # with more variables: how many begun orders are extended at a time, times the variables squared
+BEAM_WIDTH = 1 << 10  # with n variables, more than that: BEAM_WIDTH / n² begun orders are extended at a time
 
 Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
 

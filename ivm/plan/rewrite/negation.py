@@ -16,7 +16,7 @@ from ivm.lang.traverse import variables
 from ivm.plan.expression import may_fail
 from ivm.plan.rewrite.failure import failing
 
-NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
+NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
 
 
 def lift_negations(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
@@ -47,10 +47,10 @@ class _Lift:
             name += "_"
         body = _bound(literal, free, equations, disjunct, rule.types)
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
-        types = {**rule.types, NOTHING.name: "int64"}
+        types = {**rule.types, NO_COLUMN.name: "int64"}
         if not free:  # the helper holds one row, or none
-            head, probe = replace(head, args=(NOTHING,)), replace(probe, args=(ZERO,))
-            body += (Compare("=", NOTHING, ZERO),)
+            head, probe = replace(head, args=(NO_COLUMN,)), replace(probe, args=(ZERO,))
+            body += (Compare("=", NO_COLUMN, ZERO),)
         columns = tuple(v.name for v in variables(head))
         self._predicates[name] = Predicate(
             name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
