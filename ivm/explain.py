@@ -20,11 +20,11 @@ TreeOf = Callable[[str], Tree]  # by name
 
 HEADS = {
     PLAIN: "no projection: bindings are inserted and erased as they are",
-    COUNT: "the count is its own support: +1, -1, gone at 0",
-    SUM: "an Abelian group: summands are added and taken away, with a support count beside",
-    MIN: "the first of each group's values, which are kept apart in order with a support count beside",
-    TOTAL: "an Abelian group: the parts of summands are added and taken away apart, and rounded once",
-    MAX: "the last of each group's values, which are kept apart in order with a support count beside",
+    COUNT: "the count is its own support: +1, -1, erased at 0",
+    SUM: "an Abelian group: summands are added and subtracted, with a support count",
+    MIN: "the first of each group's values; a tree of state holds these in order, with support counts",
+    TOTAL: "an Abelian group: a tree of state adds and subtracts the parts of summands; a sum is rounded once",
+    MAX: "the last of each group's values; a tree of state holds these in order, with support counts",
 }
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -39,7 +39,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         return f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}."
     layout = installed.layouts[name]
     lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
-    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, gone at 0')}")
+    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
     for rule in installed.rules:
         if name in rule.writes:
             for plan in rule.plans:
