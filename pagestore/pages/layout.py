@@ -22,7 +22,7 @@ Kernels are told of a tree's root by one word, its *pointer*:
 """
 
 WORD = 8
-LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # of all words
+WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1  # of all words
 
 HEADER = 8  # words before the column descriptors
 CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)

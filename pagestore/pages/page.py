@@ -5,7 +5,7 @@ Columns are read through two descriptor words (see layout.py), so a lookup hoist
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.pages.layout import COUNT, GREATEST, HEADER, RECORDS_A_WORD, TYPE, page_type
+from pagestore.pages.layout import COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import either, word_at
 
@@ -202,7 +202,7 @@ def gallop(words, page, c, lo, hi, x):
 @kernel
 def run_end(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
-    return gallop(words, page, c, lo, hi, x + 1) if x < GREATEST else hi
+    return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
 @kernel

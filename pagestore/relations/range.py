@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import SchemaError
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.source import Source
 from pagestore.trees.page_path import naming_path
@@ -175,6 +175,6 @@ def are_ints(row: tuple) -> bool:
 def are_words(row: tuple) -> bool:
     """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
-        if type(value) is not int or not LEAST <= value <= GREATEST:
+        if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False
     return True

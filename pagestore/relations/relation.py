@@ -11,7 +11,7 @@ import pyarrow as pa
 from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
-from pagestore.pages.layout import GREATEST
+from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
@@ -89,7 +89,7 @@ class Relation(Range):
         [('ada', 'cake'), ('ada', 'tea')]
         """
         low = high = self._bound(values)
-        while high and high[-1] == GREATEST:
+        while high and high[-1] == WORD_MAX:
             high = high[:-1]
         return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
 

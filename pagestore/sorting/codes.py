@@ -8,7 +8,7 @@ tuple's word is its tail.
     codes     │  column 0  │  column 1  │  column 2  │ column 3 │
 """
 
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import width_of
 from pagestore.runtime.compiler import kernel
 
@@ -22,7 +22,7 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 
     coding[CODING, K], words[n] and, as `order_words` says, some[n], spare[n] and `counts` are room.  O(n).
     """
-    coding[LOW, :], coding[HIGH, :] = GREATEST, LEAST
+    coding[LOW, :], coding[HIGH, :] = WORD_MAX, WORD_MIN
     value_bounds(columns, coding[LOW], coding[HIGH])
     bits = code_widths(coding)
     if bits > WORD_BITS:
@@ -57,12 +57,12 @@ def order_words(words, bits, order, some, spare, counts):
 
 @kernel
 def value_bounds(columns, low, high):
-    """Widen low[K]..high[K] to the values of columns[K, n], but for LEAST and GREATEST; low > high where none came."""
+    """Widen low[K]..high[K] to the values of columns[K, n], but for WORD_MIN and WORD_MAX; low > high where none came."""
     for c in range(columns.shape[0]):
         least, greatest = low[c], high[c]
         for i in range(columns.shape[1]):
             x = columns[c, i]
-            if x != LEAST and x != GREATEST:
+            if x != WORD_MIN and x != WORD_MAX:
                 least = min(least, x)
                 greatest = max(greatest, x)
         low[c], high[c] = least, greatest
@@ -102,10 +102,10 @@ def encode_tuples(columns, low, high, width, tail, words, tails):
 
 @kernel
 def code_of(x, low, high):
-    """0 for LEAST, the values of a column from 1 on, then GREATEST."""
-    if x == LEAST:
+    """0 for WORD_MIN, the values of a column from 1 on, then WORD_MAX."""
+    if x == WORD_MIN:
         return 0
-    return high - low + 2 if x == GREATEST else x - low + 1
+    return high - low + 2 if x == WORD_MAX else x - low + 1
 
 
 @kernel
@@ -129,7 +129,7 @@ def deal(words, tails, shift, tail, at, out, tails_out):
     for i in range(words.shape[0]):
         n = at[words[i] >> shift]
         at[words[i] >> shift] += 1
-        out[n] = (words[i] << tail | tails[i]) & GREATEST if fold else words[i]
+        out[n] = (words[i] << tail | tails[i]) & WORD_MAX if fold else words[i]
         if tails_out.shape[0]:
             tails_out[n] = tails[i]
 
@@ -157,9 +157,9 @@ def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, 
                 code >>= 1
             x = low[c] + code - 1
             if code == 0:
-                x = LEAST
+                x = WORD_MIN
             elif code == greatest:
-                x = GREATEST
+                x = WORD_MAX
             columns[c, at + i] = x
         shift += width[c]
 

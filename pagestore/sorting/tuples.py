@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.sorting.codes import (
     CODING,
     WORD_BITS,
@@ -85,7 +85,7 @@ def _room(n: int, wide: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
-    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
+    low, high = np.full(len(parts[0]), WORD_MAX), np.full(len(parts[0]), WORD_MIN)
     for part in parts:
         value_bounds(part, low, high)
     return coding_within(low, high)
@@ -94,7 +94,7 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
 def coding_within(
     low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
 ) -> Coding | None:
-    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or LEAST or GREATEST."""
+    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
     coding = np.array([low, high, low], np.int64)
     code_widths(coding)
     if marked >= 0:

@@ -40,7 +40,7 @@ from pagestore.trees.kernels.apply_layout import (
 )
 from pagestore.trees.kernels.compose_edits import compose_few, compose_ordered
 from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
-from pagestore.trees.tree import Pager, Spec, Tree, checked, scan_array
+from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
@@ -108,7 +108,7 @@ def _apply_few(
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
     done = k_indexed.apply_and_write(
         pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of(trees),
-        places, scan_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
+        places, fold_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
         reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     if done < len(trees):
@@ -249,7 +249,7 @@ def _run(
     begin = 0 if stages & BELOW else int(tally[WRITTEN])
     k_indexed.apply_and_write(
         page_writer, k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of((tree,)), ALONE,
-        scan_array(tree.spec), actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
+        fold_array(tree.spec), actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
         deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()

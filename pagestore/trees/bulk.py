@@ -13,7 +13,7 @@ from pagestore.runtime.parallel import together
 from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.trees.kernels import bulk as k_bulk
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Pager, Spec, Tree, scan_array
+from pagestore.trees.tree import Pager, Spec, Tree, fold_array
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 BULK_PAGES = 256  # that bulk writes at once
@@ -34,7 +34,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
     node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
     sizes = np.zeros(HEIGHT_MAX, np.int64)
     last = np.zeros(spec.keys, np.int64)
-    shape = (pages.page_words, spec.keys, spec.values, scan_array(spec))
+    shape = (pages.page_words, spec.keys, spec.values, fold_array(spec))
     count = 0
     for batch in batches:
         batch = np.ascontiguousarray(batch, np.int64)

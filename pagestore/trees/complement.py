@@ -17,7 +17,7 @@ from pagestore.trees.kernels import complement as kernel
 from pagestore.trees.lookup import get
 from pagestore.trees.range_folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.reading import scan
-from pagestore.trees.tree import Tree, checked, scan_array
+from pagestore.trees.tree import Tree, checked, fold_array
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
@@ -62,7 +62,7 @@ class Complement:
             n = checked(
                 kernel.next_missing(
                     *pages, whole.pointer, whole.height, self._count_rows[0], whole.count,
-                    part_pages.words, part_pages.seen, part.pointer, part.height, scan_array(part.spec),
+                    part_pages.words, part_pages.seen, part.pointer, part.height, fold_array(part.spec),
                     self._count_rows[1], part.count, whole.spec.keys, whole.spec.columns, self._state, out,
                 ),
                 whole.spec,

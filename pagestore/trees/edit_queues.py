@@ -20,7 +20,7 @@ from pagestore.trees.kernels import apply_layout as k_apply_layout
 from pagestore.trees.kernels import flush_queue as kernel
 from pagestore.trees.kernels.apply_indexed import HEIGHT, ROOT, apply_indexed_at
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Spec, Tree, scan_array
+from pagestore.trees.tree import Spec, Tree, fold_array
 
 PAGES = 64  # that all groups together may write at least, and
 PAGES_MAX = 256  # at most, in a first call
@@ -43,7 +43,7 @@ class EditQueues:
         self.numbers = [spec.tree_id for spec in specs]
         self._specs = specs
         self._ends = ends = [0, *accumulate(len(group.names) for group in groups)]
-        scans = [scan_array(specs[first]) for first in ends[:-1]]
+        scans = [fold_array(specs[first]) for first in ends[:-1]]
         scanned = [0, *accumulate(map(len, scans))]
         spans = zip(pairwise(ends), pairwise(scanned), groups, strict=True)
         self._columns, folds = max(spec.columns for spec in specs), max(len(spec.scans) for spec in specs)

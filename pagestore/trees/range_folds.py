@@ -15,7 +15,7 @@ from pagestore.runtime.compiler import compiled
 from pagestore.trees.kernels import range_fold as kernel
 from pagestore.trees.kernels import rank_select
 from pagestore.trees.lookup import ready
-from pagestore.trees.tree import Spec, Tree, checked, scan_array
+from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
 
 class Rows(NamedTuple):
@@ -63,7 +63,7 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     out, full = np.empty((rows.end - rows.first, n), np.int64), np.empty(n, np.int64)
     bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
-    scans = scan_array(tree.spec)
+    scans = fold_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans), n), np.int64)
     shape = tree.pointer, tree.height, tree.spec.keys, scans, rows.first, rows.end
     status = kernel.scan_groups(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
@@ -75,7 +75,7 @@ class RangeFold:
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
-        scans = scan_array(tree.spec)
+        scans = fold_array(tree.spec)
         self._head = np.concatenate([ready(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys

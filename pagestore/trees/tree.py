@@ -89,7 +89,7 @@ class Pager(Protocol):
 
 
 @cache
-def scan_array(spec: Spec) -> np.ndarray:
+def fold_array(spec: Spec) -> np.ndarray:
     """The scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import SchemaError, WordError
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.values.types import Column, Interner, Schema, Type, _remedy
 
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
@@ -209,7 +209,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         return least, most
     if name in YEARS:
         return YEARS[name]
-    return {"bool": (0, 1), "int64": (LEAST, GREATEST)}.get(name, (1, GREATEST))
+    return {"bool": (0, 1), "int64": (WORD_MIN, WORD_MAX)}.get(name, (1, WORD_MAX))
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
