@@ -82,7 +82,7 @@ def _newest(store: Store) -> Snapshot:
     try:
         return store.snapshot()
     except CorruptionError as error:
-        for entry in reversed(store._handle.state.history.readable(store._handle.mapping.pages)):
+        for entry in reversed(store._handle.state.versions.readable(store._handle.mapping.pages)):
             if entry.branch == MAIN_ID:
                 with suppress(CorruptionError):
                     return store.at(entry.version)

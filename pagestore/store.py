@@ -35,7 +35,7 @@ from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.word_list import flat
+from pagestore.storage.word_list import word_list
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import Recovery
@@ -99,8 +99,8 @@ def empty_store(page_size: int) -> bytes:
         FIRST_COMMIT,
         timestamp=now,
         top=3,
-        recent=flat([0, *run, now, MAIN_ID]),
-        branches=flat([MAIN_ID, 0, *run, NO_ORIGIN]),
+        recent=word_list([0, *run, now, MAIN_ID]),
+        branches=word_list([MAIN_ID, 0, *run, NO_ORIGIN]),
     )
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     page_words = page_size // WORD
@@ -155,20 +155,20 @@ class Store:
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """The newest version of a branch. O(1)."""
-        return snapshot.newest(self._handle, branch)
+        return snapshot.newest_snapshot(self._handle, branch)
 
     def at(self, version: int | str | datetime) -> Snapshot:
         """A version by number, by tag or branch, or the newest one of the main branch at a time.
 
         A time without a zone is local. Raises VersionError if it is not retained, MissingError for a name.
         """
-        return snapshot.at(self._handle, version)
+        return snapshot.snapshot_at(self._handle, version)
 
     # --- versions -------------------------------------------------------------------------------
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """The retained versions, newest first. O(versions listed)."""
-        return version_log.lines(self._handle, limit, branch)
+        return version_log.describe_versions(self._handle, limit, branch)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -181,12 +181,12 @@ class Store:
         Versions are said as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
         with self._handle.administering():
-            tags.add(self._handle, name, version)
+            tags.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
         """Take a name back. Raises MissingError."""
         with self._handle.administering():
-            tags.remove(self._handle, name)
+            tags.remove_tag(self._handle, name)
 
     @property
     def retain(self) -> int | str:
@@ -209,14 +209,14 @@ class Store:
         `kept`, and asking for it by number raises RetainedError. O(pages freed).
         """
         with self._handle.administering():
-            return vacuum.run(self._handle, keep_versions, drop, dry_run)
+            return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
 
     def compact(self) -> Compact:
         """Write everything anew, as `bulk` does, to the front of the file, and cut the rest off.
 
         Versions but the newest of each branch and what is tagged or read are dropped. O(store).
         """
-        return compact.run(self._handle)
+        return compact.compact_store(self._handle)
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
         """What changed from version a to version b, in key order, streaming: an Arrow stream of the
@@ -227,7 +227,7 @@ class Store:
         SchemaError if the relation's columns differ. Pages read: O(changes * height); all of them where a scan
         was added or dropped between the versions, since that builds the tree anew.
         """
-        return diff.stream(self.at(a), self.at(b), relation)
+        return diff.stream_changes(self.at(a), self.at(b), relation)
 
     # --- branches -------------------------------------------------------------------------------
 
@@ -243,14 +243,14 @@ class Store:
         Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
         """
         with self._handle.administering():
-            branches.begin(self._handle, name, from_version)
+            branches.begin_branch(self._handle, name, from_version)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
         needs one.
         """
         with self._handle.administering():
-            branches.delete(self._handle, name)
+            branches.delete_branch(self._handle, name)
 
     # --- copies ---------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Store:
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
         MissingError.
         """
-        return backup.write(self._handle, out, since)
+        return backup.write_backup(self._handle, out, since)
 
     # --- inspection -----------------------------------------------------------------------------
 
@@ -295,18 +295,18 @@ class Store:
 
         Where a writer never pauses, those that were found again and again.
         """
-        return check.run(self._handle)
+        return check.check_store(self._handle)
 
     def stat(self) -> Stat:
         """What holds space: pages by kind, by version, by reader. O(pages)."""
         readers = self.readers()
         with self._handle.holding_all():
-            return stat.of(self._handle, readers)
+            return stat.measure_store(self._handle, readers)
 
     def readers(self) -> list[Reader]:
         """The versions that are being read now, and by which processes where that can be seen."""
         self._handle.refresh()
-        return stat.readers(self._handle)
+        return stat.list_readers(self._handle)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Store:
         Raises ReadOnlyError, PoisonedError, LockedError after the time, MovedError where the file was deleted or
         replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
         """
-        return transaction.begin(self._handle, message, branch, timeout)
+        return transaction.begin_transaction(self._handle, message, branch, timeout)
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
@@ -329,7 +329,7 @@ class Store:
 
         It waits for nobody, and nobody for it. Raises as `at`.
         """
-        return ephemeral.begin(self._handle, version)
+        return ephemeral.begin_ephemeral(self._handle, version)
 
     def reopen(self) -> None:
         """Go back to the last commit that is on disk, after a failed write or sync. Snapshots stay open."""

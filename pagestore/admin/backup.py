@@ -26,17 +26,17 @@ from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError, FormatError, VersionError
 from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
-from pagestore.relations.snapshot import Snapshot, at, newest
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.storage.file import File, beside, neighbours, sync_folder
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, page_fault, pages_of_run
 from pagestore.storage.meta import SLOT_SIZE, Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.record import FREE, Writer
-from pagestore.storage.word_list import flat, rows
+from pagestore.storage.record import FREE, RecordWriter
+from pagestore.storage.word_list import rows, word_list
 from pagestore.values.codec import YEARS
 from pagestore.values.dictionary import PLACES, TEXTS
-from pagestore.versions.catalog import FIRST_TREE, TREES_MAX
+from pagestore.versions.catalog import FIRST_TREE, RELATION_TREE_END
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import extents_of
 from pagestore.versions.handle import Handle
@@ -58,7 +58,7 @@ _HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqq
 _NUMBER = struct.Struct("<q")
 
 
-class Head(NamedTuple):
+class BackupHead(NamedTuple):
     """What a backup is of."""
 
     page_size: int
@@ -78,15 +78,15 @@ class Head(NamedTuple):
 class Applied(NamedTuple):
     """A backup whose pages are in their places, and the commit that they hold."""
 
-    head: Head
+    head: BackupHead
     commit: bytes
     pages: int
 
 
-def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
+def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
     """See Store.backup. O(pages of the version)."""
     with ExitStack() as held:
-        snapshot = held.enter_context(newest(handle))
+        snapshot = held.enter_context(newest_snapshot(handle))
         version, meta = snapshot._version, handle.meta
         base, commit = FULL, NO_COMMIT
         if since is not None:
@@ -97,7 +97,7 @@ def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
         if top > _span(len(ids)):
             raise FormatError(f"{len(ids)} pages of {top} are too few for a backup; compact the store, or take a dump")
         out.write(MAGIC)
-        head = Head(meta.page_size, meta.uuid, base, version.version, *version.run, top, commit)
+        head = BackupHead(meta.page_size, meta.uuid, base, version.version, *version.run, top, commit)
         write_block(out, b"HEAD", _HEADS[FORMAT].pack(*head))
         words = snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
         ids = ids[words[ids, BIRTH] > base]
@@ -111,7 +111,7 @@ def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
     """The version that an increment goes on from. Raises VersionError, MissingError."""
     try:
-        base = at(handle, since)
+        base = snapshot_at(handle, since)
     except VersionError as error:
         remedy = "take a full backup, and tag its version to keep it for the next increment"
         raise VersionError(f"{error}; an increment goes on from a version that is there: {remedy}") from None
@@ -145,7 +145,7 @@ def _span(pages: int) -> int:
 # --- applying -----------------------------------------------------------------------------------
 
 
-def apply(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
+def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
     """Make a store at `path`, where no file may be, from a full backup and increments. Returns its version.
 
     Raises FormatError for backups that do not follow each other, CorruptionError for a cut or damaged one, or one that
@@ -202,11 +202,11 @@ def _format(source: IO[bytes]) -> int:
     return number
 
 
-def _head(block: Block, number: int) -> Head:
+def _head(block: Block, number: int) -> BackupHead:
     """What a backup says that it is. Raises CorruptionError."""
     if block.kind != b"HEAD":
         raise block.damaged("HEAD belongs there")
-    head = Head(*block.numbers(_HEADS[number]))
+    head = BackupHead(*block.numbers(_HEADS[number]))
     size, top = head.page_size, head.top
     if not PAGE_SIZE_MIN <= size <= PAGE_SIZE_MAX or size & (size - 1):
         raise block.damaged(f"there are no pages of {size} bytes")
@@ -219,7 +219,7 @@ def _head(block: Block, number: int) -> Head:
     return head
 
 
-def _check_place(head: Head, before: Sequence[Applied], number: int) -> None:
+def _check_place(head: BackupHead, before: Sequence[Applied], number: int) -> None:
     """Raises FormatError for a backup that does not follow those before it."""
     name = f"the backup of version {head.version}"
     remedy = "give one full backup, then its increments in order"
@@ -238,7 +238,7 @@ def _check_place(head: Head, before: Sequence[Applied], number: int) -> None:
         raise FormatError(f"{name} {fact}: they are of copies of the store that went different ways; {remedy}")
 
 
-def _pages(block: Block, head: Head, last: int) -> tuple[np.ndarray, np.ndarray]:
+def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.ndarray]:
     """The ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises CorruptionError."""
     if block.kind != b"PAGE":
         raise block.damaged("PAGE belongs there")
@@ -271,16 +271,16 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
     page_words, free = head.page_size // WORD, np.ones(head.top, bool)
     free[:FIRST_PAGE] = free[reached] = False
     extents = extents_of(np.flatnonzero(free))
-    checkpoint = Writer(FREE)
-    checkpoint.put_list(flat(extents), 2)
+    checkpoint = RecordWriter(FREE)
+    checkpoint.put_list(word_list(extents), 2)
     place = Run(head.top, len(checkpoint.words))
     file.write_pages(*pages_of_run(place, checkpoint.words, version.version, FREE, page_words), page_words)
     record = Commit(
         made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
         next_tree=made.next_tree, next_branch=made.next_branch, next_text=next_text, checkpoint=place,
         system=roots_of({spec.tree_id: version.trees[spec.tree_id] for spec in (TEXTS, PLACES)}),
-        branches=flat([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
-        recent=flat([version.version, *version.run, version.timestamp, MAIN_ID]),
+        branches=word_list([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
+        recent=word_list([version.version, *version.run, version.timestamp, MAIN_ID]),
     )  # fmt: skip
     run = Run(place.ids(page_words).stop, record.length())
     record.top = run.ids(page_words).stop
@@ -299,7 +299,7 @@ def _make_room(file: File, size: int, dense: bool) -> None:
         file.truncate(size)
 
 
-def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int], int]:
+def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list[int], int]:
     """The version that the pages hold, its commit's record, the pages that it reaches, the id of the next text.
 
     Raises CorruptionError for what no store would have written.
@@ -321,7 +321,7 @@ def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int],
     return version, made, sorted(walk.owner), texts + 1
 
 
-def _faults(made: Commit, version: Version, head: Head, reached: Collection[int], texts: int) -> Iterator[str]:
+def _faults(made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int) -> Iterator[str]:
     """What else the record of a commit would not say."""
     if max(reached) >= head.top:
         yield f"it reaches page {max(reached)} of {head.top}"
@@ -331,7 +331,7 @@ def _faults(made: Commit, version: Version, head: Head, reached: Collection[int]
         yield f"it is commit {made.sequence}, of time {made.timestamp}"
     if not MAIN_ID < made.next_branch < NUMBERS_MAX:
         yield f"the next branch would be number {made.next_branch}"
-    if not max([FIRST_TREE - 1, *version.trees]) < made.next_tree <= TREES_MAX:
+    if not max([FIRST_TREE - 1, *version.trees]) < made.next_tree <= RELATION_TREE_END:
         yield f"the next tree would be number {made.next_tree}"
     if not texts < made.next_text or not 0 <= texts < NUMBERS_MAX:
         yield f"the next text would be number {made.next_text}, and there is text {texts}"

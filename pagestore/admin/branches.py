@@ -15,7 +15,7 @@ from pagestore.versions.settings import MAIN, check_name
 from pagestore.versions.store_state import Head
 
 
-def begin(handle: Handle, name: str, from_version: int | str | None) -> None:
+def begin_branch(handle: Handle, name: str, from_version: int | str | None) -> None:
     """See Store.branch."""
     state = handle.state
     settings = state.settings
@@ -31,13 +31,13 @@ def begin(handle: Handle, name: str, from_version: int | str | None) -> None:
     )
 
 
-def delete(handle: Handle, name: str) -> None:
+def delete_branch(handle: Handle, name: str) -> None:
     """See Store.delete_branch."""
     state = handle.state
     number = handle.branch_id(name)
     if name == MAIN:
         raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
-    entries = [e for e in state.history.entries(handle.mapping.pages) if e.branch == number]
+    entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
     _refuse_needed(handle, number, name, {entry.version for entry in entries})
     try:
         doomed = handle.committer.locks.lock(entries)

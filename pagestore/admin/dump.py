@@ -29,12 +29,12 @@ import pyarrow as pa
 
 from pagestore.admin.batches import pack, unpack
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
-from pagestore.admin.tags import add as add_tag
+from pagestore.admin.tags import add_tag
 from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
-from pagestore.relations.snapshot import Snapshot, at, newest
-from pagestore.relations.transaction import Transaction, begin
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
+from pagestore.relations.transaction import Transaction, begin_transaction
 from pagestore.storage.mapping import NO_RUN
-from pagestore.storage.record import CATALOG, Reader, Writer
+from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
 from pagestore.trees.bulk import bulk
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
@@ -65,7 +65,11 @@ def dump(
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
     with ExitStack() as held:
-        taken = (at(handle, version) for version in versions) if versions is not None else [newest(handle)]
+        taken = (
+            (snapshot_at(handle, version) for version in versions)
+            if versions is not None
+            else [newest_snapshot(handle)]
+        )
         snapshots = sorted(map(held.enter_context, taken), key=lambda snapshot: snapshot.version)
         _write(out, snapshots, handle.refresh().settings.tags, relations)
 
@@ -103,7 +107,7 @@ def restore(
     if read_bytes(source, len(MAGIC)) != MAGIC:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
     state = handle.refresh()
-    if state.last_version or state.settings.tags or len(newest(handle)):
+    if state.last_version or state.settings.tags or len(newest_snapshot(handle)):
         raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
     first = next(read_blocks(source, KINDS))
     if first.kind != b"STOR":
@@ -143,7 +147,7 @@ class _Restore:
         self.binary: list[int] = []  # ids of texts that no string can be
 
     def run(self) -> list[int]:
-        txn = begin(self.handle)  # texts come before the first version, and may be more than memory holds
+        txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
         try:
             self._texts(txn)
             while self.block.kind == b"VERS":
@@ -151,7 +155,7 @@ class _Restore:
                 self._check_end()  # a version is made when what is behind it reads
                 txn.commit()
                 self._made(names)
-                txn = begin(self.handle)
+                txn = begin_transaction(self.handle)
             self._check_end()
         finally:
             txn.rollback()
@@ -240,7 +244,7 @@ class _Restore:
     def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
         """Take the rows of one of the relations that are wanted."""
         with self.block.reading():
-            source = Reader(np.frombuffer(self.block.data, np.int64), CATALOG)
+            source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()
             if name not in wanted or changes not in (0, 1):
                 raise ValueError(f"{name!r} is no relation of the version, or was there before")
@@ -326,7 +330,7 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
 
 
 def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
-    out = Writer(CATALOG)
+    out = RecordWriter(CATALOG)
     out.put(snapshot.version)
     out.put_text(snapshot.message)
     out.put(len(tags))
@@ -336,7 +340,7 @@ def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
 
 
 def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
-    source = Reader(np.frombuffer(data, np.int64), CATALOG)
+    source = RecordReader(np.frombuffer(data, np.int64), CATALOG)
     source.take()  # the number it had
     message = source.take_text()
     tags = [source.take_text() for _ in range(source.take())]
@@ -347,7 +351,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     """Write a relation, or its changes since the snapshot before; returns the number of rows."""
     tree = snapshot.tree(name)
     old = _same_tree(before, name, tree)
-    head = Writer(CATALOG)
+    head = RecordWriter(CATALOG)
     head.put_text(name)
     head.put(int(old is not None))
     write_block(out, b"TREE", head.words.tobytes())

@@ -13,7 +13,7 @@ from pagestore.trees.kernels.apply_layout import INSERT
 CHANGE = "_change_type"
 
 
-def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
+def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
     """See Store.diff. The snapshots stay open until the stream is read or dropped."""
     before, after = old[relation], new[relation]
     if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):

@@ -12,10 +12,10 @@ from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.source import Source
 from pagestore.trees.page_path import naming_path
-from pagestore.trees.reading import read, scan
+from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, to_numpy
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
 
@@ -64,7 +64,7 @@ class Range:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            for batch in scan(pages, tree, self._lo, self._hi, columns, rows):
+            for batch in read_batches(pages, tree, self._lo, self._hi, columns, rows):
                 yield batch
                 _ = self._source.pages  # says so if it was closed, for then they may be others
 
@@ -150,7 +150,7 @@ class Range:
         schema = self.schema
         if schema.plain and are_words(row):
             return row
-        finder = Finder(self._source.dictionary)
+        finder = TextFinder(self._source.dictionary)
         return tuple(int(encode(column, [value], finder)[0]) for column, value in zip(schema.stored, row, strict=False))
 
 

@@ -16,17 +16,17 @@ from pagestore.pages.page_map import Pages
 from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
-from pagestore.relations.stabbing import met
+from pagestore.relations.stabbing import overlapping_words
 from pagestore.trees.complement import Complement
 from pagestore.trees.lookup import get
 from pagestore.trees.page_path import naming_path, with_path
-from pagestore.trees.range_folds import RangeFold, Rows, count_rows, ranks, rows_of, scan_many, select
+from pagestore.trees.range_folds import RangeFold, Rows, count_rows, fold_many, ranks, rows_of, select
 from pagestore.trees.reading import count
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, to_numpy
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
-from pagestore.values.scan_spec import Scan, concatenated, parse_scan, scan_names, value_of, values_of
+from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_names, value_of, values_of
 from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
@@ -48,7 +48,7 @@ class Relation(Range):
         whole: "Relation | None" = None,
     ):
         super().__init__(source, info, lo, hi)
-        self._ready: dict[str, tuple[Scan, RangeFold]] = {} if whole is None else whole._ready  # by scan, once asked
+        self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready  # by text
 
     @cached_property
     def _plain(self) -> int:
@@ -183,7 +183,7 @@ class Relation(Range):
         """
         words = np.stack(
             [
-                encode(column, values, Finder(self._source.dictionary))
+                encode(column, values, TextFinder(self._source.dictionary))
                 for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
             ]
         )
@@ -233,8 +233,8 @@ class Relation(Range):
                 return Rope(self, concatenated(text, self.schema))
             scan, rows = self._scan_of(text, tree)
             known = self._ready[text] = scan, RangeFold(pages, tree, rows)
-        scan, scanner = known
-        words, full = scanner.scan(self._lo, self._hi)
+        scan, range_fold = known
+        words, full = range_fold.fold(self._lo, self._hi)
         return value_of(scan, words, full, source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
@@ -259,7 +259,7 @@ class Relation(Range):
                 raise self._no_order(column)
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
-        folds = scan_many(pages, tree, rows, low, high)
+        folds = fold_many(pages, tree, rows, low, high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     @property
@@ -324,11 +324,11 @@ class Relation(Range):
 
         `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
         """
-        return self.record_batch(met(self, points, 1)[: len(self.schema.columns)])
+        return self.record_batch(overlapping_words(self, points, 1)[: len(self.schema.columns)])
 
     def overlaps(self, *point: Any) -> list[tuple]:
         """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
-        return _tuples(self.record_batch(met(self, [point], 2)[: len(self.schema.columns)]))
+        return _tuples(self.record_batch(overlapping_words(self, [point], 2)[: len(self.schema.columns)]))
 
     def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
         """The ranks in the whole relation of the first record and of the one behind the last."""
@@ -337,7 +337,7 @@ class Relation(Range):
         stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count
         return start, max(start, stop)
 
-    def _scan_of(self, text: str, tree: Tree) -> tuple[Scan, Rows]:
+    def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows]:
         scan = parse_scan(text, self.schema)
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:

@@ -16,7 +16,7 @@ from pagestore.errors import ClosedError, MissingError, VersionError
 from pagestore.pages.page_map import Pages
 from pagestore.relations.relation import Relation
 from pagestore.storage.file import File
-from pagestore.trees.lookup import Finder
+from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
@@ -36,7 +36,7 @@ class Snapshot(Mapping[str, Relation]):
         self._handle, self._version, self._pin = handle, version, pin
         self._pages = pages
         self._trees: dict[str, Tree] = {}  # those asked for so far
-        self._finders: dict[str, Finder] = {}  # likewise
+        self._finders: dict[str, RecordFinder] = {}  # likewise
         self._open = True
         self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
@@ -78,11 +78,11 @@ class Snapshot(Mapping[str, Relation]):
             tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
         return tree
 
-    def finder(self, name: str) -> Finder:
+    def finder(self, name: str) -> RecordFinder:
         """Looks up single keys in a relation."""
         finder = self._finders.get(name)
         if finder is None:
-            finder = self._finders[name] = Finder(self.pages, self.tree(name))
+            finder = self._finders[name] = RecordFinder(self.pages, self.tree(name))
         return finder
 
     def __getitem__(self, name: str) -> Relation:
@@ -138,19 +138,19 @@ class Snapshot(Mapping[str, Relation]):
         return info
 
 
-def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
+def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:
     """See Store.snapshot."""
     while True:
         state = handle.refresh()
-        snapshot = take(handle, state.heads[handle.branch_id(branch)].version)
+        snapshot = take_snapshot(handle, state.heads[handle.branch_id(branch)].version)
         if snapshot is not None:  # an empty one is falsy
             return snapshot
 
 
-def at(handle: Handle, version: int | str | datetime) -> Snapshot:
+def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:
     """See Store.at."""
     number = handle.number(version)
-    snapshot = take(handle, number)
+    snapshot = take_snapshot(handle, number)
     if snapshot is None:
         raise VersionError(
             f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
@@ -158,7 +158,7 @@ def at(handle: Handle, version: int | str | datetime) -> Snapshot:
     return snapshot
 
 
-def take(handle: Handle, number: int) -> Snapshot | None:
+def take_snapshot(handle: Handle, number: int) -> Snapshot | None:
     """A snapshot of a version, or None if it is gone."""
     pin = handle.pin(number)
     if pin is None:
@@ -178,4 +178,4 @@ def moment(timestamp: int) -> datetime:
 
 
 def _reopened(path: str, version: int) -> Snapshot:
-    return at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)
+    return snapshot_at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)

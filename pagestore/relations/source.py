@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from pagestore.pages.page_map import Pages
-from pagestore.trees.lookup import Finder as TreeFinder
+from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import Dictionary
 
@@ -18,4 +18,4 @@ class Source(Protocol):
     @property
     def threads(self) -> int: ...
     def tree(self, name: str) -> Tree: ...
-    def finder(self, name: str) -> TreeFinder: ...
+    def finder(self, name: str) -> RecordFinder: ...

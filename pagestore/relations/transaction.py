@@ -19,7 +19,7 @@ from pagestore.storage.record import utf8
 from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk
 from pagestore.trees.range_folds import rows_of
-from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import DictionaryWriter
@@ -28,7 +28,7 @@ from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import Info
 from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
-from pagestore.versions.hosts import ALL, follow
+from pagestore.versions.hosts import ALL, let_hosts_follow
 from pagestore.versions.settings import MAIN
 from pagestore.versions.store_state import Version
 from pagestore.versions.turns import Turn
@@ -198,7 +198,7 @@ class Transaction(WorkingTrees):
         """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
         self._handle.check()
         self.pager.work.check()
-        told = follow(self)
+        told = let_hosts_follow(self)
         for name in list(self._buffers):
             self._flush(name)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
@@ -270,7 +270,7 @@ class Transaction(WorkingTrees):
             if not rows_of(spec, ends.rows):
                 raise SchemaError(f"{info.name!r} holds intervals and needs the max scan of their ends")
         with self._atomic():
-            self._trees[spec.tree_id] = bulk(self.pager, spec, scan(self.pages, old) if old.root else ())
+            self._trees[spec.tree_id] = bulk(self.pager, spec, read_batches(self.pages, old) if old.root else ())
             if old.root:
                 self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
@@ -290,7 +290,9 @@ class Transaction(WorkingTrees):
         self._handle = self._committer = self.vouched = ENDED
 
 
-def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
+def begin_transaction(
+    handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None
+) -> Transaction:
     """See Store.transaction."""
     if message:
         utf8(message, "message")

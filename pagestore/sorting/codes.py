@@ -57,7 +57,10 @@ def order_words(words, bits, order, some, spare, counts):
 
 @kernel
 def value_bounds(columns, low, high):
-    """Widen low[K]..high[K] to the values of columns[K, n], but for WORD_MIN and WORD_MAX; low > high where none came."""
+    """Widen low[K]..high[K] to the values of columns[K, n] except WORD_MIN and WORD_MAX.
+
+    Without any value low stays above high.
+    """
     for c in range(columns.shape[0]):
         least, greatest = low[c], high[c]
         for i in range(columns.shape[1]):

@@ -11,7 +11,7 @@ from math import isqrt
 import numpy as np
 
 from pagestore.storage.kernels import free_list as kernel
-from pagestore.storage.word_list import Flat, empty, flat, flat_words
+from pagestore.storage.word_list import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # pages, to spare in each list of the difference
 
@@ -24,15 +24,15 @@ class FreeList:
     ):
         """What a checkpoint says is free: pages int64[n], and how they have changed since."""
         self.top = top
-        added, removed = flat(added), flat(removed)
+        added, removed = word_list(added), word_list(removed)
         self.appending = False  # whether to lend from `top` on only, so that the front empties
-        self.pending = flat()  # free as soon as the commit under way is durable
-        self._durable = flat()  # free since, and not noted yet
+        self.pending = word_list()  # free as soon as the commit under way is durable
+        self._durable = word_list()  # free since, and not noted yet
         known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
         self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
         self._book = np.array([top, 0])  # LOWEST, MANY
         self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
-        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length
+        self._words, self._half = word_list((0, 0)), 1  # both lists, each behind its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._room = 0  # pages that each list has room for, at least
         self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
@@ -46,11 +46,11 @@ class FreeList:
     def _noted(self) -> np.ndarray:
         """Which pages may be lent, a byte each."""
         if self._durable:
-            freed, self._durable = self._durable, empty()
+            freed, self._durable = self._durable, empty_list()
             self.take_back(np.frombuffer(freed, np.int64))
         return self._free
 
-    def difference(self) -> tuple[Flat, Flat]:
+    def difference(self) -> tuple[WordList, WordList]:
         """Free pages that the checkpoint has not, and pages of the checkpoint that are in use."""
         if self._freed or self._counted > self.top:
             self.use(np.zeros(0, np.int64))
@@ -99,7 +99,7 @@ class FreeList:
         freed, used, lists, place = self.to_count(pages)
         kernel.count(*freed.buffer_info(), used, lists, place)
 
-    def free(self, pages: Flat) -> None:
+    def free(self, pages: WordList) -> None:
         """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
         each.
         """
@@ -109,7 +109,7 @@ class FreeList:
     def settle(self) -> None:
         """The commit is durable: what it freed may be reused."""
         self._durable += self.pending
-        self.pending = empty()
+        self.pending = empty_list()
 
     def trim(self) -> int:
         """Lower `top` past the free pages at the end; returns how many. O(top)."""
@@ -152,12 +152,12 @@ class FreeList:
         self._lists[:, 0] = 0
         return self.extents(lent)
 
-    def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
+    def to_count(self, used: np.ndarray) -> tuple[WordList, np.ndarray, np.ndarray, np.ndarray]:
         """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.
 
         The kernel is called with it at once.
         """
-        freed, self._freed = self._freed, empty()
+        freed, self._freed = self._freed, empty_list()
         if self._counted > self.top:
             used, self._counted = np.concatenate([np.arange(self.top, self._counted), used]), self.top
         self._room -= len(freed) + len(used)
@@ -169,7 +169,7 @@ class FreeList:
         """Let each list have room for n pages more, and some to spare."""
         before, longest = self._lists, max(self._words[0], self._words[self._half])
         if before.shape[1] < ROOM + 2 * (longest + n):
-            self._words = flat_words(np.zeros(4 * (ROOM + longest + n), np.int64))
+            self._words = to_word_list(np.zeros(4 * (ROOM + longest + n), np.int64))
             self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
             self._half = self._lists.shape[1]
             self._lists[:, : longest + 1] = before[:, : longest + 1]

@@ -11,7 +11,7 @@ from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TY
 from pagestore.pages.page_map import Pages
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import lay_out
-from pagestore.storage.word_list import Flat
+from pagestore.storage.word_list import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
@@ -48,7 +48,9 @@ def run_pages(words: int, page_words: int) -> int:
     return max(1, -(-(words & LENGTHS) // (page_words - HEADER)))
 
 
-def pages_of_run(run: Run, record: Flat, birth: int, purpose: int, page_words: int) -> tuple[np.ndarray, np.ndarray]:
+def pages_of_run(
+    run: Run, record: WordList, birth: int, purpose: int, page_words: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
     page, words = run
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"

@@ -23,7 +23,7 @@ from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
 from pagestore.storage.page_writer import CLOSED
 from pagestore.storage.step import Work
-from pagestore.storage.word_list import Flat, flat
+from pagestore.storage.word_list import WordList, word_list
 
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
@@ -59,7 +59,7 @@ class Pager:
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
-        self.retired: Flat = flat()  # rows: lineage, page, birth
+        self.retired: WordList = word_list()  # rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
         self._start = self._position = 0
@@ -168,7 +168,7 @@ class Pager:
         self.retire(np.stack([ids, self.pages.words[ids * self.pages.page_words + BIRTH]], axis=1))
 
     @contextmanager
-    def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
+    def retiring_into(self, lineage: int, origin: int = 0) -> Iterator[None]:
         """Retire pages into another lineage for a while."""
         before = self.lineage, self.origin
         self.lineage, self.origin = lineage, origin
@@ -177,7 +177,7 @@ class Pager:
         finally:
             self.lineage, self.origin = before
 
-    def write_run(self, record: Flat, purpose: int) -> Run:
+    def write_run(self, record: WordList, purpose: int) -> Run:
         """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
         run = self.reserve_run(len(record))
         return self.fill_run(run, record, purpose)
@@ -193,7 +193,7 @@ class Pager:
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
-    def fill_run(self, run: Run, record: Flat, purpose: int) -> Run:
+    def fill_run(self, run: Run, record: WordList, purpose: int) -> Run:
         """Write a record to the pages of a run reserved for it, zeros fill what it leaves; the run, and its stamp."""
         page_words = self.pages.page_words
         arena, ids = pages_of_run(run, record, self.version, purpose, page_words)

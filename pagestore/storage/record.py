@@ -4,21 +4,21 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, SchemaError
 from pagestore.storage.kernels.record import COMMIT
-from pagestore.storage.word_list import Flat, flat, flat_words
+from pagestore.storage.word_list import WordList, to_word_list, word_list
 
 CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
 
 
-class Writer:
+class RecordWriter:
     """Builds a record: words and texts, in order."""
 
     def __init__(self, purpose: int):
-        self.words = flat((purpose,))
+        self.words = word_list((purpose,))
 
     def put(self, *words: int) -> None:
         self.words.extend(words)
 
-    def put_list(self, rows: Flat, width: int) -> None:
+    def put_list(self, rows: WordList, width: int) -> None:
         """Rows of `width` words."""
         self.words.append(len(rows) // width)
         self.words += rows
@@ -43,13 +43,13 @@ def utf8(text: str, what: str) -> bytes:
         raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
 
 
-def put_text(words: Flat, text: bytes) -> None:
+def put_text(words: WordList, text: bytes) -> None:
     words.append(len(text))
     if text:
         words.frombytes(text + bytes(-len(text) % 8))
 
 
-class Reader:
+class RecordReader:
     """Reads a record back in the order it was written."""
 
     def __init__(self, content: np.ndarray, purpose: int):
@@ -70,8 +70,8 @@ class Reader:
         self.at += n
         return self.words[self.at - n : self.at]
 
-    def take_list(self, width: int) -> Flat:
-        return flat_words(self.take_many(self.take() * width))
+    def take_list(self, width: int) -> WordList:
+        return to_word_list(self.take_many(self.take() * width))
 
     def take_bytes(self) -> bytes:
         n = self.take()

@@ -10,20 +10,20 @@ from itertools import chain
 
 import numpy as np
 
-Flat = array
-empty = partial(array, "q")  # a list without rows
+WordList = array
+empty_list = partial(array, "q")  # a list without rows
 
 
-def flat(*rows: Iterable[int]) -> Flat:
+def word_list(*rows: Iterable[int]) -> WordList:
     """Rows as one list.
 
-    >>> flat((3, 2), (9, 1))
+    >>> word_list((3, 2), (9, 1))
     array('q', [3, 2, 9, 1])
     """
     return array("q", [*chain(*rows)])  # an array that knows its length is made in half the time
 
 
-def flat_words(words: np.ndarray) -> Flat:
+def to_word_list(words: np.ndarray) -> WordList:
     """int64[n] as a list."""
     return array("q", words.tobytes())
 
@@ -31,7 +31,7 @@ def flat_words(words: np.ndarray) -> Flat:
 def rows(words: Iterable[int], width: int) -> Iterable[tuple[int, ...]]:
     """The rows of a list.
 
-    >>> [*rows(flat((3, 2), (9, 1)), 2)]
+    >>> [*rows(word_list((3, 2), (9, 1)), 2)]
     [(3, 2), (9, 1)]
     """
     return zip(*(iter(words),) * width, strict=True)

@@ -16,7 +16,7 @@ from pagestore.pages.scan_tree_check import record_hashes
 from pagestore.trees.kernels import complement as kernel
 from pagestore.trees.lookup import get
 from pagestore.trees.range_folds import RangeFold, count_rows, ranks, rows_of
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
@@ -74,7 +74,7 @@ class Complement:
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
     """Whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
     keys = part.spec.keys
-    batches = scan(part_pages, part, columns=tuple(range(keys))) if part.root else ()
+    batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
@@ -97,7 +97,7 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
     assert rows, "asked of trees that are not accountable"
-    return RangeFold(pages, tree, rows).scan()[0][0]
+    return RangeFold(pages, tree, rows).fold()[0][0]
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:

@@ -42,18 +42,18 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     return found, out
 
 
-def ready(pages: Pages, tree: Tree) -> np.ndarray:
+def packed_tree(pages: Pages, tree: Tree) -> np.ndarray:
     """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
     return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
 
 
-class Finder:
+class RecordFinder:
     """Looks up single keys in one tree; what its kernel needs stands ready, so that a call costs little more."""
 
     def __init__(self, pages: Pages, tree: Tree) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
-        self._ready = ready(pages, tree)
+        self._ready = packed_tree(pages, tree)
         self._at, self._values = self._ready.ctypes.data, tree.spec.values
         self._find = compiled(k_point_lookup.find_record, f"(int64, UniTuple(int64, {tree.spec.keys}), int64)")
 

@@ -14,7 +14,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.runtime.compiler import compiled
 from pagestore.trees.kernels import range_fold as kernel
 from pagestore.trees.kernels import rank_select
-from pagestore.trees.lookup import ready
+from pagestore.trees.lookup import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
 
@@ -54,7 +54,7 @@ class Folds(NamedTuple):
     applications: int
 
 
-def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
+def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
     """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes of keys.
 
     No columns mean unbounded. O(log count) applications and page touches an interval.
@@ -71,19 +71,19 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
 
 
 class RangeFold:
-    """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
+    """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.RecordFinder`."""
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
         scans = fold_array(tree.spec)
-        self._head = np.concatenate([ready(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
+        self._head = np.concatenate([packed_tree(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
         self._scan = compiled(kernel.scan_one, "(int64, int64, int64)")
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread scans in, by address
 
-    def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
+    def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
         """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
         try:
             room = self._rooms.pop()
@@ -115,7 +115,7 @@ class RangeFold:
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
     """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
     none = np.zeros((0, keys.shape[1]), np.int64)
-    return scan_many(pages, tree, count_rows(tree), none, keys).words[0]
+    return fold_many(pages, tree, count_rows(tree), none, keys).words[0]
 
 
 def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from pagestore.trees.kernels.cursor import CURSOR_WORDS
 from pagestore.trees.tree import Tree, checked
 
 
-def scan(
+def read_batches(
     pages: Pages,
     tree: Tree,
     lo: tuple = (),
@@ -50,12 +50,12 @@ def read(
     """All records with lo <= key < hi at once, int64[C, n]; counted first, so that each is written once."""
     wanted = tuple(range(tree.spec.columns)) if columns is None else columns
     n = count(pages, tree, lo, hi) if lo or hi else tree.count
-    return next(scan(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+    return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
 
 
 def count(pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = ()) -> int:
     """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
-    return sum(block.shape[1] for block in scan(pages, tree, lo, hi, (), tree.count))
+    return sum(block.shape[1] for block in read_batches(pages, tree, lo, hi, (), tree.count))
 
 
 def pages_of(pages: Pages, tree: Tree) -> np.ndarray:

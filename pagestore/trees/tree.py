@@ -16,7 +16,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.trees.kernels import bulk as k_bulk
 
-RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
+LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
 
 
 class Spec(NamedTuple):
@@ -42,7 +42,7 @@ class Spec(NamedTuple):
             return False
         room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
         descriptors = 3  # words a column: two, and what the rounding to whole words takes
-        return room >= max((RECORDS_MIN + descriptors) * self.columns, (ENTRIES_MIN + descriptors) * entry)
+        return room >= max((LEAF_RECORDS_MIN + descriptors) * self.columns, (INDEX_ENTRIES_MIN + descriptors) * entry)
 
 
 class Tree(NamedTuple):

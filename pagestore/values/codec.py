@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pagestore.errors import SchemaError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
-from pagestore.values.types import Column, Interner, Schema, Type, _remedy
+from pagestore.values.types import Column, Interner, Schema, Type, remedy_for
 
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last that Python has a value for
@@ -99,7 +99,7 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if not _castable(values.type, column.type):
             raise WordError(
                 f"column {column.name!r}: {values.type} values for a column of type {column.type}; "
-                f"{_remedy(values.type)}"
+                f"{remedy_for(values.type)}"
             )
         return _checked_decimal(column, values.cast(wanted))
     except _REFUSALS as error:
@@ -215,7 +215,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
 def float_words(values: np.ndarray) -> np.ndarray:
     """Words int64[n] of float64[n] without a NaN."""
     bits = (values + 0.0).view(np.int64)
-    return bits ^ (bits >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))
+    return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
 
 # --- words to values ----------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
 
 def float_values(words: np.ndarray) -> np.ndarray:
     """float64[n] of a float column's words."""
-    return (words ^ (words >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+    return (words ^ (words >> 63 & np.int64(WORD_MAX))).view(np.float64)
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:

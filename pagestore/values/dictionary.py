@@ -22,13 +22,13 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.page_map import Pages
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager
-from pagestore.storage.record import TEXT, Reader, Writer
+from pagestore.storage.record import TEXT, RecordReader, RecordWriter
 from pagestore.storage.step import step
-from pagestore.storage.word_list import flat_words
+from pagestore.storage.word_list import to_word_list
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import INSERT, SET
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 
 TEXTS = Spec(1, 2, 1)
@@ -76,7 +76,7 @@ class Dictionary:
     def lengths(self, first: int, end: int) -> np.ndarray:
         """How many bytes the texts of ids from `first` up to `end` have, int64[n]. O(bytes of short ones)."""
         lengths = np.zeros(end - first, np.int64)
-        for ids, parts, words in scan(self._pages(), self._tree(TEXTS), (first,), (end,)):
+        for ids, parts, words in read_batches(self._pages(), self._tree(TEXTS), (first,), (end,)):
             heads, fourth = parts == 0, parts == 4
             lengths[ids[heads] - first] = words[heads] & 0xFFFF
             at, words = ids[fourth] - first, words[fourth]
@@ -87,14 +87,14 @@ class Dictionary:
     def greatest_id(self) -> int:
         """The id that was given last; 0 in an empty dictionary. O(texts)."""
         tree = self._tree(PLACES)
-        ids = (int(batch[0].max()) for batch in scan(self._pages(), tree, columns=(1,)) if tree.count)
+        ids = (int(batch[0].max()) for batch in read_batches(self._pages(), tree, columns=(1,)) if tree.count)
         return max(ids, default=0)
 
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
         """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
         heads: dict[int, list[int]] = {}
         tree = self._tree(TEXTS)
-        for batch in scan(self._pages(), tree) if tree.count else ():
+        for batch in read_batches(self._pages(), tree) if tree.count else ():
             long = (batch[1] == 0) & (batch[2] & 0xFFFF == LONG_MARK)
             heads.update((id_, []) for id_ in batch[0, long].tolist())
             for id_, part, word in batch[:, (batch[1] == 1) | (batch[1] == 2)].T.tolist():
@@ -203,8 +203,8 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self.pager.write_run(flat_words(self._read_run(run)), TEXT)
-                with self.pager.of(STORE_LINEAGE):
+                moved[page] = self.pager.write_run(to_word_list(self._read_run(run)), TEXT)
+                with self.pager.retiring_into(STORE_LINEAGE):
                     self.pager.retire_run(run)
             edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
         if edits:
@@ -264,7 +264,7 @@ class DictionaryWriter(Dictionary):
     def _add_frame(self, group: list[tuple[bytes, int]]) -> None:
         """Write long texts as one zstandard frame and say where each is."""
         raw = b"".join(text for text, _ in group)
-        out = Writer(TEXT)
+        out = RecordWriter(TEXT)
         out.put_bytes(zstandard.compress(raw))
         out.put(len(raw))
         run = self.pager.write_run(out.words, TEXT)
@@ -277,11 +277,11 @@ class DictionaryWriter(Dictionary):
 
     def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
         actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
-        with self.pager.of(STORE_LINEAGE):
+        with self.pager.retiring_into(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 
 
-class Finder:
+class TextFinder:
     """An interner that only looks up: what a key or a bound is encoded with."""
 
     def __init__(self, dictionary: Dictionary):
@@ -302,7 +302,7 @@ def _check_utf8(texts: pa.Array) -> None:
 
 def _frame(content: np.ndarray, page: int) -> bytes:
     """What the record of a run of long texts unpacks to. Raises CorruptionError."""
-    source = Reader(content, TEXT)
+    source = RecordReader(content, TEXT)
     packed, size = source.take_bytes(), source.take()
     try:
         if zstandard.frame_content_size(packed) != size:

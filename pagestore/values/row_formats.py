@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from pagestore.errors import SchemaError
 from pagestore.values.codec import arrow_columns, encode
-from pagestore.values.dictionary import Dictionary, Finder
+from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema
 
-WORDS = np.dtype(np.int64)
+INT64 = np.dtype(np.int64)
 
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
@@ -47,7 +47,7 @@ def _of_columns(columns: list, width: int) -> np.ndarray | None:
     if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
         return None
     kinds = {(column.dtype, column.shape) for column in columns}
-    return np.array(columns) if kinds == {(WORDS, (columns[0].size,))} else None
+    return np.array(columns) if kinds == {(INT64, (columns[0].size,))} else None
 
 
 def as_columns(what: str, values: Any) -> Sequence[Any]:
@@ -65,7 +65,7 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
 
 def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
     """Words int64[m, n] of m columns to look for, of the types of the first `wanted`; texts never seen become 0."""
-    finder = Finder(dictionary)
+    finder = TextFinder(dictionary)
     words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
     if len({len(column) for column in words}) > 1:
         raise SchemaError(f"{what} in columns of {', '.join(str(len(column)) for column in words)} values")

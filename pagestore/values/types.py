@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pagestore.errors import SchemaError
 
-COLUMNS_MAX = 64
+RELATION_COLUMNS_MAX = 64
 KEYS_MAX = 16
 DIGITS_MAX = 18
 
@@ -100,11 +100,11 @@ class Schema:
         """Read `name: type, ...`; without a key, the key is all columns. A schema is as it is, or has this key."""
         if isinstance(text, Schema) and key is None:
             return text
-        columns = text.columns if isinstance(text, Schema) else columns_of(text)
+        columns = text.columns if isinstance(text, Schema) else parse_columns(text)
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
-        if not columns or len(columns) > COLUMNS_MAX:
-            raise SchemaError(f"a relation has 1 to {COLUMNS_MAX} columns, not {len(columns)}")
+        if not columns or len(columns) > RELATION_COLUMNS_MAX:
+            raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}")
         for name in names:
             if names.count(name) > 1:
                 raise SchemaError(f"column {name!r} is there twice")
@@ -159,7 +159,7 @@ class Schema:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
 
 
-def columns_of(text: "str | pa.Schema") -> tuple[Column, ...]:
+def parse_columns(text: "str | pa.Schema") -> tuple[Column, ...]:
     """Columns from text, or from an Arrow schema."""
     if isinstance(text, pa.Schema):
         return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
@@ -181,7 +181,7 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
             return Type(word_type)
     if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
         return Type("decimal", arrow.precision, arrow.scale)
-    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {_remedy(arrow)}")
+    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
 
 
 _OF_ARROW = (
@@ -195,7 +195,7 @@ _OF_ARROW = (
 )
 
 
-def _remedy(arrow: pa.DataType) -> str:
+def remedy_for(arrow: pa.DataType) -> str:
     """What to do with values of an Arrow type that a column does not take."""
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         return f'a store keeps no zones: take the time in UTC by .cast(pa.timestamp("{arrow.unit}")), or where it is'

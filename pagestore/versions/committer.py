@@ -31,20 +31,20 @@ from pagestore.storage.kernels.record import write_commit
 from pagestore.storage.mapping import Mapping, Run, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
-from pagestore.storage.record import CATALOG, FREE, Writer
+from pagestore.storage.record import CATALOG, FREE, RecordWriter
 from pagestore.storage.record import SETTINGS as SETTINGS_RUN
 from pagestore.storage.step import Work
-from pagestore.storage.word_list import Flat, empty, flat, flat_words, rows
+from pagestore.storage.word_list import WordList, empty_list, rows, to_word_list, word_list
 from pagestore.trees.kernels.apply import reserve_of
 from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within
 from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
-from pagestore.versions.retention import excess
+from pagestore.versions.retention import excess_versions
 from pagestore.versions.settings import Settings
-from pagestore.versions.store_state import Head, State, Version, roots_of
+from pagestore.versions.store_state import Head, StoreState, Version, roots_of
 from pagestore.versions.version_locks import VersionLocks
-from pagestore.versions.version_table import HISTORY, RECENT_MAX, Entry, VersionTable
+from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, VersionTable
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
@@ -72,7 +72,7 @@ class Committer:
     """The writer's half of a store: free space, and one commit after the other."""
 
     def __init__(
-        self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
+        self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
@@ -130,7 +130,7 @@ class Committer:
             draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
         )  # fmt: skip
         try:
-            doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
+            doomed = self.locks.lock(excess_versions(state, self.mapping.pages, branch), parent)
             try:
                 reclaim = self.plan(doomed)
             except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
@@ -172,7 +172,7 @@ class Committer:
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
         state = self.state
-        retained = state.history.entries(self.mapping.pages) if doomed else ()
+        retained = state.versions.entries(self.mapping.pages) if doomed else ()
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
@@ -209,16 +209,16 @@ class Committer:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
                 freed.extend(state.run.ids(self.mapping.pages.page_words))
-            history = state.history.without(pager, doomed)
-            history.spill(pager)
-            system[HISTORY.tree_id] = history.tree
+            versions = state.versions.without(pager, doomed)
+            versions.spill(pager)
+            system[VERSION_TREE.tree_id] = versions.tree
             record.system = state.commit.system if system == state.system else roots_of(system)
             record.settings = self._write_settings(settings, freed)
-            record.dead = self._dead_rows(history, freed)
+            record.dead = self._dead_rows(versions, freed)
             space.free(freed)
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
-            run = self._write_record(record, history, heads, kept)
+            run = self._write_record(record, versions, heads, kept)
             self._write_meta(record, run)
         except BaseException as error:
             self.poison = error
@@ -227,12 +227,12 @@ class Committer:
         if record.administrative:
             pager.retired = record.dead[:]  # of the version to come
         else:
-            pager.retired, self._dead[record.version] = empty(), record.dead
+            pager.retired, self._dead[record.version] = empty_list(), record.dead
         for entry in doomed:
             self._dead.pop(entry.version, None)
-        self.state = State(
+        self.state = StoreState(
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
-            heads, history, system, settings, record, run,
+            heads, versions, system, settings, record, run,
         )  # fmt: skip
         self._settled = True
         self.poison = None
@@ -253,16 +253,16 @@ class Committer:
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
         """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
-        pager, history = self.pager, self.state.history
+        pager, versions = self.pager, self.state.versions
         page_words = pager.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
-        spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
-        held = history.tree.count  # in at most so many pages
+        spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
+        held = versions.tree.count  # in at most so many pages
         dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
         for n in filter(None, (spilt, dropped, reclaim.edits)):
-            room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
+            room += 2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) + AHEAD_PAGES
         return room
 
     def dead_of(self, version: int) -> DeadList:
@@ -271,21 +271,21 @@ class Committer:
         if dead is None:
             if len(self._dead) >= DEAD_LISTS_CACHED:
                 self._dead.clear()
-            entry = self.state.history.find(self.mapping.pages, version)
+            entry = self.state.versions.find(self.mapping.pages, version)
             assert entry is not None
             dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
         return dead
 
-    def _dead_rows(self, history: VersionTable, freed: Flat) -> DeadList:
+    def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
         """What this commit replaced, without the pages of it that no version needs any more: they are freed.
 
         That happens only after the newest version was dropped with its branch.
         """
-        newest, dead = history.newest(self.mapping.pages), self.pager.retired
+        newest, dead = versions.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
             return dead
         freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
-        return flat(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
+        return word_list(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""
@@ -297,7 +297,7 @@ class Committer:
         catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
         return catalog
 
-    def _write_settings(self, settings: Settings, freed: Flat) -> Run:
+    def _write_settings(self, settings: Settings, freed: WordList) -> Run:
         """Write the settings if they changed."""
         before = self.state.commit.settings
         if settings is self.state.settings:
@@ -318,17 +318,17 @@ class Committer:
             space.trim()
             if not (before.page or space.checkpoint_due()):
                 return kept
-        space.free(flat(before.ids(self.mapping.pages.page_words)))
+        space.free(word_list(before.ids(self.mapping.pages.page_words)))
         run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
         kept.append(pager.settle())
         space.use(kept[1])  # before the difference is counted anew
-        out = Writer(FREE)
-        out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
+        out = RecordWriter(FREE)
+        out.put_list(to_word_list(space.checkpoint(pager.lent()).ravel()), 2)
         record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 
     def _write_record(
-        self, record: Commit, history: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
+        self, record: Commit, versions: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
     ) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
@@ -336,7 +336,7 @@ class Committer:
         """
         pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
-        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + space.changed()
+        words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
         words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
         if self.sync == "commit":
             words += 2 * (sum(map(len, kept)) + taken)
@@ -344,15 +344,15 @@ class Committer:
         run = pager.reserve_run(words)
         used = pager.settle()
         if not record.administrative:
-            history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
+            versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
-        record.top, record.recent = space.top, history.words
+        record.top, record.recent = space.top, versions.words
         self.mapping.grow(record.top)  # lent pages may lie behind all that was written
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
             written = np.setdiff1d(np.concatenate([*kept, used]), run.ids(page_words))
-            record.written, record.checksum = flat(extents_of(written)), checksum_of(self.mapping, written)
+            record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
         self._write_run(run, record, used)
         return run
 

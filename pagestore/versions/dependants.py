@@ -27,7 +27,7 @@ class Dependants(NamedTuple):
     release: str = "ask that host to let go of it"
 
 
-def recorded(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
+def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
     """What the properties of a version say, by host. Raises DependantsError where that cannot be read."""
     try:
         said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]

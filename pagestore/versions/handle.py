@@ -25,14 +25,14 @@ from pagestore.errors import (
     VersionError,
 )
 from pagestore.storage.file import EXCLUSIVE, WRITER_LOCK, File
-from pagestore.storage.lock_holders import described
+from pagestore.storage.lock_holders import describe_holders
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.settings import MAIN_ID
-from pagestore.versions.store_state import State, Version, load_state, load_version
+from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.turns import AGAIN, Turn, Turns
 from pagestore.versions.version_locks import Pin, VersionLocks
 from pagestore.versions.version_table import Entry
@@ -68,7 +68,7 @@ class Handle:
         end = time.monotonic() + timeout
         while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
             if time.monotonic() >= end:
-                who = described(self.file.path, WRITER_LOCK)
+                who = describe_holders(self.file.path, WRITER_LOCK)
                 raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
             time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
 
@@ -103,8 +103,8 @@ class Handle:
         try:
             if pin is None or newest_meta(self.file) != self._doubtful:
                 return False
-            if self.state.history.tree.count:
-                self.state.history.old(self.mapping.pages)
+            if self.state.versions.tree.count:
+                self.state.versions.old(self.mapping.pages)
             return True
         except CorruptionError:
             return newest_meta(self.file) == self._doubtful  # damaged: whoever asks for these versions is told
@@ -112,7 +112,7 @@ class Handle:
             if pin:
                 self.locks.unpin(pin)
 
-    def refresh(self) -> State:
+    def refresh(self) -> StoreState:
         """The newest commit's state; a reader looks at the file, the writer knows."""
         self.check()
         if self.mode == "rw":
@@ -150,8 +150,8 @@ class Handle:
             state = load_state(self.mapping, meta)
             if meta == self._doubtful:
                 verify(self.mapping, state)
-            if state.history.tree.count:
-                state.history.old(self.mapping.pages)
+            if state.versions.tree.count:
+                state.versions.old(self.mapping.pages)
             self.state, self.meta = state, meta
             return True
         finally:
@@ -194,7 +194,7 @@ class Handle:
 
     def version_of(self, number: int) -> Version | None:
         """A retained version, read once."""
-        entry = self.state.history.find(self.mapping.pages, number)
+        entry = self.state.versions.find(self.mapping.pages, number)
         if entry is None:
             return None
         with self._guard:
@@ -220,7 +220,7 @@ class Handle:
 
     def entry(self, version: int) -> Entry:
         """Where the record of a version is. Raises VersionError."""
-        entry = self.state.history.find(self.mapping.pages, version)
+        entry = self.state.versions.find(self.mapping.pages, version)
         if entry is None:
             raise VersionError(f"version {version} is not retained; store.history() lists those that are")
         return entry
@@ -244,7 +244,7 @@ class Handle:
             limit = int(when.timestamp() * 1e6)
         except (OverflowError, ValueError, OSError):
             raise VersionError(f"{when} is out of the range of times that this system knows") from None
-        for entry in self.state.history.newest_first(self.mapping.pages):
+        for entry in self.state.versions.newest_first(self.mapping.pages):
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
         raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
@@ -276,7 +276,7 @@ class Handle:
         try:
             while True:
                 state = self.refresh()
-                wanted = {entry.version for entry in state.history.readable(self.mapping.pages)}
+                wanted = {entry.version for entry in state.versions.readable(self.mapping.pages)}
                 for version in sorted(wanted - held.keys()):
                     if pin := self.pin(version):
                         held[version] = pin

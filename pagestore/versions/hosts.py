@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from pagestore.errors import DependantsError, ExistsError
 from pagestore.trees.delta import Delta
 from pagestore.trees.tree import Tree
-from pagestore.versions.dependants import PROPERTY, Dependants, recorded
+from pagestore.versions.dependants import PROPERTY, Dependants, recorded_dependants
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"
-FEW = 16  # changes are looked for, so many at once
+CHANGES_PEEKED = 16  # changes are looked for, so many at once
 
 
 class Host(Protocol):
@@ -53,12 +53,12 @@ def hosts() -> Mapping[str, Host]:
     return _hosts
 
 
-def record(txn: WorkingTrees, dependants: Dependants) -> None:
+def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
     """Say what a host keeps from this transaction on, in place of what it kept before; it may read and keep nothing.
 
     Raises DependantsError where another host keeps some of that, or stands on it: which of both would go first?
     """
-    said = recorded(txn.catalog.properties)
+    said = recorded_dependants(txn.catalog.properties)
     said.pop(dependants.host, None)
     for other in said.values():
         both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
@@ -73,7 +73,7 @@ def record(txn: WorkingTrees, dependants: Dependants) -> None:
         txn.properties[PROPERTY] = text
 
 
-def follow(txn: WorkingTrees) -> list[Callable[[], None]]:
+def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     """Let hosts carry on what a transaction has changed; returns what is to be called after the commit.
 
     Raises DependantsError. O(relations that hosts stand on or keep), and O(changes) where there are any.
@@ -84,7 +84,7 @@ def follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     if ALL in vouched:
         return []
     if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
-        recorded(now.properties)  # what does not read would refuse every commit from then on
+        recorded_dependants(now.properties)  # what does not read would refuse every commit from then on
     told = []
     for one in _standing(txn):
         _refuse_changed(txn, one)
@@ -119,7 +119,7 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
         for name in one.properties:
             if old.get(name) != new.get(name):
                 raise DependantsError(f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}")
-        if one.host in txn.base.catalog.dependants and recorded(new).get(one.host) != one:
+        if one.host in txn.base.catalog.dependants and recorded_dependants(new).get(one.host) != one:
             said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
             raise DependantsError(f"{said}; nothing is changed: {one.release}")
     for name in one.keeps:
@@ -138,7 +138,7 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
     info = txn.catalog.relations.get(name)
     if info is not None and info.spec.tree_id == number:
         old, new = txn.base.trees[number], txn.tree(name)
-        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=FEW))
+        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
     what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
     raise DependantsError(f"{name!r} was dropped, or made anew, and {what}; nothing is changed: {one.release}")
 

@@ -24,16 +24,16 @@ import numpy as np
 
 from pagestore.errors import CorruptionError
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
-from pagestore.storage.word_list import Flat, empty, rows
+from pagestore.storage.word_list import WordList, empty_list, rows
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.versions.version_table import Entry
 
 DEAD = Spec(4, 3, 1)
 
-DeadList = Flat  # rows: lineage, page, birth
+DeadList = WordList  # rows: lineage, page, birth
 
 
 class Reclaim:
@@ -46,7 +46,7 @@ class Reclaim:
         self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
         self._moved: dict[tuple[int, int, int], int] = {}  # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
-        self.freed = empty()
+        self.freed = empty_list()
 
     def drop(self, entry: Entry, origin: int) -> None:
         """Free what only this version needs, whose branch began at `origin`.
@@ -93,7 +93,7 @@ class Reclaim:
             actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
             actions, edits = compose_edits(actions, np.array(added + gone, np.int64).T, DEAD)
             before = len(self._pager.retired)
-            with self._pager.of(STORE_LINEAGE):
+            with self._pager.retiring_into(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
             replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
             self.freed += replaced[1::3]
@@ -118,6 +118,6 @@ class Reclaim:
         """
         found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
         if self._tree.count:
-            for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
+            for batch in read_batches(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
                 found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
         return [row[:3] for row in found if p < row[3] <= k]

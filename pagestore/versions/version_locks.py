@@ -13,11 +13,11 @@ from weakref import ref
 
 from pagestore.errors import CorruptionError
 from pagestore.storage.file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
-from pagestore.storage.meta import VERSIONS
+from pagestore.storage.meta import NUMBER_END
 from pagestore.versions.version_table import Entry
 
 
-class Mark(ref["Pin"]):
+class PinReference(ref["Pin"]):
     """A weak reference to a pin, which is one of its own also when the pin is gone."""
 
     __hash__ = object.__hash__
@@ -31,7 +31,7 @@ class Pin:
 
     def __init__(self, version: int):
         self.version = version
-        self.mark: Mark
+        self.mark: PinReference
 
 
 class VersionLocks:
@@ -40,9 +40,9 @@ class VersionLocks:
     def __init__(self, file: File, writer: bool):
         self._file, self._writer = file, writer
         self._guard = threading.RLock()
-        self._marks: dict[int, set[Mark]] = {}  # the pins of each version
-        self._versions: dict[Mark, int] = {}
-        self._forgotten: deque[Mark] = deque()
+        self._marks: dict[int, set[PinReference]] = {}  # the pins of each version
+        self._versions: dict[PinReference, int] = {}
+        self._forgotten: deque[PinReference] = deque()
         self._locked: set[int] = set()  # versions whose bytes this handle may have locked
         self._going: set[int] = set()  # versions that are being dropped
 
@@ -55,7 +55,7 @@ class VersionLocks:
 
     def pin(self, version: int) -> Pin | None:
         """Keep a version from being dropped; None if that is happening at this moment. O(1)."""
-        if not 0 <= version < VERSIONS:
+        if not 0 <= version < NUMBER_END:
             raise CorruptionError(f"there can be no version {version}")
         with self._guard:
             self._settle()
@@ -67,7 +67,7 @@ class VersionLocks:
                     self._locked.discard(version)
                     return None
             pin = Pin(version)
-            pin.mark = Mark(pin, self._forgotten.append)
+            pin.mark = PinReference(pin, self._forgotten.append)
             self._versions[pin.mark] = version
             self._marks.setdefault(version, set()).add(pin.mark)
             return pin

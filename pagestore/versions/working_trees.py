@@ -20,13 +20,13 @@ from pagestore.trees.apply import ALONE, apply_indexed, compose_edits, one_batch
 from pagestore.trees.bulk import bulk
 from pagestore.trees.edit_queues import EditQueue, EditQueues
 from pagestore.trees.kernels.apply_layout import ADD, ERASE
-from pagestore.trees.lookup import Finder
+from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import DictionaryWriter
 from pagestore.values.types import KEYS_MAX, Schema
 from pagestore.versions.catalog import Catalog, Info
-from pagestore.versions.store_state import State, Version
+from pagestore.versions.store_state import StoreState, Version
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
 
@@ -37,7 +37,13 @@ class WorkingTrees:
     _open = False
 
     def _begin(
-        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int], reserve: int
+        self,
+        pager: Pager,
+        base: Version,
+        trees: dict[int, Tree],
+        state: StoreState,
+        texts: dict[bytes, int],
+        reserve: int,
     ) -> None:
         self.pager, self.base = pager, base
         self._deletes, self._reserve = True, reserve
@@ -45,7 +51,7 @@ class WorkingTrees:
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._relations: dict[str, Any] = {}  # relations that somebody may hold: writable ones, by name
-        self._finders: dict[str, Finder] = {}
+        self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
         self.vouched: set[str] = set()
         self._open = True
@@ -99,11 +105,11 @@ class WorkingTrees:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
 
-    def finder(self, name: str) -> Finder:
+    def finder(self, name: str) -> RecordFinder:
         """Looks up single keys in a relation as it is now."""
         tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # pages as they are then
         if finder is None or finder.tree is not tree or finder.pages is not pages:
-            finder = self._finders[name] = Finder(pages, tree)
+            finder = self._finders[name] = RecordFinder(pages, tree)
         return finder
 
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:

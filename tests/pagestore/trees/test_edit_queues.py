@@ -14,7 +14,7 @@ from pagestore.trees import edit_queues as grouping
 from pagestore.trees.edit_queues import EditQueue
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.kernels.flush_queue import settle
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from tests.support.simulator import compiled
 
 EDGES = EditQueue(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
@@ -50,7 +50,7 @@ def every(*arrays):
 
 
 def rows_of(source, name):
-    return [tuple(row) for batch in scan(source.pages, source.tree(name)) for row in batch.T.tolist()]
+    return [tuple(row) for batch in read_batches(source.pages, source.tree(name)) for row in batch.T.tolist()]
 
 
 def begun(path, **options):
