@@ -1,4 +1,10 @@
-"""TODO: pagestore/pages/page_map.py."""
+"""The map of a store's file, as every kernel that reads it takes it: `kernel(*pages, ...)`.
+
+    words   | meta | meta | page 2 | page 3 | ...      page p begins at words[p * page_words]
+    seen    |  0   |  0   |   3    |   0    | ...      page 2 was verified and has 3 columns
+
+Both arrays are shared with other threads; a longer file gets longer ones (storage/mapping.py).
+"""
 
 from typing import NamedTuple
 
@@ -6,7 +12,7 @@ import numpy as np
 
 
 class Pages(NamedTuple):
-    """What every reading kernel knows: the map, how many columns verified pages have, and the words of a page."""
+    """The words of the file int64[n], the columns of each verified page uint8[n], and the words of a page."""
 
     words: np.ndarray
     seen: np.ndarray

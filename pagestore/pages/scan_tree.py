@@ -26,17 +26,17 @@ from pagestore.runtime.compiler import kernel
 
 ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, less than twice this
 BUDGET = 20  # each fold word may take a 20th of a page
-WORDS_PAID = 5  # all of them together, five 20ths
+WORDS_PAID = 5  # fold words that have room of their own: all together take five 20ths at most
 
-# words of `work`: applications counted, pages made by shift.py, the address of what makes ScanTrees (build.py)
+# words of `work`: applications counted, pages made by shift.py, the address of `build.scan_tree`
 APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
-EMPTY, DIRTY, CLEAN = range(3)  # what is known of a node's fold
+EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not made yet, out of date, up to date
 
 
 @kernel
 def leaves_max(page_words):
-    """Leaves that no page exceeds: every page has less than 2 * page_words entries."""
+    """More leaves than the ScanTree of any page has: a page has 2 * page_words entries at most."""
     leaves = 1
     while leaves * ENTRIES_MIN <= 2 * page_words:
         leaves <<= 1
@@ -96,7 +96,7 @@ def grow_scan_tree(words, old, runs_at, runs, node, level, keys, scans, lo, hi, 
         work[states + 1] = EMPTY
         plant(arena, source, node, level, keys, scans, lo, n, 1, 0, depth, page_words, work)
     else:
-        settle(arena, source, node, level, keys, scans, lo, depth, page_words, work)
+        refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_words, work)
     if depth:
         write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work)
 
@@ -126,7 +126,7 @@ def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, pa
 
 @kernel
 def decode_folded(arena, page, node, level, keys, scans, lo, hi):
-    """Decode what scans see of entries lo..hi."""
+    """Decode the columns of entries lo..hi that the scans fold."""
     for f in range(scans.shape[0]):
         op, c = scans[f, 0], scans[f, 1]
         if level > 0:
@@ -149,7 +149,7 @@ def join(scans, nodes, stride, k, work):
 
 @kernel
 def carry(words, old, runs_at, runs, node, level, scans, n, page_words, work):
-    """Take over starts and folds from the page before; returns (depth, entries when planted), or depth 0.
+    """Take over starts and folds from the old page's tree; returns (depth, entries when planted), or depth 0.
 
     A leaf is CLEAN if its entries lie in one copied run and nothing came between them.
     """
@@ -202,11 +202,11 @@ def carry(words, old, runs_at, runs, node, level, scans, n, page_words, work):
 
 
 @kernel
-def settle(arena, source, node, level, keys, scans, lo, depth, page_words, work):
+def refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_words, work):
     """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
 
-    Top down for balance, so that the largest such subtree is planted; then bottom up for the folds.  A
-    subtree about to run out of entries for its leaves has lost its balance as well.
+    Goes top down for balance, so that of nested subtrees the largest is planted; then bottom up for the folds.  A
+    subtree with fewer entries than leaves has lost its balance as well.
     """
     folds = scans.shape[0]
     starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
@@ -219,7 +219,7 @@ def settle(arena, source, node, level, keys, scans, lo, depth, page_words, work)
                 if x > 2 * y or y > 2 * x or min(x, y) < 1 << below:
                     first, n = work[starts + (k << below) - leaves], work[weights + k]
                     plant(arena, source, node, level, keys, scans, lo, n, k, first, below, page_words, work)
-                    settled(states, k, below, work)
+                    mark_clean(states, k, below, work)
     for k in range(2 * leaves - 1, 0, -1):
         if work[states + k] == DIRTY:
             if k < leaves:
@@ -244,7 +244,7 @@ def log2(k):
 
 
 @kernel
-def settled(states, k, depth, work):
+def mark_clean(states, k, depth, work):
     """Mark a whole subtree as done."""
     for d in range(depth + 1):
         for i in range(k << d, (k << d) + (1 << d)):
@@ -266,7 +266,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
                 width = width_of(low, high)
-                if 0 < width < 63:  # what the width can hold beyond the values, as much below them as above
+                if 0 < width < 63:  # the values stand in mid-range, so that later ones may be lower or higher
                     low -= ((1 << width) - 1 - (high - low)) >> 1
                 work[spare + f], work[spare + folds + f] = low, width
                 need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
@@ -290,7 +290,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
 
 @kernel
 def stored(scans, f, level):
-    """Are the nodes of fold word f on the page?  Records are counted by their places instead."""
+    """Are the nodes of fold word f stored on the page?  Counts of records follow from where leaves start."""
     return level > 0 or scans[f, 0] != COUNT
 
 
@@ -307,7 +307,7 @@ def span(values, lo, n):
 
 @kernel
 def write_column(arena, page, descriptor, at, low, width, values, lo, n):
-    """One narrow column, as those of the page: its descriptor and its bits; returns the next free word."""
+    """Write a narrow column, encoded as the page's own: its descriptor and its bits; returns the next free word."""
     arena[descriptor] = low
     arena[descriptor + 1] = (at - page) << 8 | width
     return pack(arena, at, low, width, values, lo, lo + n)
@@ -315,7 +315,7 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
 
 @kernel
 def tree_column(words, page, area, c):
-    """(base, index of the first word, width) of column c of a ScanTree: 0 are the starts, 1 + f the folds."""
+    """(base, index of the first word, width) of a ScanTree's column: 0 holds the starts, 1 + f fold word f."""
     offset = words[area + 2 * c + 1]
     return words[area + 2 * c], page + (offset >> 8), offset & 255
 

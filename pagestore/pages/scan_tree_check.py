@@ -1,4 +1,4 @@
-"""A page's ScanTree read back and held against recomputation, in plain Python: for check and for tests.
+"""Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for tests.
 
 The bytes are described in scan_tree.py; the operators in fold_operators.py. Nothing here shares code with
 the kernels that write them.
@@ -28,7 +28,7 @@ class ScanTree(NamedTuple):
 
 
 def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
-    """The ScanTree of a page int64[W], None if it has none. Raises ValueError for one that cannot be."""
+    """The ScanTree of a page int64[W], None if it has none. Raises ValueError for one that no kernel writes."""
     header = int(page[SCAN])
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:

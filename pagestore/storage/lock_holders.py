@@ -13,7 +13,7 @@ def lock_holders(path: Path, at: int) -> list[int]:
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
-            for first, last in pattern.findall(info.read_text()):  # neighbours that one handle locks are one range
+            for first, last in pattern.findall(info.read_text()):  # one handle's neighbouring locks are one range
                 if int(first) <= at <= int(last):
                     found.add(int(info.parts[2]))
     return sorted(found)
@@ -28,7 +28,7 @@ def process_start(pid: int) -> float:
 
 
 def describe_holders(path: Path, at: int) -> str:
-    """Who holds a lock on byte `at`: process, state and since when it has run, or that nobody is to be seen."""
+    """The holders of a lock on byte `at`, for a message: each process, its state and since when it has run."""
     return " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
 
 

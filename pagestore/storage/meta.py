@@ -23,7 +23,7 @@ from crc32c import crc32c
 from pagestore.pages.layout import FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PAGES
 
 MAGIC = b"pageSTR\x00"
-FORMAT, OLDEST = 2, 1  # what is written, and what is read
+FORMAT, OLDEST = 2, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
 NUMBER_END = 1 << 61  # above every number of a version or commit: readers lock byte VERSION_LOCK + version
 CLEAN_FLAG = 1
@@ -47,7 +47,7 @@ class Meta(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Which commit it says is the newest: after a failed write two may have had the same number."""
+        """Tells commits apart: after a failed write two may have had the same number."""
         return self.sequence, self.state, self.words
 
     def pack(self) -> bytes:

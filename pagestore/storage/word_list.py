@@ -1,6 +1,6 @@
 """Lists of words, row by row, as commit records have them.
 
-Packed: as many ints would lie all over memory, and numpy takes a microsecond to begin.
+An `array` keeps them packed, which a list does not, and is made faster than a numpy array, which takes a microsecond.
 """
 
 from array import array
@@ -20,7 +20,7 @@ def word_list(*rows: Iterable[int]) -> WordList:
     >>> word_list((3, 2), (9, 1))
     array('q', [3, 2, 9, 1])
     """
-    return array("q", [*chain(*rows)])  # an array that knows its length is made in half the time
+    return array("q", [*chain(*rows)])  # out of a list: an array that knows its length is made in half the time
 
 
 def to_word_list(words: np.ndarray) -> WordList:

@@ -1,4 +1,8 @@
-"""TODO: pagestore/trees/bulk.py."""
+"""Build trees from records in key order, from the leaves up; several trees at once on several threads.
+
+level 1    (1, page 7) (5, page 8) ...         a page's entry waits in the buffer of the level above
+             |           |
+level 0    [1 2 3 4]   [5 6 7 8]   9 10 ..     records wait until they fill a page"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +20,7 @@ from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Pager, Spec, Tree, fold_array
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
-BULK_PAGES = 256  # that bulk writes at once
+BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
 
@@ -25,13 +29,13 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 
     A sixteenth of each page stays free for the first edits.
 
-    Pages are had and written within `turn`, for others may use the pager meanwhile.
-    Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
+    `turn` is held while the pager is used, since other threads may use it meanwhile. Raises OrderError naming the
+    first record out of order.  Memory is bounded by the arena.
     """
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
     arena, work = room.arena, room.work
-    node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
+    node = np.empty_like(room.node)  # not the scratch's: `batches` may apply edits while records wait here
     sizes = np.zeros(HEIGHT_MAX, np.int64)
     last = np.zeros(spec.keys, np.int64)
     shape = (pages.page_words, spec.keys, spec.values, fold_array(spec))
@@ -59,7 +63,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
-    """A tree of each spec and parts[C, n], in any order, of its records; on as many threads as the pager has."""
+    """Build a tree from each spec and the parts[C, n] of its records, in any order; uses the pager's threads."""
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:

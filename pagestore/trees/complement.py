@@ -1,4 +1,5 @@
-"""T without its subset S, in order, at a cost of what is missing (*Efficient iteration of complements*).
+"""The records of T that its subset S lacks, in order, at a cost of how many they are (*Efficient iteration of
+complements*).
 
 Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both trees need a
 "count" scan and the same key columns.
@@ -23,10 +24,10 @@ PROBE_COST = 30  # records that a merge passes in the time of one probe, measure
 
 
 class Complement:
-    """The records of `whole` whose keys `part` has not, as batches int64[C, n] in key order.
+    """The records of `whole` whose keys `part` lacks, as batches int64[C, n] in key order.
 
-    `part` must be a subset: counts alone do not tell when it is not (see `subset` and `accounted`), and what
-    comes then is some part of the difference. `probes` counts the ranks looked at so far: O((missing + 1) log count).
+    `part` must be a subset: counts alone do not always tell when it is not (see `subset` and `accounted`), and then
+    some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
     Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
     """
 
@@ -79,7 +80,7 @@ def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
 
 
 def accountable(whole: Tree, part: Tree) -> bool:
-    """Whether `accounted` can tell: records are keys and nothing else, and both trees carry the checksum of them."""
+    """Whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
     sums = ((CHECKSUM, whole.spec.keys),)
     return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
@@ -87,8 +88,7 @@ def accountable(whole: Tree, part: Tree) -> bool:
 def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
     """Whether `part` is `whole` without the records missing[K, n] of it, by "checksum" scans. O(missing + log count).
 
-    Two sets of records with one checksum are told apart in all but one of 2^64 cases; that they are a chance, and
-    nobody's choice, is assumed.
+    Two different sets of records have one checksum in one of 2^64 cases, if nobody chose the records to that end.
     """
     total = _checksum(part_pages, part) + int(record_hashes(np.ascontiguousarray(missing)).sum())
     return whole.count == part.count + missing.shape[1] and (_checksum(pages, whole) - total) % (1 << 64) == 0
@@ -101,10 +101,10 @@ def _checksum(pages: Pages, tree: Tree) -> int:
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:
-    """Whether probing for what `part` records of `whole` leave out beats a pass over `passed` records, all unless told.
+    """Whether probing for the records of `whole` that `part` lacks beats a pass over `passed` records (default: all).
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; the numbers are O(1) from the trees. A missing
-    record takes two probes for each doubling of the gap before it, and a few.
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their numbers. A missing
+    record takes two probes for each doubling of the gap before it, and a few more.
 
     >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)
     (True, False, False)

@@ -16,7 +16,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.trees.kernels import bulk as k_bulk
 
-LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
+LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
 
 
 class Spec(NamedTuple):
@@ -35,7 +35,7 @@ class Spec(NamedTuple):
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
+        """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if max(self.columns, entry) > COLUMNS_MAX:
@@ -53,16 +53,17 @@ class Tree(NamedTuple):
 
     pointer: int
     height: int
-    count: int  # type: ignore[assignment]  # a tuple's own count() is never asked for
+    count: int  # type: ignore[assignment]  # hides tuple.count(), which nobody calls
     spec: Spec
 
     @classmethod
     def empty(cls, spec: Spec) -> "Tree":
+        """The tree without records."""
         return cls(0, 0, 0, spec)
 
     @classmethod
     def at(cls, page: int, height: int, count: int, spec: Spec, birth: int) -> "Tree":
-        """The tree whose root is a page that a version wrote; 0 for a version that is not known."""
+        """The tree whose root is `page`, written by version `birth`; 0 for a version that is not known."""
         return cls(pointer_to(page, spec.columns, birth), height, count, spec)
 
     @property
@@ -79,13 +80,27 @@ class Pager(Protocol):
 
     @property
     def pages(self) -> Pages: ...
-    def reserve(self, n: int) -> np.ndarray: ...
-    def write(self, arena: np.ndarray, ids: np.ndarray) -> None: ...
-    def make_room(self, top: int) -> np.ndarray: ...
-    def page_writer(self, top: int) -> np.ndarray: ...
-    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None: ...
-    def release(self, ids: np.ndarray) -> None: ...
-    def retire(self, dead: np.ndarray) -> None: ...
+
+    def reserve(self, n: int) -> np.ndarray:
+        """n fresh pages, ascending."""
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        """Write the first n pages of an arena to ids[n]."""
+
+    def make_room(self, top: int) -> np.ndarray:
+        """Let the file hold pages below `top`; returns the page writer for them."""
+
+    def page_writer(self, top: int) -> np.ndarray:
+        """The page writer for pages below `top`, or one that is closed."""
+
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
+        """A kernel has written ids[:written] from an arena; write the others."""
+
+    def release(self, ids: np.ndarray) -> None:
+        """Give back reserved pages."""
+
+    def retire(self, dead: np.ndarray) -> None:
+        """Note replaced pages, as rows (page, birth)."""
 
 
 @cache
@@ -95,7 +110,7 @@ def fold_array(spec: Spec) -> np.ndarray:
 
 
 def checked(status: int, spec: Spec) -> int:
-    """Pass a count or status through; a negative one names a corrupt page."""
+    """Pass a count or status through. Raises CorruptionError for a negative one, which names a bad page."""
     if status < 0:
         raise CorruptionError(page=-int(status), tree=spec.tree_id)
     return int(status)

@@ -223,7 +223,7 @@ class Committer:
         except BaseException as error:
             self.poison = error
             raise
-        space.settle()
+        space.reuse_pending()
         if record.administrative:
             pager.retired = record.dead[:]  # of the version to come
         else:
@@ -311,7 +311,7 @@ class Committer:
         Returns the pages that the transaction keeps, so far; the free space knows them.
         """
         pager, space, before = self.pager, self.pager.free_list, record.checkpoint
-        kept = [pager.settle()]
+        kept = [pager.hand_over()]
         space.use(kept[0])
         if shrink:
             pager.give_back()
@@ -320,7 +320,7 @@ class Committer:
                 return kept
         space.free(word_list(before.ids(self.mapping.pages.page_words)))
         run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
-        kept.append(pager.settle())
+        kept.append(pager.hand_over())
         space.use(kept[1])  # before the difference is counted anew
         out = RecordWriter(FREE)
         out.put_list(to_word_list(space.checkpoint(pager.lent()).ravel()), 2)
@@ -342,7 +342,7 @@ class Committer:
             words += 2 * (sum(map(len, kept)) + taken)
         words += 2 + 2 * words // (page_words // 2)  # its own pages change the rest
         run = pager.reserve_run(words)
-        used = pager.settle()
+        used = pager.hand_over()
         if not record.administrative:
             versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
