@@ -60,12 +60,12 @@ def open(
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
     (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
     once they have their places); `retain` is how many versions of a branch are kept at least, or "all"; older ones
-    go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. Large batches of edits are
-    applied, and of keys looked up, by so many `threads`, as many as there are cores unless told otherwise. Where
-    another handle writes, "rw" waits `timeout` seconds for it.
+    go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads (one for
+    each core by default) apply large batches of edits and look up many keys. Where another handle writes, "rw" waits
+    `timeout` seconds for it.
 
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
-    be on the disk yet. A damaged commit or meta slot is said by a RecoveryWarning and by `store.recovery`.
+    be on the disk yet. A RecoveryWarning and `store.recovery` tell of a damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
@@ -126,7 +126,7 @@ class Store:
 
     @property
     def threads(self) -> int:
-        """How many work side by side on what is large."""
+        """How many threads work on large batches."""
         return self._handle.threads
 
     @property
@@ -145,7 +145,7 @@ class Store:
 
     @property
     def uuid(self) -> str:
-        """What this store is, whatever its file is called."""
+        """The identity of this store, whatever its file is called."""
         return str(UUID(bytes=self._handle.meta.uuid))
 
     @property
@@ -178,7 +178,7 @@ class Store:
     def tag(self, name: str, version: int | str | datetime | None = None) -> None:
         """Give a version (the newest by default) a name; it is retained as long as it has one.
 
-        Versions are said as in `at`. Raises ExistsError, SchemaError, and as `at`.
+        `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
         with self._handle.administering():
             tags.add_tag(self._handle, name, version)
@@ -273,7 +273,7 @@ class Store:
 
     @contextmanager
     def _trial(self) -> Iterator[Handle]:
-        """An empty store beside this one, gone afterwards."""
+        """An empty store beside this one, removed afterwards."""
         with beside(self.path) as path:
             path.unlink()  # only its name is wanted
             with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
@@ -293,7 +293,7 @@ class Store:
     def check(self) -> list[Violation]:
         """All violations of the store's invariants (see admin/check.py), empty when all is well. O(pages).
 
-        Where a writer never pauses, those that were found again and again.
+        Where a writer never pauses, those that several passes found.
         """
         return check.check_store(self._handle)
 
@@ -346,7 +346,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple:
-        """A handle travels as (path, version): where it arrives it is a reader of that version."""
+        """A store is pickled as (path, version); unpickled, it is a reader of that version."""
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:

@@ -50,10 +50,10 @@ KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
 DIGEST = 16  # bytes
 NO_COMMIT = bytes(DIGEST)
-NUMBERS_MAX = 1 << 48  # of versions, and of what else is counted by ones
+NUMBERS_MAX = 1 << 48  # above the numbers of versions, texts and branches
 FILE_MAX = 1 << 44  # bytes of a store; ext4 holds no larger file
-SPAN_MIN, SPAN = 1 << 24, 1 << 16  # pages below `top`: so many, or so many for each that is reached
-DENSE = 16  # as many pages below `top` for each that is reached, and room is made for all of them
+SPAN_MIN, SPAN = 1 << 24, 1 << 16  # a backup's `top` is SPAN_MIN at most, or SPAN for each page held
+DENSE = 16  # with so many pages below `top` for each page held, or fewer, room is made for all of them
 _HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqqqqq{DIGEST}s")}
 _NUMBER = struct.Struct("<q")
 
@@ -68,7 +68,7 @@ class BackupHead(NamedTuple):
     page: int
     words: int
     top: int
-    commit: bytes | None = None  # that it goes on from
+    commit: bytes | None = None  # digest of the commit that it goes on from
 
     @property
     def run(self) -> Run:
@@ -109,7 +109,7 @@ def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int
 
 
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
-    """The version that an increment goes on from. Raises VersionError, MissingError."""
+    """A snapshot of the version that an increment goes on from. Raises VersionError, MissingError."""
     try:
         base = snapshot_at(handle, since)
     except VersionError as error:
@@ -138,7 +138,7 @@ def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
 
 
 def _span(pages: int) -> int:
-    """Up to which page a store may reach of which so many are in use: opening it takes memory for all."""
+    """The greatest `top` of a store that uses `pages` pages: opening it takes memory for all pages below."""
     return max(SPAN_MIN, SPAN * pages)
 
 
@@ -203,7 +203,7 @@ def _format(source: IO[bytes]) -> int:
 
 
 def _head(block: Block, number: int) -> BackupHead:
-    """What a backup says that it is. Raises CorruptionError."""
+    """The head of a backup. Raises CorruptionError."""
     if block.kind != b"HEAD":
         raise block.damaged("HEAD belongs there")
     head = BackupHead(*block.numbers(_HEADS[number]))
@@ -322,7 +322,7 @@ def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list
 
 
 def _faults(made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int) -> Iterator[str]:
-    """What else the record of a commit would not say."""
+    """What else the record of a commit would not say: a sentence for each fault."""
     if max(reached) >= head.top:
         yield f"it reaches page {max(reached)} of {head.top}"
     if (made.version, made.branch, made.administrative) != (head.version, MAIN_ID, 0):

@@ -1,7 +1,7 @@
-"""Arrow batches in blocks: one batch as a stream, and read back from whoever may have written it.
+"""Arrow batches in blocks: one batch as a stream, and read back from a stream that may be a stranger's.
 
-Arrow reads what a stream says: a body that unpacks to any size, columns of other types, offsets that lead elsewhere.
-So what is read has the schema that is wanted, is not packed once more, and is validated in full.
+Arrow believes a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
+`unpack` wants the schema that it is given, refuses packed bodies, and validates the batch in full.
 """
 
 import struct

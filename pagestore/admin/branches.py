@@ -1,4 +1,4 @@
-"""Branches: a version can have more than one future, and all share its pages.
+"""Branches: several lines of versions may go on from one version, and all share its pages.
 
 A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
 origin belong to the branch below and are left alone; the origin is retained as long as the branch is.

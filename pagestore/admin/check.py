@@ -95,7 +95,7 @@ class Check(Walk):
                 self._add("record", None, problem)
 
     def _version(self, entry: Entry) -> None:
-        """All that one retained version reaches, and whether its record is the one that is meant."""
+        """Walk over all that one retained version reaches, and see whether its record is the one that is meant."""
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
@@ -122,14 +122,14 @@ class Check(Walk):
         self.dictionary(texts, places)
 
     def _free(self) -> set[int] | None:
-        """The free pages; None where the list of them does not read, which was said."""
+        """The free pages; None where their list does not read, which is a violation already."""
         try:
             return free_pages(self.handle)
         except CorruptionError:
             return None
 
     def _audit(self, free: set[int]) -> None:
-        """Every page below the top is reached or free, and not both."""
+        """Note pages below the top that are neither reached nor free, or both."""
         top = self.handle.state.commit.top
         for page in sorted(free & self.owner.keys()):
             self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")

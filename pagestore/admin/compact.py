@@ -46,7 +46,7 @@ def _vacuum(handle: Handle) -> None:
 
 
 def _rewrite(handle: Handle, branch: str) -> None:
-    """One commit that holds what the one before held, in other places."""
+    """Make a commit that holds what the one before held, in other places."""
     with begin_transaction(handle, "compact", branch) as txn:
         txn.vouch()
         txn.pager.give_back()  # not before: another thread's transaction may be handing them out

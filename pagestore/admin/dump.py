@@ -144,7 +144,7 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        self.binary: list[int] = []  # ids of texts that no string can be
+        self.binary: list[int] = []  # ids of texts that are not UTF-8
 
     def run(self) -> list[int]:
         txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
@@ -200,7 +200,7 @@ class _Restore:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
         if not np.array_equal(txn.dictionary.intern(texts), ids):
             raise self.block.damaged("it holds a text that was there before")
-        txn.dictionary.added.clear()  # they are found in the trees
+        txn.dictionary.added.clear()  # the trees have them
         self.texts += len(texts)
         try:
             texts.cast(pa.large_string())
@@ -235,7 +235,7 @@ class _Restore:
         return names
 
     def _made(self, names: list[str]) -> None:
-        """The version is there: give it its tags."""
+        """Give the version that was just made its tags."""
         self.made.append(self.handle.version)
         for name in names:
             with self.handle.administering():
@@ -319,7 +319,9 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
-    """What a dump has of a version. Properties, which hosts write, are about all relations, and go with all only."""
+    """The part of a catalog that goes into a dump.
+
+    Properties, which hosts write, are about all relations, so they go only with all of them."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:

@@ -18,10 +18,17 @@ from pagestore.errors import CorruptionError, FormatError, PagestoreError
 BLOCK = struct.Struct("<4sIQQ")
 MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
-PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what does not get smaller grows by less
+PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed: what may go on for any number of blocks is as large as its file
-FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error  # of bytes in memory
+RAW = (b"PART",)  # kinds that are not packed: a text of many such blocks is no larger than its file
+FAULTS = (
+    PagestoreError,
+    pa.ArrowException,
+    ValueError,
+    OverflowError,
+    OSError,
+    struct.error,
+)  # what decoding bytes in memory raises
 
 
 class Block(NamedTuple):
@@ -39,7 +46,7 @@ class Block(NamedTuple):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Whatever the bytes of the block do not allow while they are decoded is said of the block."""
+        """Turn an error that is raised while the block is decoded into the CorruptionError of the block."""
         try:
             yield
         except FAULTS as error:
@@ -52,7 +59,7 @@ class Block(NamedTuple):
 
 
 def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
-    """Raises FormatError for more bytes than a block may hold."""
+    """Write one block. Raises FormatError for more bytes than a block may hold."""
     if len(data) > PLAIN_MAX:
         raise FormatError(f"a block {kind.decode()} of {len(data)} bytes; one holds {PLAIN_MAX} at most")
     packed = data if kind in RAW else zstandard.compress(data)

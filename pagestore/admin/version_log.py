@@ -25,7 +25,7 @@ class VersionInfo(NamedTuple):
 def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> list[VersionInfo]:
     """See Store.history."""
     if limit is not None and limit < 0:
-        raise ValueError(f"limit={limit}: so many versions, 0 or more, or None for all")
+        raise ValueError(f"limit={limit}: give a number of versions, 0 or more, or None for all")
     state = handle.refresh()
     wanted = None if branch is None else handle.branch_id(branch)
     while True:

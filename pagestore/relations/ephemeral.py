@@ -1,7 +1,7 @@
-"""A sketch: a transaction over a snapshot that is never committed.
+"""A transaction over a snapshot that is never committed; users call it a sketch.
 
 It begins at any version, in a store opened for reading too, and takes no writer's lock: what it makes stands in a
-temporary file behind the store's (storage/overlay_file.py). Questions are answered in one.
+temporary file behind the store's (storage/overlay_file.py). Queries are answered in one.
 """
 
 from datetime import datetime

@@ -55,7 +55,7 @@ class Range:
         return self._source.tree(self.name)
 
     def view(self) -> tuple[Pages, Tree]:
-        """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
+        """The map and the tree, as functions of trees take them; applying buffered edits may replace the map."""
         source = self._source
         tree = source.tree(self.info.name)
         return source.pages, tree
@@ -66,7 +66,7 @@ class Range:
         with naming_path(pages, tree):
             for batch in read_batches(pages, tree, self._lo, self._hi, columns, rows):
                 yield batch
-                _ = self._source.pages  # says so if it was closed, for then they may be others
+                _ = self._source.pages  # raises if it was closed: the pages may be others now
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -74,6 +74,7 @@ class Range:
             yield from self.record_batches(batch)
 
     def to_arrow(self) -> pa.Table:
+        """All records as an Arrow table, in the schema's column order."""
         words = self._all_words()
         blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
         return pa.Table.from_batches(chain.from_iterable(map(self.record_batches, blocks)), self.schema.arrow)
@@ -126,9 +127,9 @@ class Range:
         return self._words_of(row)
 
     def _refuse_order(self, low: tuple[int, ...], high: tuple[int, ...], alone: bool = False) -> None:
-        """Raise SchemaError where bounds rely on the order of texts: they share them, or have those of this range.
+        """Raise SchemaError where bounds rely on the order of texts: both must have one text, or that of this range.
 
-        A bound `alone` has the latter only.
+        A bound that stands `alone` must have the text of this range.
         """
         own = shared_prefix(self._lo, self._hi)
         for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
@@ -146,7 +147,7 @@ class Range:
         )
 
     def _words_of(self, row: tuple) -> tuple[int, ...]:
-        """Words of a prefix of a record, or all of it, in stored order: a key, and what is behind it."""
+        """Words of a record or a prefix of one, in stored order: the key, then the values."""
         schema = self.schema
         if schema.plain and are_words(row):
             return row

@@ -52,7 +52,7 @@ class Relation(Range):
 
     @cached_property
     def _plain(self) -> int:
-        """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
+        """The length of the key if records are int64 words in the schema's order, without hidden ones; else -1."""
         schema = self.info.schema
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
@@ -150,7 +150,7 @@ class Relation(Range):
         words = self._find(self._words_of(row))
         if words is None:
             return default
-        out: tuple = words[: len(schema.columns) - len(row)]  # a host's own words stand behind
+        out: tuple = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
         if not schema.plain:
             out = tuple(
                 decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
@@ -298,7 +298,7 @@ class Relation(Range):
         return _tuples(self.record_batch(record))[0]
 
     def complement(self, part: "Relation") -> Iterator[tuple]:
-        """The records whose keys `part`, a subset, has not, in key order; O((those + 1) log n) by "count" scans.
+        """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
 
         `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
         MissingError without count scans, OrderError where the counts show that it is no subset;
@@ -342,7 +342,7 @@ class Relation(Range):
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
-            address_of(scan.rows[0][0])  # a slip of the pen names no operator
+            address_of(scan.rows[0][0])  # raises where not even the operator is known
             raise MissingError(
                 f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
             )
@@ -375,7 +375,7 @@ class Relation(Range):
             yield from _tuples(batch)
 
     def __reduce__(self) -> tuple:
-        """A relation travels with its snapshot; what stands ready for scans is of this process."""
+        """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
         return Relation, (self._source, self.info, self._lo, self._hi)
 
     def __repr__(self) -> str:

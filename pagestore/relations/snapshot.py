@@ -35,8 +35,8 @@ class Snapshot(Mapping[str, Relation]):
     def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
         self._handle, self._version, self._pin = handle, version, pin
         self._pages = pages
-        self._trees: dict[str, Tree] = {}  # those asked for so far
-        self._finders: dict[str, RecordFinder] = {}  # likewise
+        self._trees: dict[str, Tree] = {}  # trees by relation, once asked for
+        self._finders: dict[str, RecordFinder] = {}  # likewise finders
         self._open = True
         self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
@@ -63,7 +63,7 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def threads(self) -> int:
-        """How many look many keys up side by side."""
+        """How many threads look many keys up."""
         return self._handle.threads
 
     @property
@@ -79,7 +79,7 @@ class Snapshot(Mapping[str, Relation]):
         return tree
 
     def finder(self, name: str) -> RecordFinder:
-        """Looks up single keys in a relation."""
+        """A finder of single keys in a relation."""
         finder = self._finders.get(name)
         if finder is None:
             finder = self._finders[name] = RecordFinder(self.pages, self.tree(name))
@@ -124,7 +124,7 @@ class Snapshot(Mapping[str, Relation]):
             self.close()
 
     def __reduce__(self) -> tuple:
-        """A snapshot travels as (path, version) and opens the store anew where it arrives."""
+        """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""
         return _reopened, (str(self._handle.file.path), self.version)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:
 
 
 def take_snapshot(handle: Handle, number: int) -> Snapshot | None:
-    """A snapshot of a version, or None if it is gone."""
+    """A snapshot of a version, or None if it was dropped."""
     pin = handle.pin(number)
     if pin is None:
         return None

@@ -24,7 +24,7 @@ class WritableRelation(Relation):
     _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
-        """Go on with the relation as it is now; False if it is another one, or none, and may not be asked any more."""
+        """Go on with the relation as it is now; False if it was dropped or made anew, and this object is invalid."""
         if info is not None and info.spec.tree_id == self.info.spec.tree_id:
             self.info = info
             return True

@@ -41,7 +41,7 @@ BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large t
 
 
 class Dictionary:
-    """Reading texts of a version. `trees` maps tree ids to trees, `read_run` gives a run's words."""
+    """The texts of a version, to be read. `trees` maps tree ids to trees, `read_run` gives a run's words."""
 
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
@@ -190,7 +190,7 @@ class DictionaryWriter(Dictionary):
         return np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
 
     def committed(self) -> None:
-        """The transaction is durable: its texts may be remembered."""
+        """Remember the ids of the transaction's texts, now that it is durable."""
         if len(self._cache) + len(self.added) > CACHE_MAX:
             self._cache.clear()
         self._cache.update(self.added)
@@ -225,7 +225,7 @@ class DictionaryWriter(Dictionary):
         return resolved
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Two new texts may want the same free place: the later ones move on by themselves."""
+        """Add new ids at their places; where two texts want the same free place, the later one moves on."""
         wanted = places[new]
         while True:
             order = np.argsort(wanted, kind="stable")
@@ -282,13 +282,14 @@ class DictionaryWriter(Dictionary):
 
 
 class TextFinder:
-    """An interner that only looks up: what a key or a bound is encoded with."""
+    """An interner that looks up ids and adds none; keys and bounds are encoded with it."""
 
     def __init__(self, dictionary: Dictionary):
         self._dictionary = dictionary
         self.texts = dictionary.texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
+        """Ids int64[n] of texts, 0 for those that the store does not hold."""
         return self._dictionary.known(texts)
 
 

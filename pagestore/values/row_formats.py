@@ -1,4 +1,4 @@
-"""Rows in every form that a caller may have them in, as columns of a schema."""
+"""Rows in any form that callers give (tuples, columns, dicts, Arrow tables), as columns of a schema."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -23,7 +23,9 @@ def key_columns(keys: Any, schema: Schema) -> list[Any]:
 
 
 def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """The usual small transaction without a detour: whole records, tuples of nothing but int or columns of words."""
+    """The words int64[C, n] of whole records that are tuples of nothing but int, or columns of words; else None.
+
+    Most small transactions have their rows so, and need no more than this."""
     if not isinstance(rows, list) or not rows:
         return None
     width = len(schema.columns)
@@ -51,7 +53,7 @@ def _of_columns(columns: list, width: int) -> np.ndarray | None:
 
 
 def as_columns(what: str, values: Any) -> Sequence[Any]:
-    """Rows of one length, or columns, as columns; a flat list is one column. SchemaError says `what` they are."""
+    """Rows of one length, or columns, as columns; a flat list is one column. `what` names them in a SchemaError."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
         return list(values)
     if len(values) and isinstance(values[0], tuple):
@@ -64,7 +66,9 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
 
 
 def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
-    """Words int64[m, n] of m columns to look for, of the types of the first `wanted`; texts never seen become 0."""
+    """Words int64[m, n] of m columns to look for, with the types of the first m `wanted`; unknown texts become 0.
+
+    `what` names them in a SchemaError for columns of different lengths."""
     finder = TextFinder(dictionary)
     words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
     if len({len(column) for column in words}) > 1:

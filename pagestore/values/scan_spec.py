@@ -1,4 +1,4 @@
-"""Scans as their users name them: text to the rows of a tree's scans, fold words to values.
+"""Scans by the names that users give them: from text to the rows of a tree's scans, from fold words to values.
 
 count                 records                         max:price         greatest value
 sum:price             exact sum                       max:price,item    greatest tuple
@@ -24,9 +24,9 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
 class ScanSpec(NamedTuple):
-    """One scan: its operator's name, its rows in a tree, the columns of a result, how many words those skip.
+    """One scan: its operator's name, its rows in a tree, its result's columns, and how many fold words come before.
 
-    `whole` says whether its value is a whole number, the words as they stand.
+    `whole` says whether its value is an integer that the fold words are.
     """
 
     operator: str
@@ -137,7 +137,7 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
 
 
 def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
-    """Texts of ids where there is one."""
+    """The texts of ids[n], null where there was no record."""
     texts = decode(column.type, ids[full], interner)
     places = pa.array(np.cumsum(full) - 1, mask=~full)
     return texts.take(places)

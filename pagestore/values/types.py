@@ -1,4 +1,10 @@
-"""TODO: pagestore/values/types.py."""
+"""The types of columns, and schemas: the columns of a relation and its key.
+
+    text        price: float64, item: string     with key=["item"], as users write it
+    columns     price, item                      in the order of the text
+    stored      item, price                      in the order of a record's words: the key, then the values
+
+codec.py says which word stands for which value."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +25,11 @@ DIGITS_MAX = 18
 class Interner(Protocol):
     """Gives texts their ids and ids their texts."""
 
-    def intern(self, texts: pa.Array) -> np.ndarray: ...
-    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
+    def intern(self, texts: pa.Array) -> np.ndarray:
+        """The ids int64[n] of texts."""
+
+    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array:
+        """The texts of ids int64[n], as bytes if `binary`."""
 
 
 class Type(NamedTuple):
@@ -97,7 +106,9 @@ class Schema:
 
     @classmethod
     def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
-        """Read `name: type, ...`; without a key, the key is all columns. A schema is as it is, or has this key."""
+        """Read `name: type, ...`; without a key, the key is all columns. A schema is taken as it is, or with this key.
+
+        Raises SchemaError."""
         if isinstance(text, Schema) and key is None:
             return text
         columns = text.columns if isinstance(text, Schema) else parse_columns(text)
@@ -160,7 +171,7 @@ class Schema:
 
 
 def parse_columns(text: "str | pa.Schema") -> tuple[Column, ...]:
-    """Columns from text, or from an Arrow schema."""
+    """Columns from text, or from an Arrow schema. Raises SchemaError."""
     if isinstance(text, pa.Schema):
         return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
     columns = []
@@ -173,7 +184,7 @@ def parse_columns(text: "str | pa.Schema") -> tuple[Column, ...]:
 
 
 def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
-    """The type that holds an Arrow type without loss."""
+    """The type that holds an Arrow type without loss. Raises SchemaError."""
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     for matches, word_type in _OF_ARROW:

@@ -54,18 +54,19 @@ class Catalog:
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
-        """What hosts keep of the relations, by host; of a catalog that is committed and changes no more."""
+        """What hosts keep of the relations, by host; only for a committed catalog, which does not change."""
         return recorded_dependants(self.properties)
 
     def copy(self) -> "Catalog":
+        """A catalog with the same content, to be changed."""
         return Catalog(self.relations, self.properties, self.run)
 
     def same_as(self, other: "Catalog") -> bool:
-        """Whether both say the same, wherever they stand."""
+        """Whether both have the same content, in whatever run."""
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
-        """Its record. Raises SchemaError for a name or property that is no text."""
+        """The catalog as a record. Raises SchemaError for a name or property that is no text."""
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
@@ -79,7 +80,7 @@ class Catalog:
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
-        """The catalog that a record says. Raises CorruptionError, also for what no transaction would have made."""
+        """The catalog of a record. Raises CorruptionError, also for a catalog that no transaction would have made."""
         source = RecordReader(content, CATALOG)
         infos = [_take_info(source) for _ in range(source.take())]
         for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
@@ -129,7 +130,7 @@ def _take_info(source: RecordReader) -> Info:
 
 
 def _fault(info: Info) -> str | None:
-    """Why no transaction would have made a relation as it is, or None: kernels take its numbers as they are."""
+    """Why no transaction would have made this relation, or None; kernels rely on its numbers."""
     _, tree_id, keys, values, scans = info.name, *info.spec
     stored = info.schema.stored if info.schema else ()
     if not info.name or info.hidden != info.name.startswith("$"):

@@ -1,8 +1,4 @@
-"""Records: what a commit says, as int64 words in a run of pages (see docs/format.md).
-
-A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is
-its number of rows, then the rows. Every record begins with a word that says what it is.
-"""
+"""The record of a commit: int64 words in a run of pages (see docs/format.md; storage/record.py for lists and texts)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +14,7 @@ from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.record import FREE, RecordReader, put_text
 from pagestore.storage.word_list import WordList, empty_list, to_word_list
 
-TREE_END = 1 << 32  # of a tree, of which the type word has so many bits
+TREE_END = 1 << 32  # above every tree's number, for which a type word has 32 bits
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 
@@ -54,8 +50,8 @@ class Commit:
     removed: WordList = field(default_factory=empty_list)  # pages of the checkpoint that are in use
     message: str = ""
 
-    def said(self) -> WordList:
-        """What storage/kernels/record.py gathers a record from; only as long as the lists stay where they are."""
+    def gather_arguments(self) -> WordList:
+        """Words and addresses that storage/kernels/record.py gathers a record from; valid until a list changes."""
         said = WordList("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
@@ -68,12 +64,13 @@ class Commit:
         return said
 
     def encode(self) -> WordList:
+        """The commit as a record. O(words)."""
         record = to_word_list(np.zeros(self.length(), np.int64))
-        gather(np.frombuffer(self.said(), np.int64), np.frombuffer(record, np.int64))
+        gather(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
         return record
 
     def length(self) -> int:
-        """Words that `encode` makes."""
+        """How many words the record has."""
         lists = (
             self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
         )  # fmt: skip
@@ -81,9 +78,9 @@ class Commit:
 
     @classmethod
     def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
-        """The commit in a run, the one that made a version where that is given.
+        """The commit whose record is a run; where `version` is given, it must be the commit that made that version.
 
-        Raises CorruptionError, also for another one, and for what no commit says.
+        Raises CorruptionError, also for a record that no commit would have written.
         """
         commit = cls.decode(mapping.read_run(run))
         if version is not None and (commit.version, commit.administrative) != (version, 0):
@@ -95,6 +92,7 @@ class Commit:
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
+        """The commit of a record's words. Raises CorruptionError."""
         source = RecordReader(content, COMMIT)
         fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
@@ -102,7 +100,7 @@ class Commit:
         return cls(message=source.take_text(), **fields)
 
     def _fault(self) -> str | None:
-        """What the record says that no commit says, or None."""
+        """Why no commit would have written this record, or None."""
         ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
         versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
         if not lie_within(ordered, 0, NUMBER_END) or not lie_within(versions, 0, self.last_version + 1):
@@ -127,7 +125,7 @@ def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
 
 
 def is_time(timestamp: int) -> bool:
-    """Whether so many microseconds since 1970 are a time that `datetime` knows."""
+    """Whether a number of microseconds since 1970 is a time that `datetime` knows."""
     return 0 <= timestamp < TIME_END
 
 
@@ -137,7 +135,7 @@ def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
         return np.zeros(0, np.int64)
     extents = RecordReader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
     firsts, counts = extents[::2], extents[1::2]
-    most = commit.top + len(commit.removed)  # the file may have been longer then, and those pages have been removed
+    most = commit.top + len(commit.removed)  # pages of a file that was longer then are in `removed`
     pages = np.zeros(0, np.int64)
     if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGES) and sum(counts) <= most:
         pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])

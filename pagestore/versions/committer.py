@@ -48,15 +48,15 @@ from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, Ve
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
-LOOK_AGAIN = 0.1  # seconds
+LOOK_AGAIN = 0.1  # seconds until the place of the file is looked at again
 
 
 class Interrupted(Exception):
-    """Why a handle is poisoned in whose commit something was raised that nobody has seen yet."""
+    """The cause of a handle's poison while a commit is under way, in case an exception ends it unseen."""
 
 
 class Draft(NamedTuple):
-    """What a transaction hands over."""
+    """What a transaction hands over to be committed."""
 
     branch: int
     trees: dict[int, Tree]
@@ -79,19 +79,19 @@ class Committer:
         self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
-        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
+        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once they were read
         self._look = 0.0  # when to look next whether the file is in its place
-        self._closed = state if meta.clean else None  # what both slots say is the newest, and that it was closed
+        self._closed = state if meta.clean else None  # the state that both slots lead to, if it was closed cleanly
         self._open_books()
 
     def _open_books(self) -> None:
-        """Know of the free space what the last commit says."""
+        """Start with the free pages that the last commit says."""
         commit = self.state.commit
         space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]
-        self._settled = True  # whether the books are those of the last commit
+        self._books_current = True  # whether the books are those of the last commit
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -101,13 +101,13 @@ class Committer:
         with self.lock:  # or else the store might be closed meanwhile
             self.check()
             now = time.monotonic()
-            if self.sync != "off" or now >= self._look:  # an unsynced commit takes little longer than the look
+            if self.sync != "off" or now >= self._look:  # looking takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
-            if not self._settled:
-                self.pager.work.broken = True  # whoever still has these books may not go on
+            if not self._books_current:
+                self.pager.work.broken = True  # a transaction that still has these books may not go on
                 self._open_books()
-            self._settled, self.pager.spare = False, 0
+            self._books_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def check(self) -> None:
@@ -234,15 +234,15 @@ class Committer:
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
             heads, versions, system, settings, record, run,
         )  # fmt: skip
-        self._settled = True
+        self._books_current = True
         self.poison = None
         return run
 
     def _make_room(self, pages: int) -> None:
-        """Let the file hold so many pages more: a full disk is noticed here, not half-way.
+        """Let the file hold `pages` pages more: a full disk is noticed here, not half-way.
 
-        Pages that are free inside the file are as good, if they are many: a record takes neighbours. What frees space
-        tries in any case.
+        Many free pages inside the file are as good; few are not, since a record takes neighbours. A commit that frees
+        space tries in any case.
         """
         space, spare = self.pager.free_list, self.pager.spare
         try:
@@ -252,14 +252,14 @@ class Committer:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
-        """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
+        """The most pages that a commit may need for its records and trees, pages lent in advance included."""
         pager, versions = self.pager, self.state.versions
         page_words = pager.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
         spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
-        held = versions.tree.count  # in at most so many pages
+        held = versions.tree.count  # records, and thus pages at most
         dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
         for n in filter(None, (spilt, dropped, reclaim.edits)):
             room += 2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) + AHEAD_PAGES
@@ -277,9 +277,9 @@ class Committer:
         return dead
 
     def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
-        """What this commit replaced, without the pages of it that no version needs any more: they are freed.
+        """What this commit replaced, except pages that no version needs any more, which are freed.
 
-        That happens only after the newest version was dropped with its branch.
+        There are such pages only after the newest version was dropped with its branch.
         """
         newest, dead = versions.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
@@ -337,10 +337,10 @@ class Committer:
         pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
         words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
-        words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
+        words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free as many
         if self.sync == "commit":
             words += 2 * (sum(map(len, kept)) + taken)
-        words += 2 + 2 * words // (page_words // 2)  # its own pages change the rest
+        words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists
         run = pager.reserve_run(words)
         used = pager.hand_over()
         if not record.administrative:
@@ -360,7 +360,7 @@ class Committer:
         """Tell the free space what is used, and write the record, which then knows what is free."""
         space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
-        n, said = run_pages(run.words, page_words), record.said()
+        n, said = run_pages(run.words, page_words), record.gather_arguments()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         written = write_commit(
             file.page_writer, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
@@ -381,19 +381,20 @@ class Committer:
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if sync != "off":
             file.fdatasync()
-        if before != FORMAT:  # else a library that reads no more than that takes the commit before for the newest
+        if before != FORMAT:  # or a library for the old format would take the commit before for the newest
             state = self.state
             file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
+        """The meta slot that leads to a commit."""
         return Meta(
             self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
         )
 
     def close(self) -> None:
-        """Cut the file behind the last page, and mark both slots clean. Nobody is writing.
+        """Cut the file behind the last page, and mark both slots clean. Nobody may be writing.
 
-        On a disk that is nearly full what frees space keeps its pages.
+        On a disk that is nearly full, `reserve` pages stay for commits that free space.
         """
         if self.poison or self.pager.poison:
             return

@@ -60,7 +60,7 @@ class Reclaim:
             p -= 1
         while q < len(retained) and retained[q].branch != branch:
             q += 1
-        if p == q == at and (p or origin == NO_ORIGIN):  # between the same versions in both lineages
+        if p == q == at and (p or origin == NO_ORIGIN):  # k has the same neighbours in both lineages
             self._drop((branch, STORE_LINEAGE), entry.version, p, q, NO_ORIGIN)
         else:
             self._drop((branch,), entry.version, p, q, origin)
@@ -75,7 +75,7 @@ class Reclaim:
         p = self._retained[at - 1].version if at else origin
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)
-        if p >= 0:  # what was born at all
+        if p >= 0:  # there is a version before k
             for line, page, birth in rows(self._dead_of(k), 3):
                 if line in lineages and birth <= p:
                     self._moved[line, k, page] = birth
@@ -102,7 +102,7 @@ class Reclaim:
 
     def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        if p < 0 and q == k + 1 and len(lineages) == 2:  # all of it, as mostly: it was born before q, and k is oldest
+        if p < 0 and q == k + 1 and len(lineages) == 2:  # the common case: k is the oldest, q the next, all of it goes
             self.freed += dead[1::3]
         else:
             self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
@@ -113,9 +113,7 @@ class Reclaim:
                     self._gone.add(key)
 
     def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
-        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <=
-        k.
-        """
+        """Keys, in the tree or to be added, that die in (k, q] and that only k still needs: p < b <= k."""
         found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
         if self._tree.count:
             for batch in read_batches(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):

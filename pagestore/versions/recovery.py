@@ -68,7 +68,7 @@ def read_slots(file: File) -> list[Meta | str]:
         slots = [unpack(file.pread(SIZE, SLOT_SIZE * slot)) for slot in range(2)]
         if all(isinstance(slot, Meta) for slot in slots):
             break
-        time.sleep(PAUSE)  # a writer may be writing it
+        time.sleep(PAUSE)  # a writer may be in the midst of it
     return slots
 
 
@@ -125,7 +125,7 @@ def _newest_whole(
 
 
 def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] | None:
-    """The whole commit behind the one that the only readable slot says, if there is one. O(store)."""
+    """The commit after the one in the only readable slot, found in the file; None if it is not whole. O(store)."""
     mapping = Mapping(file, older.page_size)
     mapping.cover(file.size() // older.page_size)
     for meta in _commits(mapping, older.uuid):
@@ -195,7 +195,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
 
 
 def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
-    """Meta slots as they would be for the commit records that stand in a file."""
+    """The meta slots that would lead to the commit records found in a file."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]
@@ -223,7 +223,7 @@ def verify(mapping: Mapping, state: StoreState) -> None:
 
 
 def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
-    """Say what the file is, as far as one can see."""
+    """The error that says what the file is, as far as its bytes tell."""
     newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
     if newer:
         return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")

@@ -5,8 +5,8 @@ from pagestore.versions.settings import RETAIN_ALL
 from pagestore.versions.store_state import StoreState
 from pagestore.versions.version_table import Entry
 
-OLD_BATCH = 32  # versions in the history tree go so many at a time, since each batch rewrites pages of it
-BATCH = 8  # others do, since one that goes takes locks and a look at its neighbours; at most half of what is retained
+OLD_BATCH = 32  # versions dropped at a time from the version tree, since each batch rewrites pages of it
+BATCH = 8  # other versions dropped at a time, since a drop takes locks and reads a neighbour; at most half of `retain`
 
 
 def needed_versions(state: StoreState) -> set[int]:
@@ -18,7 +18,7 @@ def needed_versions(state: StoreState) -> set[int]:
 
 
 def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
-    """Versions of a branch beyond the newest `retain`, one more being made; oldest first, none until they are a batch.
+    """The versions of a branch beyond the newest `retain`, with one being made; oldest first, none until a batch.
 
     O(1) mostly, O(versions) where there are several branches.
     """

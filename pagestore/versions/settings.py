@@ -27,6 +27,7 @@ class Settings(NamedTuple):
     branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
     def encode(self) -> WordList:
+        """The settings as a record."""
         out = RecordWriter(SETTINGS)
         out.put(self.retain)
         for names in (self.tags, self.branches):
@@ -38,6 +39,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Settings":
+        """The settings of a record. Raises CorruptionError."""
         source = RecordReader(content, SETTINGS)
         retain = source.take()
         tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
@@ -47,7 +49,7 @@ class Settings(NamedTuple):
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises SchemaError for what cannot be a tag or branch."""
+    """Raise SchemaError for a name that a tag or branch (`what`) cannot have."""
     if not utf8(name, what) or name.isdigit():
         raise SchemaError(f"{name!r} cannot be a {what}: it would read as a version number")
 

@@ -1,4 +1,4 @@
-"""A store in memory: what the newest commit says, and the versions that were looked at."""
+"""A store in memory: what the newest commit says, and single versions."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from pagestore.versions.settings import MAIN_ID, Settings
 from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
 
 SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, VERSION_TREE, DEAD)}
-TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
-HEIGHT_BITS = 8  # of the word with a tree's height; the birth of its root is above them
+TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that versions share; the others are the newest's
+HEIGHT_BITS = 8  # low bits of a word, with a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 

@@ -30,9 +30,7 @@ RECENT_MAX = 64
 
 
 class Entry(NamedTuple):
-    """A retained version: its record's run, when it was made (microseconds since 1970, UTC) and on which
-    branch.
-    """
+    """A retained version: its record's run, its time (microseconds since 1970, UTC) and its branch."""
 
     version: int
     page: int
@@ -42,7 +40,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> "Entry":
-        """An entry as a record or tree has it. Raises CorruptionError for one that cannot be."""
+        """The entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
         entry = cls(*row)
         numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
         if not numbers or not FIRST_PAGE <= entry.page < PAGES or not is_time(entry.timestamp):
@@ -62,7 +60,7 @@ class VersionTable:
 
     def __init__(self, recent: list[Entry], words: WordList, tree: Tree):
         self.recent, self.words, self.tree = recent, words, tree  # `words` of the recent entries, for a record
-        self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
+        self._old: list[Entry] | None = None  # what the tree holds, once it was read
 
     def __len__(self) -> int:
         return self.tree.count + len(self.recent)
@@ -88,10 +86,11 @@ class VersionTable:
         return self._old
 
     def entries(self, pages: Pages) -> list[Entry]:
+        """All entries, ascending. O(versions) the first time."""
         return self.old(pages) + self.recent if self.tree.count else self.recent
 
     def readable(self, pages: Pages) -> list[Entry]:
-        """As `entries`, or of a tree that is damaged only those that do not stand in it."""
+        """As `entries`, or only the recent ones where the tree is damaged."""
         try:
             return self.entries(pages)
         except CorruptionError:
@@ -102,11 +101,12 @@ class VersionTable:
         return (self.recent or self.old(pages))[-1].version
 
     def newest_first(self, pages: Pages) -> Iterator[Entry]:
-        """Entries from the newest back; the tree is read only as far as asked."""
+        """Entries from the newest back; the tree is read only if the recent ones do not suffice."""
         yield from reversed(self.recent)
         yield from reversed(self.old(pages))
 
     def add(self, entry: Entry) -> None:
+        """Append the entry of the version that is being made."""
         self.recent.append(entry)
         self.words.extend(entry)
 
@@ -121,7 +121,7 @@ class VersionTable:
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
     def without(self, pager: Pager, doomed: Sequence[Entry]) -> "VersionTable":
-        """A copy that has forgotten some versions; those in the tree take one batch of edits."""
+        """A copy without some versions; those in the tree take one batch of edits."""
         n, gone = len(doomed), {*doomed}
         if self.recent[:n] == [*doomed]:  # mostly the oldest go
             kept, words = self.recent[n:], self.words[n * WIDTH :]

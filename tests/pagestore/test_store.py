@@ -995,7 +995,7 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
             store.at(dt.datetime.min)
         with pytest.raises(VersionError, match="None is no version; give a number"):
             store.at(None)
-        with pytest.raises(ValueError, match="limit=-1: so many versions"):
+        with pytest.raises(ValueError, match="limit=-1: give a number of versions"):
             store.history(-1)
 
 

@@ -65,7 +65,7 @@ def test_a_record_is_its_words_one_behind_the_other(commit):
 def test_a_record_longer_than_the_room_for_it_is_refused(commit, data):
     n = data.draw(st.integers(HEAD, commit.length() - 1))
     room = np.full(n + 8, 7)
-    assert gather(np.frombuffer(commit.said(), np.int64), room[:n]) == -1
+    assert gather(np.frombuffer(commit.gather_arguments(), np.int64), room[:n]) == -1
     assert (room[n:] == 7).all()
 
 
