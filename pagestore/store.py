@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -345,7 +345,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """A store is pickled as (path, version); unpickled, it is a reader of that version."""
         return _reopened, (str(self.path), self.version)
 

@@ -196,7 +196,7 @@ def _format(source: IO[bytes]) -> int:
     magic = read_bytes(source, len(MAGIC))
     if not magic.startswith(NAME) or len(magic) < len(MAGIC):
         raise FormatError("this is no backup; it should begin with 'pageBACK'")
-    (number,) = struct.unpack_from("<I", magic, len(NAME))
+    number: int = struct.unpack_from("<I", magic, len(NAME))[0]
     if number not in _HEADS:
         raise FormatError(f"this is a backup of format {number}, and this library reads format {FORMAT}")
     return number

@@ -80,4 +80,5 @@ def _own_pages(handle: Handle, number: int) -> list[int]:
             ids = pages_of(handle.mapping.pages, tree)
             own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
     ids = np.array(newest.catalog.run.ids(page_words), np.int64)
-    return own + ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    return own

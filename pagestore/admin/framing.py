@@ -7,7 +7,7 @@ than PLAIN_MAX bytes, however few it takes.
 import struct
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import zstandard
@@ -21,14 +21,8 @@ PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
 RAW = (b"PART",)  # kinds that are not packed: a text of many such blocks is no larger than its file
-FAULTS = (
-    PagestoreError,
-    pa.ArrowException,
-    ValueError,
-    OverflowError,
-    OSError,
-    struct.error,
-)  # what decoding bytes in memory raises
+# what decoding bytes in memory raises
+FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error
 
 
 class Block(NamedTuple):
@@ -52,7 +46,7 @@ class Block(NamedTuple):
         except FAULTS as error:
             raise self.damaged(error) from None
 
-    def numbers(self, form: struct.Struct) -> tuple:
+    def numbers(self, form: struct.Struct) -> tuple[Any, ...]:
         """The whole block as numbers. Raises CorruptionError."""
         with self.reading():
             return form.unpack(self.data)

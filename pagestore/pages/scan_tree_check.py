@@ -126,7 +126,8 @@ def record_hashes(columns: np.ndarray) -> np.ndarray:
 def _mixed(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def _groups(scans: Scans) -> Iterator[tuple[int, int, int, int]]:

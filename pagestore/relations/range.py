@@ -146,7 +146,7 @@ class Range:
             "bounds with the same one; or filter what iterating gives"
         )
 
-    def _words_of(self, row: tuple) -> tuple[int, ...]:
+    def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
         """Words of a record or a prefix of one, in stored order: the key, then the values."""
         schema = self.schema
         if schema.plain and are_words(row):
@@ -165,7 +165,7 @@ def shared_prefix(lo: tuple[int, ...], hi: tuple[int, ...]) -> tuple[int, ...]:
     return lo[: n + (n < len(lo) and hi[n:] == (lo[n] + 1,))]
 
 
-def are_ints(row: tuple) -> bool:
+def are_ints(row: tuple[Any, ...]) -> bool:
     """Whether a tuple is nothing but int."""
     for value in row:  # noqa: SIM110
         if type(value) is not int:
@@ -173,7 +173,7 @@ def are_ints(row: tuple) -> bool:
     return True
 
 
-def are_words(row: tuple) -> bool:
+def are_words(row: tuple[Any, ...]) -> bool:
     """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
         if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:

@@ -57,7 +57,7 @@ class Relation(Range):
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
 
-    def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
+    def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
         Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
@@ -150,7 +150,7 @@ class Relation(Range):
         words = self._find(self._words_of(row))
         if words is None:
             return default
-        out: tuple = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
+        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
         if not schema.plain:
             out = tuple(
                 decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
@@ -279,7 +279,7 @@ class Relation(Range):
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start
 
-    def select(self, rank: int) -> tuple:
+    def select(self, rank: int) -> tuple[Any, ...]:
         """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
 
         Raises IndexError beyond the ends, MissingError without a "count" scan, SchemaError where keys differ in strings
@@ -297,7 +297,7 @@ class Relation(Range):
         record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
         return _tuples(self.record_batch(record))[0]
 
-    def complement(self, part: "Relation") -> Iterator[tuple]:
+    def complement(self, part: "Relation") -> Iterator[tuple[Any, ...]]:
         """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
 
         `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
@@ -312,7 +312,7 @@ class Relation(Range):
         for words in missing:
             yield from _tuples(self.record_batch(words[: len(self.schema.columns)]))
 
-    def stab(self, *point: Any) -> list[tuple]:
+    def stab(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
@@ -326,7 +326,7 @@ class Relation(Range):
         """
         return self.record_batch(overlapping_words(self, points, 1)[: len(self.schema.columns)])
 
-    def overlaps(self, *point: Any) -> list[tuple]:
+    def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
         return _tuples(self.record_batch(overlapping_words(self, [point], 2)[: len(self.schema.columns)]))
 
@@ -357,7 +357,7 @@ class Relation(Range):
             raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
-    def __iter__(self) -> Iterator[tuple]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Records as tuples, lazily, in batches underneath."""
         for batch in self.batches():
             yield from _tuples(batch)
@@ -368,13 +368,13 @@ class Relation(Range):
         body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
         return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
 
-    def range_head(self, n: int) -> Iterator[tuple]:
+    def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
         """The first n records."""
         batch = next(self.batches(rows=n), None)
         if batch is not None:
             yield from _tuples(batch)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
         return Relation, (self._source, self.info, self._lo, self._hi)
 
@@ -383,7 +383,7 @@ class Relation(Range):
         return f"<relation {self.name} ({self.schema}){bounds}>"
 
 
-def _tuples(batch: pa.RecordBatch) -> list[tuple]:
+def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 

@@ -123,7 +123,7 @@ class Snapshot(Mapping[str, Relation]):
         if not is_finalizing():  # then modules are half gone, and locks go with the process
             self.close()
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""
         return _reopened, (str(self._handle.file.path), self.version)
 

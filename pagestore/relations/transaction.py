@@ -240,7 +240,7 @@ class Transaction(WorkingTrees):
         finally:
             self._turn.over = True
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Raises TransactionError: the transaction's pages are in this process."""
         raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
 

@@ -335,7 +335,7 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 
 
 def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
-    address = _libc.mmap(at, count, protection, flags, fd, 0)
+    address: int = _libc.mmap(at, count, protection, flags, fd, 0)
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return address

@@ -130,7 +130,8 @@ class FreeList:
 
     def is_free(self, pages: np.ndarray) -> np.ndarray:
         """Which of pages int64[n] may be lent, bool[n]."""
-        return self._noted().view(bool)[pages]
+        lendable: np.ndarray = self._noted().view(bool)[pages]
+        return lendable
 
     def extents(self, lent: np.ndarray) -> np.ndarray:
         """All free pages, lent ones too, as rows (first, count) of neighbours: int64[n, 2]. O(top)."""

@@ -8,7 +8,7 @@ transaction cannot be committed. A rollback relies on none of it: the books are 
 from collections.abc import Callable
 from functools import wraps
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pagestore.errors import (
     EditError,
@@ -63,4 +63,4 @@ def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Co
             work.broken = False
             return made
 
-    return whole
+    return cast(Callable[Concatenate[Owner, Arguments], Result], whole)

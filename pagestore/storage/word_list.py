@@ -7,10 +7,11 @@ from array import array
 from collections.abc import Iterable
 from functools import partial
 from itertools import chain
+from typing import TypeAlias
 
 import numpy as np
 
-WordList = array
+WordList: TypeAlias = "array[int]"
 empty_list = partial(array, "q")  # a list without rows
 
 

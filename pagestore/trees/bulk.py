@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
 
-def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = UNSHARED) -> Tree:
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
     """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
 
     A sixteenth of each page stays free for the first edits.
@@ -77,7 +78,7 @@ def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Cod
 def _finish_bulk(
     pager: Pager,
     spec: Spec,
-    shape: tuple,
+    shape: tuple[Any, ...],
     arena: np.ndarray,
     node: np.ndarray,
     work: np.ndarray,

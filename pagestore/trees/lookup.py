@@ -34,7 +34,8 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
-        return k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+        status: int = k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+        return status
 
     order = near_order(keys) if n > FEW else np.arange(n)
     if threads < 2 or n < 2 * SHARE:  # cutting shares takes as long as looking a few keys up

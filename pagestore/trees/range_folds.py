@@ -115,7 +115,8 @@ class RangeFold:
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
     """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
     none = np.zeros((0, keys.shape[1]), np.int64)
-    return fold_many(pages, tree, count_rows(tree), none, keys).words[0]
+    below: np.ndarray = fold_many(pages, tree, count_rows(tree), none, keys).words[0]
+    return below
 
 
 def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:

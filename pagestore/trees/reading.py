@@ -4,6 +4,7 @@ tree        (0, a) (2, b) (4, c) (5, d) (6, e)
 read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]"""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from pagestore.trees.tree import Tree, checked
 def read_batches(
     pages: Pages,
     tree: Tree,
-    lo: tuple = (),
-    hi: tuple = (),
+    lo: tuple[Any, ...] = (),
+    hi: tuple[Any, ...] = (),
     columns: tuple[int, ...] | None = None,
     rows: int = 65536,
 ) -> Iterator[np.ndarray]:
@@ -48,7 +49,7 @@ def read_batches(
 
 
 def read(
-    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None
+    pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = (), columns: tuple[int, ...] | None = None
 ) -> np.ndarray:
     """All records with lo <= key < hi at once, int64[C, n]; they are counted first, so that each is written once."""
     wanted = tuple(range(tree.spec.columns)) if columns is None else columns
@@ -56,7 +57,7 @@ def read(
     return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
 
 
-def count(pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = ()) -> int:
+def count(pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
     """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
     return sum(block.shape[1] for block in read_batches(pages, tree, lo, hi, (), tree.count))
 

@@ -57,7 +57,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
     if column.type.name == "decimal":
         return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
     if column.type.name == "bool":
-        return array.cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(array.cast(pa.int8()).to_numpy(zero_copy_only=False), np.int64)
     if column.type.name == "date":
         return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
     words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -241,7 +241,8 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
 
 def float_values(words: np.ndarray) -> np.ndarray:
     """float64[n] of a float column's words."""
-    return (words ^ (words >> 63 & np.int64(WORD_MAX))).view(np.float64)
+    bits: np.ndarray = words ^ (words >> 63 & np.int64(WORD_MAX))
+    return bits.view(np.float64)
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
@@ -252,12 +253,12 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
     if name == "float64":
         return float_values(words)
     if name == "bool":
-        return words != 0
+        return words.astype(bool)
     if name == "date":
         return words.astype("datetime64[D]")
     if name == "timestamp":
         return words.view("datetime64[us]")
-    return decode(column_type, words, interner).to_numpy(zero_copy_only=False)
+    return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
 
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:

@@ -54,7 +54,8 @@ class Dictionary:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find([_bytes(text) for text in distinct.dictionary.to_pylist()])
-        return known[distinct.indices.to_numpy(zero_copy_only=False)]
+        ids: np.ndarray = known[distinct.indices.to_numpy(zero_copy_only=False)]
+        return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
         """The texts of ids int64[n] as an Arrow array, of a large type where they take more than 2 GiB.
@@ -165,7 +166,8 @@ class Dictionary:
             missing = int(ids[~found][0])
             remedy = "if a record has that id, pagestore fsck says what is damaged"
             raise CorruptionError(f"the dictionary has no text of id {missing}; {remedy}")
-        return values[0]
+        words: np.ndarray = values[0]
+        return words
 
 
 class DictionaryWriter(Dictionary):
@@ -187,7 +189,8 @@ class DictionaryWriter(Dictionary):
         if unknown:
             fresh = iter(self._resolve(unknown))
             ids = [id_ or next(fresh) for id_ in ids]
-        return np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        return words
 
     def committed(self) -> None:
         """Remember the ids of the transaction's texts, now that it is durable."""
@@ -220,7 +223,7 @@ class DictionaryWriter(Dictionary):
             self.next_id += len(new)
             self._add_places(new, ids, places)
             self._add_texts([texts[i] for i in new.tolist()], ids[new])
-        resolved = ids.tolist()
+        resolved: list[int] = ids.tolist()
         self.added.update(zip(texts, resolved, strict=True))
         return resolved
 

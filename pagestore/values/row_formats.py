@@ -33,7 +33,7 @@ def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
     return words if words is None or schema.in_order else words[np.argsort(schema.places)]
 
 
-def _of_tuples(rows: list, width: int) -> np.ndarray | None:
+def _of_tuples(rows: list[Any], width: int) -> np.ndarray | None:
     if set(map(type, rows)) != {tuple} or set(map(len, rows)) != {width}:
         return None
     flat = list(chain.from_iterable(rows))
@@ -45,7 +45,7 @@ def _of_tuples(rows: list, width: int) -> np.ndarray | None:
         return None
 
 
-def _of_columns(columns: list, width: int) -> np.ndarray | None:
+def _of_columns(columns: list[Any], width: int) -> np.ndarray | None:
     if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
         return None
     kinds = {(column.dtype, column.shape) for column in columns}
@@ -86,7 +86,7 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
         if set(rows) != set(names):
             raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
         return [rows[name] for name in names]
-    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple[Any, ...]):
         if not isinstance(rows, Iterable):
             raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
         rows = list(rows)
@@ -117,7 +117,7 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     return list(arrow_columns(schema, table))
 
 
-def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+def _transposed(rows: list[tuple[Any, ...]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
     stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple)), None)
     if stray is not None:
         raise SchemaError(f"row {stray} is {rows[stray]!r}; a record is a tuple ({schema})")

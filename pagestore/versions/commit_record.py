@@ -1,8 +1,10 @@
 """The record of a commit: int64 words in a run of pages (see docs/format.md; storage/record.py for lists and texts)."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +54,7 @@ class Commit:
 
     def gather_arguments(self) -> WordList:
         """Words and addresses that storage/kernels/record.py gathers a record from; valid until a list changes."""
-        said = WordList("q", (
+        said = array("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
             *self.catalog, *self.settings, *self.checkpoint,
@@ -94,7 +96,7 @@ class Commit:
     def decode(cls, content: np.ndarray) -> "Commit":
         """The commit of a record's words. Raises CorruptionError."""
         source = RecordReader(content, COMMIT)
-        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
+        fields: dict[str, Any] = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
         return cls(message=source.take_text(), **fields)

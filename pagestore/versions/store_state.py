@@ -1,5 +1,6 @@
 """A store in memory: what the newest commit says, and single versions."""
 
+from array import array
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
@@ -135,7 +136,7 @@ def roots_of(trees: dict[int, Tree]) -> WordList:
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer:
             words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
-    return WordList("q", words)
+    return array("q", words)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

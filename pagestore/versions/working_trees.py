@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from pagestore.values.dictionary import DictionaryWriter
 from pagestore.values.types import KEYS_MAX, Schema
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.store_state import StoreState, Version
+
+T = TypeVar("T")
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
 
@@ -344,7 +346,7 @@ def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:
     return bool((part[0] == ADD).any())
 
 
-def _restored(live: dict, before: dict) -> dict:
+def _restored(live: dict[str, T], before: dict[str, T]) -> dict[str, T]:
     """Put back into a dictionary, which callers may hold, what was in it before."""
     live.clear()
     live.update(before)

@@ -1,6 +1,7 @@
 """What a commit writes: against records put together word by word."""
 
 import errno
+from array import array
 from math import isqrt
 from random import Random
 
@@ -16,7 +17,7 @@ from pagestore.storage.kernels import record
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
 from pagestore.storage.page_writer import CLOSED
-from pagestore.storage.word_list import WordList, word_list
+from pagestore.storage.word_list import word_list
 from pagestore.store import Store, empty_store
 from pagestore.versions import committer
 from pagestore.versions.commit_record import Commit
@@ -49,7 +50,7 @@ def plain(commit: Commit) -> list[int]:
     for name, width in zip(NAMES, WIDTHS, strict=True):
         out += [len(getattr(commit, name)) // width, *getattr(commit, name)]
     text = commit.message.encode()
-    return [*out, len(text), *WordList("q", text.ljust(-(-len(text) // 8) * 8, b"\0"))]
+    return [*out, len(text), *array("q", text.ljust(-(-len(text) // 8) * 8, b"\0"))]
 
 
 @settings(deadline=None)
