@@ -3,5 +3,6 @@
 from ivm.answer import Answer
 from ivm.errors import IvmError
 from ivm.workspace import Workspace, open
+from pagestore import __version__ as __version__
 
 __all__ = ["Answer", "IvmError", "Workspace", "open"]

@@ -15,3 +15,5 @@ from pagestore.relations.transaction import Transaction as Transaction
 from pagestore.store import Store as Store
 from pagestore.store import open as open
 from pagestore.versions.hosts import register_host as register_host
+
+__version__ = "0.2.0"  # the one place: pyproject.toml and ivm read it here

@@ -22,12 +22,18 @@ corrupt page, which `raise_for` makes an exception:
                                                                             alone, as in a[-1], may be negative
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
-    @addressed, by_address(function, signature), @late(signature)           kernels that others call by their address
+    @addressed, by_address(function, *types), @late(*types)                 kernels that others call by their address
     start_delta, next_changes                                               two roots' difference (trees/delta.py)
     compose_few, ascends                                                    edits made one a key; are keys in order?
     code_of(value, ...)                                                     the bits of a value in a packed tuple
-    settle(...)                                                             applies an edit queue to its trees, for a
+    flush_queue(pages, books, queues, room, apply, g)                       applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit_queues.py)
+
+    Door(kernel, types...)                                                  a kernel that Python calls with groups of
+                                                                            arguments: named tuples, such as Pages,
+                                                                            PageBooks, Queues and FlushRoom, of Words,
+                                                                            MappedWords, Bytes, Flags, Table, ByteTable,
+                                                                            Tables (runtime/arguments.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
@@ -35,19 +41,22 @@ corrupt page, which `raise_for` makes an exception:
     cursors[o + TREE_HEIGHT]     levels of the tree; a cursor uses the first PATH + 2 * (height - 1) words
 
     INSERT, ERASE, SET, ADD      the actions of edits
-    trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS], tallies[t, CHANGES]        a row of the trees that `settle` edits
+    trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS], tallies[t, CHANGES]     a row of the trees of queues
 
 docs/embedding.md has a worked host.
 """
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.page import field, gallop, run_end, unpack
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
 from pagestore.runtime.borrowed import borrowed
 from pagestore.runtime.compiler import addressed, allocating, by_address, inlined, kernel, late
 from pagestore.sorting.codes import code_of
 from pagestore.sorting.merge import ascends
 from pagestore.trees.kernels.apply_indexed import HEIGHT, KEYS, ROOT
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
+from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
 from pagestore.trees.kernels.compose_edits import compose_few
 from pagestore.trees.kernels.cursor import (
     CURSOR_WORDS,
@@ -62,15 +71,60 @@ from pagestore.trees.kernels.cursor import (
     seek,
 )
 from pagestore.trees.kernels.delta import next_changes, start_delta
-from pagestore.trees.kernels.flush_queue import CHANGES, settle
+from pagestore.trees.kernels.flush_queue import CHANGES, flush_queue
 
 VERSION = 2
 
 __all__ = [
-    "ADD", "CHANGES", "CURSOR_WORDS", "ERASE", "HEIGHT", "INSERT", "KEYS", "LEAF_ENTRIES", "LEAF_PAGE", "LEAF_SLOT",
-    "PATH", "ROOT", "SET", "TREE_HEIGHT", "VERSION", "addressed", "allocating", "ascends", "borrowed", "by_address",
-    "code_of", "compose_few", "field", "first", "forward", "gallop", "inlined", "kernel", "late", "next_changes",
-    "next_leaf", "raise_for", "run_end", "seek", "settle", "start_delta", "unpack",
+    "ADD",
+    "CHANGES",
+    "CURSOR_WORDS",
+    "ERASE",
+    "HEIGHT",
+    "INSERT",
+    "KEYS",
+    "LEAF_ENTRIES",
+    "LEAF_PAGE",
+    "LEAF_SLOT",
+    "PATH",
+    "ROOT",
+    "SET",
+    "TREE_HEIGHT",
+    "VERSION",
+    "ByteTable",
+    "Bytes",
+    "Door",
+    "Flags",
+    "FlushRoom",
+    "MappedWords",
+    "PageBooks",
+    "Pages",
+    "Queues",
+    "Table",
+    "Tables",
+    "Words",
+    "addressed",
+    "allocating",
+    "ascends",
+    "borrowed",
+    "by_address",
+    "code_of",
+    "compose_few",
+    "field",
+    "first",
+    "flush_queue",
+    "forward",
+    "gallop",
+    "inlined",
+    "kernel",
+    "late",
+    "next_changes",
+    "next_leaf",
+    "raise_for",
+    "run_end",
+    "seek",
+    "start_delta",
+    "unpack",
 ]  # fmt: skip
 
 

@@ -122,6 +122,7 @@ class Store:
 
     @property
     def path(self) -> Path:
+        """The path of the store's file."""
         return self._handle.file.path
 
     @property
@@ -141,6 +142,7 @@ class Store:
 
     @property
     def page_size(self) -> int:
+        """Bytes of a page."""
         return self._handle.page_size
 
     @property

@@ -1,10 +1,9 @@
-"""The schedule of edits through all rules: what they settle and what has to follow, step by step.
+"""The schedule of edits through all rules: which trees take edits and which plans follow, step by step.
 
-    edge ──▶ settle edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ settle triangle ──▶ ...
+    edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
-A few edits take the first steps in one call of a kernel (engine/kernels/schedule.py), as far as these are plain:
-relations that
-keep nothing apart, plans that are probed by whole keys, heads that copy columns of bindings.
+A few edits take the first steps in one call of a kernel (kernels/schedule.py), as far as these are plain: relations
+without state of their own, plans that are probed by whole keys, heads that copy columns of bindings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,20 +15,39 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.kernels import schedule as kernel
+from ivm.engine.kernels.arguments import ScheduleRoom, ScheduleTable
 from ivm.join.plan_arrays import slices_room
+from ivm.maintenance.kernels.arguments import Found, ProbeRun
 from ivm.maintenance.kernels.probe import PINNED, PROGRESS, probe_next_at
 from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.index import Index, permuted
 from ivm.plan.plan import Plan
 from ivm.views.aggregate_state import keeps_state
-from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Transaction, Tree
+from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
+from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
-COURSES_MAX = 64  # each keeps some megabytes of room at most
+SCHEDULES_MAX = 64  # each keeps some megabytes of room at most
+
+CARRY = Door(
+    kernel.carry,
+    int,
+    Pages,
+    PageBooks,
+    Queues,
+    FlushRoom,
+    int,
+    ScheduleTable,
+    ScheduleRoom,
+    ProbeRun,
+    Found,
+    Found,
+    int,
+)
 
 
 class Flush(NamedTuple):
-    """The trees of a predicate take the edits that wait for it."""
+    """The trees of a predicate take the edits in its queue."""
 
     name: str
 
@@ -52,7 +70,7 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
     """The one schedule of edits of some predicates."""
     schedules = installed.schedules
     if names not in schedules:
-        if len(schedules) >= COURSES_MAX:
+        if len(schedules) >= SCHEDULES_MAX:
             schedules.clear()
         schedules[names] = Schedule(installed, names)
     return schedules[names]
@@ -68,7 +86,7 @@ class Schedule:
         self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         kept = [installed.kept[name] for name in self.names]
-        self.trees: dict[Index, int] = {}  # which of all groups' trees an index is
+        self.trees: dict[Index, int] = {}  # which of all queues' trees an index is
         ends = accumulate((len(one.names) for one in kept), initial=0)
         self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
         for name, one in zip(self.names, kept, strict=True):
@@ -86,48 +104,48 @@ class Schedule:
             self._fixed = self._lay_out(plain)
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits]) -> int:
-        """Take the first steps, as many as a kernel can; returns how many. What they came to is in `groups`."""
+        """Take the first steps, as many as a kernel can; returns how many. What they came to is in `queues`."""
         if not self._plans:
             return 0
         for actions, _ in edits.values():
             if len(actions) > FEW:
                 return 0
         if self._catalog is not txn.catalog:
-            self._catalog, self.groups = txn.catalog, txn.groups(self._shapes)
-            self._room = self._make_room(txn.pages.page_words)
-        self.groups.clear()
+            self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
+            self._working, *self._probing = self._make_room(txn.pages.page_words)
+        self.queues.clear()
         for name, edit in edits.items():
-            self.groups.wait(self._numbers[name], *edit)
-        done = txn.settle(self.groups, partial(self._carry, 0))
+            self.queues.wait(self._numbers[name], *edit)
+        done = txn.flush_queues(self.queues, partial(self._carry, 0))
         if 0 < done < self._plain and isinstance(self.steps[done], Flush):  # mostly for want of pages
-            done = txn.settle(self.groups, partial(self._carry, done), again=True)
+            done = txn.flush_queues(self.queues, partial(self._carry, done), again=True)
         return done
 
-    def _carry(self, begin: int, *settling: Any) -> int:
-        return kernel.carry(begin, *settling, *self._fixed, *self._room, probe_next_at.address())
+    def _carry(self, begin: int, *flushing: Any) -> int:
+        return CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
         """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
-        operations = self._room[-1].tolist()
+        operations = self._working.operations.tolist()
         for name, first, plans in self._books:
-            inserted, erased = self.groups.turnover(first)
+            inserted, erased = self.queues.turnover(first)
             count = sum(map(operations.__getitem__, plans))
             if inserted or erased or count:
                 yield name, count, inserted, erased
 
     def settled(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """A predicate's trees as they were before, and what has changed in them."""
-        groups, kept, first = self.groups, self._installed.kept[name], self.firsts[name]
-        (actions, rows), *others = [groups.changes(t) for t in range(first, first + len(kept.names))]
+        queues, kept, first = self.queues, self._installed.kept[name], self.firsts[name]
+        (actions, rows), *others = [queues.changes(t) for t in range(first, first + len(kept.names))]
         deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
-        return kept.of_indices(groups.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
+        return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
 
     def waiting(self) -> dict[str, list[Edits]]:
         """Edits that still wait, by predicate."""
-        left = enumerate(self.groups.waits.tolist())
-        return {self.names[g]: [self.groups.waiting(g)] for g, n in left if n}
+        left = enumerate(self.queues.waits.tolist())
+        return {self.names[g]: [self.queues.waiting(g)] for g, n in left if n}
 
-    def _lay_out(self, plain: Sequence[Step]) -> list[np.ndarray]:
+    def _lay_out(self, plain: Sequence[Step]) -> ScheduleTable:
         """The plain steps as engine/kernels/schedule.py takes them."""
         static: list[np.ndarray] = []
         steps: list[Sequence[int]] = []
@@ -151,23 +169,27 @@ class Schedule:
                 heads.append((self._numbers[name], counted, len(copies), len(copies) + len(columns)))
                 copies += columns
             plans.append((*chain(*zip(starts, map(len, lists), strict=True)), laid.columns))
-        fixed = steps, plans, *lists, copies
-        return [np.concatenate(static), *(np.array(words, np.int64) for words in fixed)]
+        return ScheduleTable(
+            np.concatenate(static), *(np.array(words, np.int64) for words in (steps, plans, *lists, copies))
+        )
 
-    def _make_room(self, page_words: int) -> list[np.ndarray]:
+    def _make_room(self, page_words: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
         """Where the kernel works, for all plans in turn."""
         laid = [*map(probes_of, self._plans)]
         columns, levels = max(one.columns for one in laid), max(one.levels for one in laid)
         width, indices = max(one.width for one in laid), max(len(one.indices) for one in laid)
         sources = max(len(probed(plan)) for plan in self._plans)
-        trees = sum(len(group.names) for group in self._shapes)
+        trees = sum(len(queue.names) for queue in self._shapes)
         words = partial(np.empty, dtype=np.int64)
-        return [
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
+        working = ScheduleRoom(
+            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS, words(len(laid))
+        )
+        run = ProbeRun(
             words(PROGRESS), words(max(one.state for one in laid)), words((levels + 1) * 2 * MOST), words(levels + 1),
             words((width, MOST)), words((0, 1, 1)), slices_room(max(one.atoms for one in laid), page_words),
-            words((columns, 2 * MOST)), words(2 * MOST), words(2 * MOST), words((columns, 2 * MOST)), words(len(laid)),
-        ]  # fmt: skip
+        )  # fmt: skip
+        found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
+        return working, run, found, composed
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:

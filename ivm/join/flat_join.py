@@ -11,6 +11,10 @@ from ivm.join.flat_layout import Layout
 from ivm.join.join import BATCH, Run
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels import flat_layout, join_layout
+from ivm.join.kernels.arguments import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
+from pagestore.compiled import Door
+
+RUN = Door(kernel.run_flat, FlatTries, FlatRun, KeyTables, BitRows, FlatOutput)
 
 
 class FlatJoin(Run):
@@ -36,11 +40,10 @@ class FlatJoin(Run):
         self._times = np.empty(batch, np.int64)
 
     def _advance(self) -> None:
-        fits = kernel.run_flat(
-            self._flat.data, self._flat.place, self._plan, self._state, self._steps, self._cursors,
-            self._scratch, self._marks, self._counts, self._grounds, self._numbers, self._bits,
-            self._codes, self._room, self._out, self._times, self._rows,
-        )  # fmt: skip
+        run = FlatRun(self._plan, self._state, self._steps, self._cursors, self._scratch)
+        tables, rows = KeyTables(self._marks, self._counts), BitRows(self._grounds, self._numbers, self._bits)
+        output = FlatOutput(self._out, self._times, self._rows, self._codes, self._room)
+        fits = RUN.call(FlatTries(self._flat.data, self._flat.place), run, tables, rows, output)
         if not fits:
             raise RangeError("more than 2**63 bindings stand behind one row; they cannot be counted")
         if self._collects:

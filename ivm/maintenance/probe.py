@@ -12,11 +12,12 @@ import numpy as np
 
 from ivm.join.kernels import join_layout
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
+from ivm.maintenance.kernels import arguments
 from ivm.maintenance.kernels import probe as kernel
 from ivm.maintenance.surgery import Delta, settled
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan
-from pagestore.compiled import raise_for
+from pagestore.compiled import Door, Tables, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
@@ -25,16 +26,21 @@ FOUND = 1 << 14
 SHARE = 128  # branches that a thread of its own takes at least; half a millisecond of work
 SHARES_PER_THREAD = 2  # so that one that is slower keeps the others waiting for less
 
+PROBE = Door(
+    kernel.probe_next, Pages, arguments.ProbeTable, Tables, arguments.Branches, arguments.ProbeRun, arguments.Found,
+    arguments.Composing,
+)  # fmt: skip
+
 
 class Found(NamedTuple):
     """Bindings that go, then such that come, a part for each call of the kernel, and iterator operations.
 
-    If they are `netted` there is one part, and they come each once and in order.
+    If they are `composed` there is one part, and each binding comes once and in order.
     """
 
     parts: list[Edits]
     operations: int
-    netted: bool
+    composed: bool
 
 
 def probe_all(
@@ -49,9 +55,9 @@ def probe_all(
     asked = _asked(probes_of(plan), old, new, changed)
     threads = max(1, min(threads, asked.work // SHARE))
     if threads == 1:
-        alone = prober(plan).run(pages, asked, iter([asked.spans]), net=True)
+        alone = prober(plan).run(pages, asked, iter([asked.spans]), compose=True)
         delta = Delta(*one_batch(alone.parts))
-        return delta if alone.netted else settled(*delta), alone.operations
+        return delta if alone.composed else settled(*delta), alone.operations
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
     parts = _erased_first([part for one in found for part in one.parts])
@@ -161,40 +167,38 @@ class Prober:
 
     def __init__(self, plan: Plan) -> None:
         self._laid = laid = probes_of(plan)
-        self._state = np.empty(laid.state, np.int64)
-        self._start = np.empty(laid.levels + 1, np.int64)
-        self._out = np.empty((laid.width, SMALL), np.int64)
-        self._rows = np.empty((0, 1, 1), np.int64)
-        self._found, self._signs = np.empty((laid.columns, FOUND), np.int64), np.empty(FOUND, np.int64)
-        self._runs, self._regions = np.empty((0, 0), np.int64), np.empty(0, np.int64)
-        self._order, self._fresh = np.empty(2 * FEW, np.int64), np.empty(FEW, bool)
-        self._net_signs, self._net_found = np.empty(FEW, np.int64), np.empty((laid.columns, FEW), np.int64)
+        self._table = arguments.ProbeTable(laid.static, laid.rows, laid.columns)
+        words = partial(np.empty, dtype=np.int64)
+        self._run = arguments.ProbeRun(
+            words(kernel.PROGRESS), words(laid.state), words(0), words(laid.levels + 1), words((laid.width, SMALL)),
+            words((0, 1, 1)), words((0, 0)),
+        )  # fmt: skip
+        self._found = arguments.Found(words(FOUND), words((laid.columns, FOUND)))
+        few = arguments.Found(words(FEW), words((laid.columns, FEW)))
+        self._composing = arguments.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
-    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], net: bool = False) -> Found:
-        """As `probe_all`, in this thread: of the shares that no other one takes; a few are netted if asked."""
-        laid = self._laid
-        if self._runs.shape[1] < 2 * pages.page_words:
-            self._runs = slices_room(laid.atoms, pages.page_words)
+    def run(self, pages: Pages, asked: Asked, shares: Iterator[np.ndarray], compose: bool = False) -> Found:
+        """As `probe_all`, in this thread: of the shares that no other one takes; a few are composed if asked."""
+        laid, composing = self._laid, self._composing
+        if self._run.runs.shape[1] < 2 * pages.page_words:
+            self._run = self._run._replace(runs=slices_room(laid.atoms, pages.page_words))
+        if not compose:
+            composing = composing._replace(order=composing.order[:0])
         parts: list[Edits] = []
-        operations, netted, order = 0, False, self._order if net else self._order[:0]
+        operations, composed = 0, False
         for spans in shares:
             room = (laid.levels + 1) * int(spans[:, 1].max())
-            if len(self._regions) < room:
-                self._regions = np.empty(room, np.int64)
-            progress = np.zeros(kernel.PROGRESS, np.int64)
+            if len(self._run.regions) < room:
+                self._run = self._run._replace(regions=np.empty(room, np.int64))
+            branches, run, progress = arguments.Branches(asked.branches, spans, ACTIONS), self._run, self._run.progress
+            progress.fill(0)
             while progress[kernel.STEP] < 2 * len(laid.rows):
-                n = raise_for(
-                    kernel.probe_next(
-                        *pages, laid.static, laid.rows, laid.columns, asked.trees, asked.branches, spans, ACTIONS,
-                        progress, self._state, self._regions, self._start, self._out, self._rows, self._runs,
-                        self._found, self._signs, order, self._fresh, self._net_signs, self._net_found,
-                    )
-                )  # fmt: skip
-                netted = bool(progress[kernel.NETTED])
-                signs, found = (self._net_signs, self._net_found) if netted else (self._signs, self._found)
+                n = raise_for(PROBE.call(pages, self._table, asked.trees, branches, run, self._found, composing))
+                composed = bool(progress[kernel.COMPOSED])
+                signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
             operations += int(progress[kernel.OPERATIONS])
-        return Found(parts, operations, netted)
+        return Found(parts, operations, composed)
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:

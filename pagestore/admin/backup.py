@@ -72,6 +72,7 @@ class BackupHead(NamedTuple):
 
     @property
     def run(self) -> Run:
+        """The run with the commit's record."""
         return Run(self.page, self.words)
 
 

@@ -4,10 +4,12 @@ Entries wait in a `node` buffer, int64[C, capacity]: the records of a leaf, or t
 folds, birth) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
 """
 
+from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry, Shape
 from pagestore.pages.layout import BIRTH, COLUMNS_MAX, COUNT, HEADER, ID, INDEX, LEAF, TYPE
 from pagestore.pages.page import field, pack, records_max, type_word, width_of
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_patch import patch_scan_tree
+from pagestore.runtime.arguments import MappedWords, Words
 from pagestore.runtime.compiler import kernel, late
 
 # rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each column or entry
@@ -107,13 +109,14 @@ def fill(node, columns, lo, hi, page_words, scans, level, spare):
 
 
 @kernel
-def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns, lo, hi):
-    """Encode entries lo..hi as page `slot` of the arena; its checksum is stamped when the page is written."""
-    page = slot * page_words
+def write_page(fresh, kind_word, columns, entries):
+    """Encode entries as a page of the arena; its checksum is stamped when it is written to the file."""
+    arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
+    node, lo, hi = entries.node, entries.lo, entries.hi
     for i in range(page, page + HEADER):
         arena[i] = 0
-    arena[page + ID] = page_id
-    arena[page + BIRTH] = birth
+    arena[page + ID] = fresh.page_id
+    arena[page + BIRTH] = fresh.birth
     arena[page + TYPE] = kind_word
     arena[page + COUNT] = hi - lo
     at = page + HEADER + 2 * columns
@@ -128,65 +131,43 @@ def write_page(arena, slot, page_words, page_id, birth, kind_word, node, columns
 
 
 @kernel
-def emit(
-    arena, used, page_words, ids, birth, tree_id, level, keys, values, scans, node, lo, hi, parent, at,
-    words, old, runs, work,
-):  # fmt: skip
-    """Write entries lo..hi as one page and append its entry (keys, child, folds, birth) to `parent` at `at`.
+def emit(fresh, shape, level, entries, parent, words, kept, work):
+    """Write entries as one page, and the entry of that page to its parent (see arguments.py).
 
-    `old` is the page of the map that this one replaces, or -1; `runs` says how many runs of entries were copied
-    from it, whose folds the ScanTree may carry over.
+    `words` is the map, which `kept.old` is a place in: what the old page's ScanTree has may be carried over.
     """
-    folds = scans.shape[0]
-    columns = entry_columns(keys, values, folds, level)
-    kind_word = type_word(INDEX if level else LEAF, level, columns, folds, tree_id)
-    write_page(arena, used, page_words, ids[used], birth, kind_word, node, columns, lo, hi)
-    hand_up(
-        arena, used, page_words, ids[used], level, keys, columns, scans, node, lo, hi, True, parent, at,
-        words, old, runs, work,
-    )  # fmt: skip
+    folds = shape.scans.shape[0]
+    columns = entry_columns(shape.keys, shape.values, folds, level)
+    kind_word = type_word(INDEX if level else LEAF, level, columns, folds, shape.tree_id)
+    write_page(fresh, kind_word, columns, entries)
+    hand_up(fresh, shape, level, entries, True, parent, words, kept, work)
 
 
 @kernel
-def hand_up(
-    arena, used, page_words, page_id, level, keys, columns, scans, node, lo, hi, decoded, parent, at,
-    words, old, runs, work,
-):  # fmt: skip
-    """Give the encoded page its ScanTree, and `parent` its entry; as `emit`.
+def hand_up(fresh, shape, level, entries, decoded, parent, words, kept, work):
+    """Give an encoded page its ScanTree, and its parent the entry; as `emit`.
 
-    `decoded` says whether `node` holds all entries lo..hi, or only those that are new.
+    `decoded` says whether the node buffer holds all entries, or only those that are new.
     """
-    page = used * page_words
+    arena, page, keys, above, at = fresh.arena, fresh.page, shape.keys, parent.node, parent.at
     for c in range(keys):
-        parent[c, at] = field(arena, page, c, 0)
-    parent[keys, at] = page_id
-    births = births_at(keys, scans.shape[0])
+        above[c, at] = field(arena, page, c, 0)
+    above[keys, at] = fresh.page_id
+    births = births_at(keys, shape.scans.shape[0])
     if births >= 0:
-        parent[births, at] = arena[page + BIRTH]
-    if scans.shape[0]:
-        scan_tree(
-            work[SCAN_TREE], words, old, columns + 1, runs, node, level, keys, scans, lo, hi, decoded, arena, page,
-            page_words, work, parent, at,
-        )  # fmt: skip
+        above[births, at] = arena[page + BIRTH]
+    if shape.scans.shape[0]:
+        scan_tree(work[SCAN_TREE], fresh, shape, level, entries, decoded, parent, words, kept, work)
 
 
-@late(
-    "int64(Array(int64, 1, 'C', readonly=True), int64, int64, int64, int64[:, ::1], int64, int64, int64[:, ::1], int64,"
-    "int64, boolean, int64[::1], int64, int64, int64[::1], int64[:, ::1], int64)"
-)
-def scan_tree(
-    words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work, parent, at
-):
-    """Give a page of a tree with scans its ScanTree, and `parent` the folds of the whole page; as `hand_up`."""
-    if decoded or not patch_scan_tree(
-        words, old, runs_at, runs, node, level, keys, scans, hi, arena, page, page_words, work
-    ):
-        grow_scan_tree(
-            words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work
-        )
-    _, _, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
-    for f in range(scans.shape[0]):
-        parent[keys + 1 + f, at] = work[nodes + 1 + f * stride]
+@late(FreshPage, Shape, int, Entries, bool, ParentEntry, MappedWords, Kept, Words)
+def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
+    """Give a page of a tree with scans its ScanTree, and its parent the folds of the whole page; as `hand_up`."""
+    if decoded or not patch_scan_tree(fresh, shape, level, entries, words, kept, work):
+        grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work)
+    _, _, _, nodes, _, stride = layout_of(fresh.page_words, shape.scans.shape[0])
+    for f in range(shape.scans.shape[0]):
+        parent.node[shape.keys + 1 + f, parent.at] = work[nodes + 1 + f * stride]
     return 1
 
 

@@ -8,12 +8,12 @@ Both arrays are shared with other threads; a longer file gets longer ones (stora
 
 from typing import NamedTuple
 
-import numpy as np
+from pagestore.runtime.arguments import Bytes, MappedWords
 
 
 class Pages(NamedTuple):
     """The words of the file int64[n], the columns of each verified page uint8[n], and the words of a page."""
 
-    words: np.ndarray
-    seen: np.ndarray
+    words: MappedWords
+    seen: Bytes
     page_words: int

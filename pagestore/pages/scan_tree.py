@@ -73,52 +73,51 @@ def layout_of(page_words, folds):
 
 
 @kernel
-def grow_scan_tree(words, old, runs_at, runs, node, level, keys, scans, lo, hi, decoded, arena, page, page_words, work):
-    """Write the ScanTree of the fresh page `page` of the arena, which holds entries lo..hi of the node buffer.
+def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
+    """Write the ScanTree of a fresh page, which holds some entries of a node buffer (see arguments.py).
 
-    `old` is the page of the map that it succeeds, or -1; `runs` rows of `node` from `runs_at` on say which
-    entries were copied (see apply.copy_run).  Where the buffer is not `decoded` it has none of those, and
-    what is folded is decoded first.  Leaves the fold of the whole page in node 1 of `work`.
+    Where the buffer is not `decoded` it has none of the entries that were kept, and what is folded is decoded first.
+    Leaves the fold of the whole page in node 1 of `work`.
     """
-    folds = scans.shape[0]
-    _, states, _, _, _, _ = layout_of(page_words, folds)
+    scans, page_words = shape.scans, fresh.page_words
+    _, states, _, _, _, _ = layout_of(page_words, scans.shape[0])
     room = scan_room(page_words, scans, level)
-    source = -1 if decoded else page
-    n = hi - lo
+    source = -1 if decoded else fresh.page
+    n = entries.hi - entries.lo
     depth = 0
     planted = n
-    if old >= 0 and room:
-        depth, planted = carry(words, old, runs_at, runs, node, level, scans, n, page_words, work)
+    if kept.old >= 0 and room:
+        depth, planted = carry(words, kept, entries.node, level, scans, n, page_words, work)
     if depth == 0:
         planted = n
         while room and n >> (depth + 1) >= ENTRIES_MIN:
             depth += 1
         work[states + 1] = EMPTY
-        plant(arena, source, node, level, keys, scans, lo, n, 1, 0, depth, page_words, work)
+        plant(fresh, source, shape, level, entries, 1, 0, n, depth, work)
     else:
-        refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_words, work)
+        refresh_carried(fresh, source, shape, level, entries, depth, work)
     if depth:
-        write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work)
+        write_tree(scans, level, n, depth, planted, room, fresh.arena, fresh.page, page_words, work)
 
 
 @kernel
-def plant(arena, source, node, level, keys, scans, lo, n, root, first, depth, page_words, work):
+def plant(fresh, source, shape, level, entries, root, first, n, depth, work):
     """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut.
 
     The entries are decoded from page `source` of the arena, unless it is -1.
     """
-    folds = scans.shape[0]
-    starts, _, _, nodes, spare, stride = layout_of(page_words, folds)
+    scans, node, lo = shape.scans, entries.node, entries.lo
+    starts, _, _, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
     leaves = 1 << depth
     leaf = root << depth
     j = leaf - (1 << log2(leaf))  # number of the first leaf
     if source >= 0:
-        decode_folded(arena, source, node, level, keys, scans, first, first + n)
+        decode_folded(fresh.arena, source, node, level, shape.keys, scans, first, first + n)
     for k in range(leaves):
         a = first + n * k // leaves
         b = first + n * (k + 1) // leaves
         work[starts + j + k] = a
-        work[APPLIED] += fold_run(node, level, keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare)
+        work[APPLIED] += fold_run(node, level, shape.keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare)
     for d in range(depth - 1, -1, -1):
         for k in range(root << d, (root << d) + (1 << d)):
             join(scans, nodes, stride, k, work)
@@ -148,12 +147,12 @@ def join(scans, nodes, stride, k, work):
 
 
 @kernel
-def carry(words, old, runs_at, runs, node, level, scans, n, page_words, work):
+def carry(words, kept, node, level, scans, n, page_words, work):
     """Take over starts and folds from the old page's tree; returns (depth, entries when planted), or depth 0.
 
     A leaf is CLEAN if its entries lie in one copied run and nothing came between them.
     """
-    folds = scans.shape[0]
+    old, runs_at, runs, folds = kept.old, kept.row, kept.runs, scans.shape[0]
     starts, states, weights, nodes, _, stride = layout_of(page_words, folds)
     header = words[old + SCAN]
     depth, area, planted = header & 255, old + (header >> 8 & 0xFFFFFF), header >> 32
@@ -202,14 +201,14 @@ def carry(words, old, runs_at, runs, node, level, scans, n, page_words, work):
 
 
 @kernel
-def refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_words, work):
+def refresh_carried(fresh, source, shape, level, entries, depth, work):
     """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
 
     Goes top down for balance, so that of nested subtrees the largest is planted; then bottom up for the folds.  A
     subtree with fewer entries than leaves has lost its balance as well.
     """
-    folds = scans.shape[0]
-    starts, states, weights, nodes, spare, stride = layout_of(page_words, folds)
+    scans, node, keys, lo = shape.scans, entries.node, shape.keys, entries.lo
+    starts, states, weights, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
     leaves = 1 << depth
     for d in range(depth):
         below = depth - d
@@ -218,7 +217,7 @@ def refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_wor
                 x, y = work[weights + 2 * k], work[weights + 2 * k + 1]
                 if x > 2 * y or y > 2 * x or min(x, y) < 1 << below:
                     first, n = work[starts + (k << below) - leaves], work[weights + k]
-                    plant(arena, source, node, level, keys, scans, lo, n, k, first, below, page_words, work)
+                    plant(fresh, source, shape, level, entries, k, first, n, below, work)
                     mark_clean(states, k, below, work)
     for k in range(2 * leaves - 1, 0, -1):
         if work[states + k] == DIRTY:
@@ -227,7 +226,7 @@ def refresh_carried(arena, source, node, level, keys, scans, lo, depth, page_wor
             else:
                 a, b = work[starts + k - leaves], work[starts + k - leaves + 1]
                 if source >= 0:
-                    decode_folded(arena, source, node, level, keys, scans, a, b)
+                    decode_folded(fresh.arena, source, node, level, keys, scans, a, b)
                 work[APPLIED] += fold_run(
                     node, level, keys, scans, lo + a, lo + b, work, nodes + k, stride, spare
                 )  # fmt: skip

@@ -1,5 +1,12 @@
-"""TODO: pagestore/pages/scan_tree_in_place.py."""
+"""Folds changed where they stand: for pages on which values change and no entry comes or goes.
 
+    leaf    [5 9 4] sum 18, max 9        the 9 becomes 7: the sum by the difference, -2; the maximum is folded again
+    path    up to the root, as far as something changes
+
+Only counts, sums, minima and maxima are changed so; a page with other folds is refolded along the paths of its edits.
+"""
+
+from pagestore.pages.arguments import FoldColumn
 from pagestore.pages.fold_operators import CARRY, MAX, MIN, SUM, group_end
 from pagestore.pages.layout import COUNT as ENTRIES
 from pagestore.pages.layout import SCAN
@@ -11,11 +18,11 @@ DIFFERING = 48  # bits of values whose differences, a page's worth of them, add 
 
 
 @kernel
-def in_place(words, old, runs_at, runs, node, scans, n):
-    """Are all scans plain, and does every entry that stays keep its place?"""
-    same = n == words[old + ENTRIES]
-    for r in range(runs):
-        same &= node[runs_at, r] == node[runs_at + 2, r]
+def in_place(words, kept, node, scans, n):
+    """Are all folds plain, and does every entry that stays keep its place?"""
+    same = n == words[kept.old + ENTRIES]
+    for r in range(kept.runs):
+        same &= node[kept.row, r] == node[kept.row + 2, r]
     f = 0
     while same and f < scans.shape[0]:
         after = f + 1 + (scans[f, 0] == SUM)
@@ -25,27 +32,25 @@ def in_place(words, old, runs_at, runs, node, scans, n):
 
 
 @kernel
-def change_folds(words, old, runs_at, runs, node, level, keys, scans, n, arena, page, page_words, work):
+def change_folds(fresh, shape, level, entries, words, kept, work):
     """Bring the copy of the old page's tree up to date, and node 1 of `work`; whether all folds fit."""
+    arena, page, keys, scans = fresh.arena, fresh.page, shape.keys, shape.scans
     folds = scans.shape[0]
-    starts, _, _, nodes, _, stride = layout_of(page_words, folds)
+    starts, _, _, nodes, _, stride = layout_of(fresh.page_words, folds)
     depth, area = arena[page + SCAN] & 255, page + (arena[page + SCAN] >> 8 & 0xFFFFFF)
     read_starts(arena, page, area, depth, starts, work)
     for f in range(folds):
         op, c = scans[f, 0], keys + 1 + f if level > 0 else scans[f, 1]
         if not stored(scans, f, level):
-            work[nodes + 1 + f * stride] = n
+            work[nodes + 1 + f * stride] = entries.hi
             continue
-        if op == SUM and not differences_fit(words, old, level, c, arena, page):
+        if op == SUM and not differences_fit(words, kept.old, level, c, arena, page):
             return False
+        changing = FoldColumn(area, depth, f)
         if op == MIN or op == MAX:
-            fits = change_extremes(
-                words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, op == MIN, page_words, folds, work
-            )
+            fits = change_extremes(words, kept, entries, c, fresh, folds, changing, op == MIN, work)
         else:
-            fits = op == CARRY or change_sums(
-                words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, op == SUM, page_words, folds, work
-            )
+            fits = op == CARRY or change_sums(words, kept, entries, c, fresh, folds, changing, op == SUM, work)
         if not fits:
             return False
         base, start, width = tree_column(arena, page, area, 1 + f)
@@ -75,11 +80,16 @@ def differences_fit(words, old, level, c, arena, page):
 
 
 @kernel
-def change_sums(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, wide, page_words, folds, work):
-    """Add the differences of column c to the folds; False where one does not fit, or its high word would change."""
-    starts, _, sizes, nodes, _, stride = layout_of(page_words, folds)
+def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
+    """Add the differences of column c to the folds; False where one does not fit, or its high word would change.
+
+    leaf 2: 5 9 4 = 18        the 9 becomes 7: difference[leaf 2] = -2, and so for each node above it
+    """
+    old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
+    arena, page, f = fresh.arena, fresh.page, changing.f
+    starts, _, sizes, nodes, _, stride = layout_of(fresh.page_words, folds)
     base, start, width = column(words, old, c)
-    leaves = 1 << depth
+    leaves = 1 << changing.depth
     ratio = leaves / n
     difference, fold = work[sizes : sizes + 2 * leaves], work[nodes + f * stride : nodes + f * stride + 2 * leaves]
     difference[:] = 0
@@ -97,7 +107,7 @@ def change_sums(words, old, runs_at, runs, node, c, n, arena, page, area, depth,
         difference[k] = difference[2 * k] + difference[2 * k + 1]
         applied += difference[k] != 0
     work[APPLIED] += applied
-    base, start, width = tree_column(arena, page, area, 1 + f)
+    base, start, width = tree_column(arena, page, changing.area, 1 + f)
     unpack_bits(arena, base, start, width, 0, 2 * leaves - 1, fold, 1)
     wrong = 0
     for k in range(1, 2 * leaves):
@@ -115,16 +125,19 @@ def change_sums(words, old, runs_at, runs, node, c, n, arena, page, area, depth,
 
 
 @kernel
-def change_extremes(words, old, runs_at, runs, node, c, n, arena, page, area, depth, f, least, page_words, folds, work):
+def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work):
     """Bring greatest (or least) values of column c up to date; False where one does not fit.
 
-    A leaf changes if what comes exceeds its fold, and is folded again if what goes was that.
+    A leaf changes if the new value exceeds its fold, and is folded again if the old value was the fold.  The least
+    value is found as a greatest one: x ^ -1 = -x - 1 turns the order around.
     """
-    starts, states, _, _, _, _ = layout_of(page_words, folds)
+    old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
+    arena, page = fresh.arena, fresh.page
+    starts, states, _, _, _, _ = layout_of(fresh.page_words, folds)
     base, start, width = column(words, old, c)
-    tree_base, tree_at, tree_width = tree_column(arena, page, area, 1 + f)
+    tree_base, tree_at, tree_width = tree_column(arena, page, changing.area, 1 + changing.f)
     flip = -1 if least else 0
-    leaves = 1 << depth
+    leaves = 1 << changing.depth
     ratio = leaves / n
     again = work[states : states + leaves]
     again[:] = 0

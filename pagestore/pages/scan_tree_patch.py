@@ -23,34 +23,35 @@ from pagestore.runtime.compiler import kernel
 
 
 @kernel
-def patch_scan_tree(words, old, runs_at, runs, node, level, keys, scans, n, arena, page, page_words, work):
+def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
     """Give a shifted page its ScanTree; whether it could be done.  Arguments as for `grow_scan_tree`.
 
     Leaves the fold of the whole page in node 1 of `work`.
     """
-    folds = scans.shape[0]
-    starts, changed, sizes, nodes, _, stride = layout_of(page_words, folds)
+    scans, arena, page, page_words, n = shape.scans, fresh.arena, fresh.page, fresh.page_words, entries.hi
+    old = kept.old
+    starts, changed, sizes, nodes, _, stride = layout_of(page_words, scans.shape[0])
     header = words[old + SCAN]
     depth, area, planted = header & 255, header >> 8 & 0xFFFFFF, header >> 32
     leaves = 1 << depth
     if depth == 0 or n > 2 * planted or 2 * n < planted:
         return False
-    if in_place(words, old, runs_at, runs, node, scans, n):
+    if in_place(words, kept, entries.node, scans, n):
         for i in range(area, page_words):
             arena[page + i] = words[old + i]
         arena[page + SCAN] = header
-        if change_folds(words, old, runs_at, runs, node, level, keys, scans, n, arena, page, page_words, work):
+        if change_folds(fresh, shape, level, entries, words, kept, work):
             return True
         arena[page + area : page + page_words] = 0
         arena[page + SCAN] = 0
-    if runs > leaves:
+    if kept.runs > leaves:
         return False
     read_tree(words, old, old + area, level, scans, depth, page_words, work)
-    touched = edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, page_words, work)
+    touched = edit_leaves(words, kept, shape, level, entries, leaves, page_words, work)
     moved = move_starts(starts, sizes, leaves, work)
     if moved and not balanced(starts, n, depth, work):
         return False
-    refold_leaves(arena, page, node, level, keys, scans, n, depth, touched, page_words, work)
+    refold_leaves(fresh, shape, level, entries, depth, touched, work)
     count = rejoin_paths(level, scans, touched, page_words, work)
     if not fit(words, old, old + area, level, scans, n, depth, moved, count, page_words, work):
         return False
@@ -60,7 +61,7 @@ def patch_scan_tree(words, old, runs_at, runs, node, level, keys, scans, n, aren
     if moved:
         base, start, width = tree_column(arena, page, page + area, 0)
         pack(arena, start, base, width, work, starts, starts + leaves)
-    for f in range(folds):
+    for f in range(scans.shape[0]):
         if stored(scans, f, level):
             base, start, width = tree_column(arena, page, page + area, 1 + f)
             for i in range(count):
@@ -85,12 +86,13 @@ def read_tree(words, old, area, level, scans, depth, page_words, work):
 
 
 @kernel
-def edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, page_words, work):
+def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
     """Bring the folds of leaves up to date; returns how many were touched.
 
     Their nodes stand in `changed` then, ascending; as -k where leaf k is to be folded again.  `sizes` has what
     they have won or lost.
     """
+    old, runs_at, runs, node, keys, scans = kept.old, kept.row, kept.runs, entries.node, shape.keys, shape.scans
     starts, changed, sizes, nodes, spare, stride = layout_of(page_words, scans.shape[0])
     touched = 0
     leaf = 0
@@ -98,7 +100,7 @@ def edit_leaves(words, old, runs_at, runs, node, level, keys, scans, n, leaves, 
     at = 0
     for r in range(runs + 1):
         gone = node[runs_at, r] if r < runs else words[old + ENTRIES]
-        come = node[runs_at + 2, r] if r < runs else n
+        come = node[runs_at + 2, r] if r < runs else entries.hi
         while i < gone or at < come:
             while leaf + 1 < leaves and work[starts + leaf + 1] <= i:
                 leaf += 1
@@ -198,15 +200,16 @@ def balanced(starts, n, depth, work):
 
 
 @kernel
-def refold_leaves(arena, page, node, level, keys, scans, n, depth, touched, page_words, work):
+def refold_leaves(fresh, shape, level, entries, depth, touched, work):
     """Fold the leaves again whose folds are not known."""
-    starts, changed, _, nodes, spare, stride = layout_of(page_words, scans.shape[0])
-    work[starts + (1 << depth)] = n
+    node, keys, scans = entries.node, shape.keys, shape.scans
+    starts, changed, _, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
+    work[starts + (1 << depth)] = entries.hi
     for i in range(touched):
         k = -work[changed + i]
         if k > 0:
             a, b = work[starts + k - (1 << depth)], work[starts + k - (1 << depth) + 1]
-            decode_folded(arena, page, node, level, keys, scans, a, b)
+            decode_folded(fresh.arena, fresh.page, node, level, keys, scans, a, b)
             work[APPLIED] += fold_run(node, level, keys, scans, a, b, work, nodes + k, stride, spare)
             work[changed + i] = k
 

@@ -18,16 +18,15 @@ PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 
 
 @kernel
-def shift_page(
-    words, old, node, columns, anchored, runs_at, runs, n, least, room, arena, page, page_words, page_id, birth
-):
-    """Write the page of n entries that replaces page `old` to word `page` of the arena; returns whether it could.
+def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
+    """Write the fresh page that replaces an old one; returns whether it could be done (see arguments.py).
 
-    `runs` rows (first, end, place) of `node` from row `runs_at` on say which entries stay, and where; the rest
-    of the n entries stands in node[c]. It cannot where too much changed, where the old page is of format 1 and
-    has no births, or where the columns would take less than `least` or more than `room` words. Column `anchored`
-    has base 0 (-1: no column has).
+    The new entries stand in the node buffer, between the runs that are kept. It cannot be done where too much changed,
+    where the old page is of format 1 and has no births, or where the columns would take less than `least` or more than
+    `room` words. Column `anchored` has base 0 (-1: no column has).
     """
+    old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
+    arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
     entries = words[old + COUNT]
     kept = 0
     for r in range(runs):
@@ -49,8 +48,8 @@ def shift_page(
         return False
     for i in range(HEADER):
         arena[page + i] = 0
-    arena[page + ID] = page_id
-    arena[page + BIRTH] = birth
+    arena[page + ID] = fresh.page_id
+    arena[page + BIRTH] = fresh.birth
     arena[page + TYPE] = words[old + TYPE]
     arena[page + COUNT] = n
     arena[page + AGE] = age

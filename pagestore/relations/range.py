@@ -31,10 +31,12 @@ class Range:
 
     @property
     def name(self) -> str:
+        """The name of the relation."""
         return self.info.name
 
     @property
     def schema(self) -> Schema:
+        """The schema of the relation. Raises SchemaError for a hidden tree of words."""
         if self.info.schema is None:
             raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
         return self.info.schema

@@ -42,6 +42,7 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def version(self) -> int:
+        """The number of the version."""
         return self._version.version
 
     @property
@@ -51,10 +52,12 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def message(self) -> str:
+        """The message that the version was committed with."""
         return self._version.message
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
         if not self._open:
             raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
         if not self._handle.open:

@@ -12,11 +12,17 @@ class Source(Protocol):
     """A version's trees and texts, as relations ask for them."""
 
     @property
-    def pages(self) -> Pages: ...
+    def pages(self) -> Pages:
+        """The map, for kernels."""
+
     @property
-    def dictionary(self) -> Dictionary: ...
+    def dictionary(self) -> Dictionary:
+        """The texts of the version."""
+
     @property
-    def threads(self) -> int: ...
+    def threads(self) -> int:
+        """How many threads look many keys up."""
+
     def tree(self, name: str) -> Tree:
         """The tree of words behind a relation."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import config, njit, types
-from numba.core import cgutils, sigutils
+from numba.core import cgutils
 from numba.core.caching import (
     CacheImpl,
     CompileResultCacheImpl,
@@ -30,6 +30,7 @@ from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from pagestore.runtime.arguments import fits, types_of
 from pagestore.runtime.code_cache import cache_folder
 from pagestore.runtime.undisturbed import undisturbed
 
@@ -57,9 +58,12 @@ def allocating(function: Callable) -> Any:
     return kernel(function, _nrt=True)
 
 
-def late(signature: str, allocates: bool = False) -> Callable:
-    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever."""
-    return lambda function: by_address(addressed(function, _nrt=allocates), signature)
+def late(*arguments: Any, allocates: bool = False) -> Callable:
+    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever.
+
+    `arguments` are their types (see arguments.py).
+    """
+    return lambda function: by_address(addressed(function, _nrt=allocates), *arguments)
 
 
 def addressed(function: Callable, **options: Any) -> Any:
@@ -67,10 +71,11 @@ def addressed(function: Callable, **options: Any) -> Any:
     return kernel(function, no_cfunc_wrapper=False, **options)
 
 
-def by_address(compiled: Any, signature: str) -> Any:
+def by_address(compiled: Any, *arguments: Any) -> Any:
     """An `addressed` kernel as kernels call it that are not to have it as a part: it is compiled once for all of them.
 
-    They hand over its `address()` before its arguments; it returns a word.
+    `arguments` are the types of its arguments (see arguments.py). The callers hand over its `address()` before
+    these; it returns a word.
     """
 
     @kernel
@@ -80,7 +85,7 @@ def by_address(compiled: Any, signature: str) -> Any:
     if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
         call.address = lambda: 1
         return call
-    wanted, returned = sigutils.normalize_signature(signature)
+    wanted, returned = types_of(*arguments), types.int64
 
     @intrinsic
     def jump(typing, address, *args):
@@ -181,7 +186,7 @@ class Part(CPUDispatcher):
     def get_call_template(self, args: Sequence, kws: dict) -> Any:
         """As numba's, but an overload that takes such arguments is taken."""
         args = [types.unliteral(a) for a in args]
-        return super().get_call_template(next((o for o in self.overloads if all(map(takes, o, args))), args), kws)
+        return super().get_call_template(next((o for o in self.overloads if all(map(fits, o, args))), args), kws)
 
     def add_overload(self, result: Any) -> None:
         self.overloads[tuple(result.signature.args)] = result
@@ -189,11 +194,6 @@ class Part(CPUDispatcher):
 
     def get_overload(self, sig: Any) -> Any:
         return self.overloads[tuple(sig)].fndesc
-
-
-def takes(wanted: Any, given: Any) -> bool:
-    """Is that the type given, or the same array, only to be read?"""
-    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
 
 
 class FromTheFront(Compiler):

@@ -48,6 +48,7 @@ class Coding(NamedTuple):
 
     @property
     def bits(self) -> int:
+        """The width of a tuple's codes, all columns together."""
         return int(self.width.sum())
 
     @property
@@ -65,6 +66,7 @@ class Coded(NamedTuple):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of words and tails."""
         return self.words.nbytes + self.tails.nbytes
 
 

@@ -28,10 +28,12 @@ class Run(NamedTuple):
 
     @property
     def length(self) -> int:
+        """The length of the record in words."""
         return self.words & LENGTHS
 
     @property
     def stamp(self) -> int:
+        """The record's stamp; 0 where it is not known."""
         return self.words >> LENGTH_BITS
 
     def ids(self, page_words: int) -> range:

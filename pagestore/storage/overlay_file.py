@@ -52,6 +52,7 @@ class OverlayFile(File):
 
     @property
     def page_writer(self) -> np.ndarray:
+        """CLOSED: kernels do not write here."""
         return CLOSED
 
     def fallocate(self, offset: int, count: int) -> None:

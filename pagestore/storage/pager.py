@@ -69,6 +69,7 @@ class Pager:
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels."""
         return self.mapping.pages
 
     def reserve(self, n: int) -> np.ndarray:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Door, Table, Tables, Words
 from pagestore.runtime.parallel import together
 from pagestore.sorting.merge import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
@@ -38,6 +40,8 @@ from pagestore.trees.kernels.apply_layout import (
     WHOLE,
     WRITTEN,
 )
+from pagestore.trees.kernels.arguments import Edits as Batch
+from pagestore.trees.kernels.arguments import IndexedTrees, Output, Part, Reordering, Room
 from pagestore.trees.kernels.compose_edits import compose_few, compose_ordered
 from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
 from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
@@ -49,6 +53,10 @@ PAGE_EDITS = 16  # edits in the time that a page takes to be read, made and writ
 ALONE = np.zeros((1, 1), np.int64)  # where a tree has nothing beside it
 
 Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
+
+APPLY = Door(
+    k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
+)
 
 
 def apply(
@@ -106,10 +114,11 @@ def _apply_few(
     wanted = len(trees) * (2 * n + reserve)
     room.fit(page_words, wanted, columns, len(specs[0].scans), 2 * n)
     ids, deltas = pager.reserve(wanted), np.empty((len(trees), 1 + columns, 2 * n), np.int64)
-    done = k_indexed.apply_and_write(
-        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of(trees),
-        places, fold_array(specs[0]), actions, edits, visible, WHOLE, 0, ALL, room.arena, ids, pager.version,
-        reserve, room.node, room.dead, deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
+    output = Output(room.arena, ids, room.dead, pager.version, reserve)
+    done = APPLY.call(
+        pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), pager.pages,
+        IndexedTrees(_rows_of(trees), places, fold_array(specs[0])), Batch(actions, edits, visible),
+        Part(WHOLE, 0, ALL), output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     if done < len(trees):
         pager.release(ids)
@@ -162,7 +171,7 @@ def _build(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray) -> 
     return bulk(pager, tree.spec, [rows]), (np.full(rows.shape[1], INSERT), rows)
 
 
-class Part(NamedTuple):
+class Share(NamedTuple):
     """Some of the edits, the pages that their run of the kernel may write, and the room that it works in."""
 
     actions: np.ndarray
@@ -182,7 +191,7 @@ def _descend(
     try:
         if len(parts) == 1:
             page_writer = pager.page_writer(1 + int(parts[0].ids[-1]))
-            _run(pager, page_writer, tree, visible, parts[0], WHOLE)
+            _run(pager, page_writer, tree, visible, parts[0], Part(WHOLE, 0, ALL))
         else:
             _run_together(pager, tree, visible, parts, slots)
     except (CorruptionError, EditError):
@@ -219,7 +228,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     return slots, starts
 
 
-def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Part]:
+def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, starts: list[int]) -> list[Share]:
     """The parts that begin where `starts` says, and end where the next one does."""
     columns, page_words = tree.spec.columns, pager.pages.page_words
     sizes = [b - a for a, b in pairwise(starts)]
@@ -231,26 +240,24 @@ def _parts(pager: Pager, tree: Tree, actions: np.ndarray, edits: np.ndarray, sta
         room.fit(page_words, wanted[number], columns, len(tree.spec.scans), n)
         some = actions[a : a + n], np.ascontiguousarray(edits[:, a : a + n])
         deltas = np.empty((1, 1 + columns, 2 * n), np.int64)
-        parts.append(Part(*some, ids[: wanted[number]], reserves[number], room, deltas))
+        parts.append(Share(*some, ids[: wanted[number]], reserves[number], room, deltas))
         ids = ids[wanted[number] :]
     return parts
 
 
-def _run(
-    pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, part: Part, stages: int,
-    first: int = 0, last: int = ALL,
-) -> None:  # fmt: skip
+def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share: Share, stages: Part) -> None:
     """Run the kernel, and have the pages that it makes written; what came of it is the first tally of the part's room.
 
     Raises CorruptionError or EditError.
     """
-    actions, edits, ids, reserve, room, deltas = part
+    actions, edits, ids, reserve, room, deltas = share
     tally = room.tallies[0]
-    begin = 0 if stages & BELOW else int(tally[WRITTEN])
-    k_indexed.apply_and_write(
-        page_writer, k_indexed.apply_indexed_at.address(), *pager.pages, _rows_of((tree,)), ALONE,
-        fold_array(tree.spec), actions, edits, visible, stages, first, last, room.arena, ids, pager.version, reserve, room.node, room.dead,
-        deltas, room.walk, room.tallies, room.work, room.moving, room.order, room.fresh,
+    begin = 0 if stages.stages & BELOW else int(tally[WRITTEN])
+    output = Output(room.arena, ids, room.dead, pager.version, reserve)
+    APPLY.call(
+        page_writer, k_indexed.apply_indexed_at.address(), pager.pages,
+        IndexedTrees(_rows_of((tree,)), ALONE, fold_array(tree.spec)), Batch(actions, edits, visible), stages,
+        output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()
     assert status != SHORT, "what a run reserves is there, see _parts"
@@ -260,18 +267,18 @@ def _run(
     tally[WRITTEN] = used
 
 
-def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Part], slots: list[int]) -> None:
+def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Share], slots: list[int]) -> None:
     """Run the parts side by side, then the first one with the root over all of them."""
     spec, (first, *others) = tree.spec, parts
     page_writer = pager.make_room(1 + max(int(part.ids[-1]) for part in parts))  # which none does while another writes
     run = partial(_run, pager, page_writer, tree, visible)
-    together([partial(run, part, BELOW, *ends) for part, ends in zip(parts, pairwise(slots), strict=True)])
+    together([partial(run, part, Part(BELOW, *ends)) for part, ends in zip(parts, pairwise(slots), strict=True)])
     for part in others:
         k_apply.adopt(
             pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
             first.room.node, first.room.walk, part.room.node, part.room.walk,
         )  # fmt: skip
-    run(first, ROOT_ON)
+    run(first, Part(ROOT_ON, 0, ALL))
 
 
 def _failure(status: int, evidence: int, spec: Spec, edits: np.ndarray) -> Exception:

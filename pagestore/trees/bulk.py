@@ -13,16 +13,22 @@ from typing import Any
 import numpy as np
 
 from pagestore.errors import OrderError
+from pagestore.pages.arguments import Shape
 from pagestore.pages.layout import HEIGHT_MAX
+from pagestore.runtime.arguments import Door, Table, Words
 from pagestore.runtime.parallel import together
 from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.trees.kernels import bulk as k_bulk
+from pagestore.trees.kernels.arguments import FreshPages, Loading
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Pager, Spec, Tree, fold_array
+from pagestore.trees.tree import Pager, Spec, Tree, shape_of
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
+
+LOAD = Door(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
+FINISH = Door(k_bulk.finish_level, Shape, FreshPages, int, Loading)
 
 
 def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
@@ -35,23 +41,20 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
     """
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
-    arena, work = room.arena, room.work
-    node = np.empty_like(room.node)  # not the scratch's: `batches` may apply edits while records wait here
-    sizes = np.zeros(HEIGHT_MAX, np.int64)
+    node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
+    loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
     last = np.zeros(spec.keys, np.int64)
-    shape = (pages.page_words, spec.keys, spec.values, fold_array(spec))
+    shape, progress = shape_of(spec), loading.progress
     count = 0
     for batch in batches:
         batch = np.ascontiguousarray(batch, np.int64)
-        progress = np.zeros(3, np.int64)
+        progress.fill(0)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
             with turn:
-                ids = pager.reserve(BULK_PAGES)
-            k_bulk.load_records(
-                *shape, batch, arena, ids, pager.version, spec.tree_id, node, sizes, last, progress, work
-            )  # fmt: skip
+                fresh = FreshPages(room.arena, pager.reserve(BULK_PAGES), pager.version, pages.page_words)
+            LOAD.call(shape, batch, fresh, last, loading)
             with turn:
-                _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+                _flush(pager, fresh, int(progress[k_bulk.USED]))
             if progress[k_bulk.UNSORTED]:
                 row = int(progress[k_bulk.TAKEN])
                 raise OrderError(
@@ -60,7 +63,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
                 )
         count += batch.shape[1]
     with turn:
-        return _finish_bulk(pager, spec, shape, arena, node, work, sizes, count)
+        return _finish_bulk(pager, spec, room.arena, loading, count)
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
@@ -75,29 +78,23 @@ def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Cod
     return [tree for _, tree in sorted(chain(*found))]
 
 
-def _finish_bulk(
-    pager: Pager,
-    spec: Spec,
-    shape: tuple[Any, ...],
-    arena: np.ndarray,
-    node: np.ndarray,
-    work: np.ndarray,
-    sizes: np.ndarray,
-    count: int,
-) -> Tree:
+def _finish_bulk(pager: Pager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
+    """Write what waits on each level, up to the root."""
+    sizes = loading.sizes
     sizes[-1] = 0
     if not count:
         return Tree.empty(spec)
     level = 0
-    progress = np.zeros(3, np.int64)
+    loading.progress.fill(0)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
-        ids = pager.reserve(BULK_PAGES)
-        k_bulk.finish_level(*shape, arena, ids, pager.version, spec.tree_id, level, node, sizes, progress, work)
-        _flush(pager, arena, ids, int(progress[k_bulk.USED]))
+        fresh = FreshPages(arena, pager.reserve(BULK_PAGES), pager.version, pager.pages.page_words)
+        FINISH.call(shape_of(spec), fresh, level, loading)
+        _flush(pager, fresh, int(loading.progress[k_bulk.USED]))
         level += not sizes[level]
-    return Tree.at(int(node[level, spec.keys, 0]), level, count, spec, pager.version)
+    return Tree.at(int(loading.node[level, spec.keys, 0]), level, count, spec, pager.version)
 
 
-def _flush(pager: Pager, arena: np.ndarray, ids: np.ndarray, used: int) -> None:
-    pager.write(arena, ids[:used])
-    pager.release(ids[used:])
+def _flush(pager: Pager, fresh: FreshPages, used: int) -> None:
+    """Write the first pages of the arena, and give back the numbers of the others."""
+    pager.write(fresh.arena, fresh.ids[:used])
+    pager.release(fresh.ids[used:])

@@ -14,13 +14,18 @@ from pagestore.errors import OrderError
 from pagestore.pages.fold_operators import CHECKSUM
 from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree_check import record_hashes
+from pagestore.runtime.arguments import Door, Table, Words
 from pagestore.trees.kernels import complement as kernel
+from pagestore.trees.kernels.arguments import CountedTree
+from pagestore.trees.kernels.range_fold import acc_words
 from pagestore.trees.lookup import get
 from pagestore.trees.range_folds import RangeFold, count_rows, ranks, rows_of
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree, checked, fold_array
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
+
+NEXT = Door(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
 
 
 class Complement:
@@ -53,21 +58,20 @@ class Complement:
 
     @property
     def probes(self) -> int:
+        """How many ranks were looked up so far."""
         return int(self._state[kernel.PROBES])
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        (pages, whole), (part_pages, part) = self._sides
+        (_, whole), (_, part) = self._sides
+        counted = [
+            CountedTree(pages, tree.pointer, tree.height, fold_array(tree.spec), row, tree.count)
+            for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
+        ]
+        key, acc = np.empty(whole.spec.keys, np.int64), np.empty(acc_words(len(part.spec.scans)), np.int64)
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)
-            n = checked(
-                kernel.next_missing(
-                    *pages, whole.pointer, whole.height, self._count_rows[0], whole.count,
-                    part_pages.words, part_pages.seen, part.pointer, part.height, fold_array(part.spec),
-                    self._count_rows[1], part.count, whole.spec.keys, whole.spec.columns, self._state, out,
-                ),
-                whole.spec,
-            )  # fmt: skip
+            n = checked(NEXT.call(*counted, whole.spec.keys, key, acc, self._state, out), whole.spec)
             yield out[:, :n]
             left = left - n if n == out.shape[1] else 0
 

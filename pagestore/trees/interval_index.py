@@ -7,9 +7,13 @@ import numpy as np
 
 from pagestore.pages.fold_operators import MAX
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.sorting.tuples import distinct
+from pagestore.trees.kernels.arguments import IntervalTree
 from pagestore.trees.kernels.stab import stab_points
 from pagestore.trees.tree import Spec, Tree, checked
+
+STAB = Door(stab_points, MappedWords, Bytes, int, IntervalTree, Table, Table, Words)
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
@@ -43,6 +47,6 @@ def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) ->
     alphas = len(points) - 2
     row = spec.scans.index((MAX, alphas + 1))
     out, visits = np.empty((spec.columns, room), np.int64), np.zeros(1, np.int64)
-    shape = tree.pointer, tree.height, spec.keys, spec.columns, alphas, row
-    n = checked(stab_points(*pages, *shape, points, out, visits), spec)
+    index = IntervalTree(tree.pointer, tree.height, spec.keys, spec.columns, alphas, row)
+    n = checked(STAB.call(*pages, index, points, out, visits), spec)
     return (out[:, :n], int(visits[0])) if n <= room else overlaps_counted(pages, tree, points, n)

@@ -11,11 +11,15 @@ import numpy as np
 from pagestore.errors import MissingError
 from pagestore.pages.fold_operators import CARRY, COUNT, THEN
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.runtime.compiler import compiled
 from pagestore.trees.kernels import range_fold as kernel
 from pagestore.trees.kernels import rank_select
+from pagestore.trees.kernels.arguments import Bounds, FoldWords
 from pagestore.trees.lookup import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
+
+FOLD = Door(kernel.fold_intervals, MappedWords, Bytes, int, int, int, int, FoldWords, Bounds, Table, Words, Words)
 
 
 class Rows(NamedTuple):
@@ -65,8 +69,8 @@ def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
     scans = fold_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans), n), np.int64)
-    shape = tree.pointer, tree.height, tree.spec.keys, scans, rows.first, rows.end
-    status = kernel.scan_groups(*pages, *shape, bounds, len(lo), len(hi), out, full, work)
+    folds, given = FoldWords(scans, rows.first, rows.end), Bounds(bounds, len(lo), len(hi))
+    status = FOLD.call(*pages, tree.pointer, tree.height, tree.spec.keys, folds, given, out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
 
 
@@ -80,7 +84,7 @@ class RangeFold:
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
-        self._scan = compiled(kernel.scan_one, "(int64, int64, int64)")
+        self._scan = compiled(kernel.fold_one, "(int64, int64, int64)")
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
 
     def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
@@ -106,7 +110,7 @@ class RangeFold:
         return fold, status > 0
 
     def _room(self) -> tuple[int, memoryview]:
-        """Another array as `scan_one` takes it: its address, and its words."""
+        """Another array as `fold_one` takes it: its address, and its words."""
         rest = self._result.stop + 1 - self._low + kernel.work_words(len(self.tree.spec.scans), 1)
         array = np.concatenate([self._head, np.zeros(rest, np.int64)])
         return array.ctypes.data, array.data

@@ -9,6 +9,7 @@ from pagestore.pages.layout import HEIGHT_MAX
 from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.kernels.apply_layout import ROWS, WORDS
+from pagestore.trees.kernels.arguments import Reordering, Room
 
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
 TREES_MAX = 16  # that take their edits in one call
@@ -27,9 +28,14 @@ class Scratch:
         self.dead = np.empty((0, 2), np.int64)
         self.node = np.empty((LEVELS, 0, 0), np.int64)
         self.work = np.zeros(AREA, np.int64)
+        self._lay_groups()
         self._place = np.empty(0, np.int64), 0
         self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
         self._fitted: set[tuple[int, ...]] = set()  # what there is room for, as far as it was asked
+
+    def _lay_groups(self) -> None:
+        self.room = Room(self.node, self.walk, self.work)
+        self.reordering = Reordering(self.moving, self.order, self.fresh)
 
     def place(self, words: int) -> tuple[np.ndarray, int]:
         """An array of at least so many words, and its address."""
@@ -59,6 +65,7 @@ class Scratch:
                 grown[SCAN_TREE] = scan_tree.address()
             self.work = grown
             self._works.add((page_words, folds))
+        self._lay_groups()
         self._fitted.add(asked)  # last: an exception may come in between
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pagestore.errors import CorruptionError
+from pagestore.pages.arguments import Shape
 from pagestore.pages.host_operators import address_of
 from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGES, pointer_to
 from pagestore.pages.page_map import Pages
@@ -32,6 +33,7 @@ class Spec(NamedTuple):
 
     @property
     def columns(self) -> int:
+        """Words of a record."""
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
@@ -79,7 +81,8 @@ class Pager(Protocol):
     threads: int
 
     @property
-    def pages(self) -> Pages: ...
+    def pages(self) -> Pages:
+        """The map, for kernels."""
 
     def reserve(self, n: int) -> np.ndarray:
         """n fresh pages, ascending."""
@@ -101,6 +104,12 @@ class Pager(Protocol):
 
     def retire(self, dead: np.ndarray) -> None:
         """Note replaced pages, as rows (page, birth)."""
+
+
+@cache
+def shape_of(spec: Spec) -> Shape:
+    """The shape of a tree as kernels take it."""
+    return Shape(spec.keys, spec.values, fold_array(spec), spec.tree_id)
 
 
 @cache

@@ -64,10 +64,12 @@ class Type(NamedTuple):
 
     @property
     def interned(self) -> bool:
+        """Whether words are ids of texts."""
         return self.name in ("string", "bytes")
 
     @property
     def arrow(self) -> pa.DataType:
+        """The Arrow type of such a column."""
         return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
 
     def __str__(self) -> str:
@@ -130,6 +132,7 @@ class Schema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the user's order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
@@ -156,6 +159,7 @@ class Schema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
+        """The schema of Arrow tables of these columns."""
         return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
 
     def __hash__(self) -> int:

@@ -36,6 +36,7 @@ class Info(NamedTuple):
 
     @property
     def hidden(self) -> bool:
+        """Whether it is a tree of raw words, which users do not see."""
         return self.schema is None
 
 

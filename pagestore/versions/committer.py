@@ -26,7 +26,9 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import CRC, FIRST_PAGE, HEIGHT_MAX
+from pagestore.runtime.arguments import Bytes, Door, Words
 from pagestore.storage.free_list import FreeList
+from pagestore.storage.kernels.arguments import Counting, RecordRun, Span
 from pagestore.storage.kernels.record import write_commit
 from pagestore.storage.mapping import Mapping, Run, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
@@ -49,6 +51,8 @@ from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, Ve
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds until the place of the file is looked at again
+
+WRITE = Door(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):
@@ -362,10 +366,10 @@ class Committer:
         freed, used, lists, place = space.to_count(used)
         n, said = run_pages(run.words, page_words), record.gather_arguments()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
-        written = write_commit(
-            file.page_writer, *said.buffer_info(), *freed.buffer_info(), used, lists, place, room, run.page,
-            self.pager.version, arena, ids, page_words, self.mapping.pages.seen,
-        )  # fmt: skip
+        counting = Counting(Span(*freed.buffer_info()), used, lists, place)
+        target = RecordRun(room, run.page, self.pager.version, arena, ids)
+        words = Span(*said.buffer_info())
+        written = WRITE.call(file.page_writer, words, counting, target, page_words, self.mapping.pages.seen)
         assert written >= 0, f"a record that is longer than its run of {run.words} words"
         record.added, record.removed = space.difference()
         if written == n:

@@ -164,6 +164,7 @@ class Handle:
 
     @property
     def page_size(self) -> int:
+        """Bytes of a page."""
         return self.meta.page_size
 
     def close(self) -> None:

@@ -49,6 +49,7 @@ class Entry(NamedTuple):
 
     @property
     def run(self) -> Run:
+        """The run with the version's record."""
         return Run(self.page, self.words)
 
 

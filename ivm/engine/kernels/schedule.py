@@ -1,14 +1,18 @@
 """A few edits carried through all that reads what they change, in one call.
 
-    waiting[g] ──settle──▶ trees, deltas ──follow──▶ bindings that go and come ──heads──▶ waiting[h] ──settle──▶ ...
+    queue of edge ──flush──▶ edge, its index ──probe──▶ bindings that go and come ──copy──▶ queue of triangle ──flush──▶
 
-The steps of a schedule alternate: a group of trees (a relation, its permuted indices) takes the edits that wait for it;
-a plan whose bodies' branches changed is probed, and what is found waits for the groups of its heads. A step that does
-not go well, or finds more than a few, is left to Python, and so are those behind it.
+    steps       FLUSH edge      FOLLOW plan 0       FLUSH triangle          + (3, 5) goes into edge;
+    queues      edge: 1 edit    edge: none          triangle: 2 edits       plan 0 finds two triangles with it
+
+The steps of a schedule alternate: the queue of a group of trees (a relation, its permuted indices) is flushed; a plan
+whose relations changed is probed, and the bindings found go into the queues of its heads. A step that does not go well,
+or finds more than a few, is left to Python, and so are those behind it.
 """
 
-from ivm.maintenance.kernels.probe import NETTED, OPERATIONS, probe_next_at
-from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, kernel, settle
+from ivm.maintenance.kernels.arguments import Branches, Composing, ProbeTable
+from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, probe_next_at
+from pagestore.compiled import ADD, CHANGES, HEIGHT, INSERT, KEYS, ROOT, flush_queue, kernel
 
 # columns of `steps`: what it is, and of which group or plan
 FLUSH, FOLLOW = range(2)
@@ -21,48 +25,53 @@ GROUP, COUNTED, COPIED, COPIED_END = range(4)
 
 
 @kernel
-def carry(
-    begin, words, seen, page_words, page_writer, birth, lineage, ids, taken, retired, groups, trees, places, scans,
-    waiting, waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, static, steps, plans, probes,
-    indices, sources, heads, copies, before, both, spans, actions, progress, state, regions, start, out, rows, runs,
-    found, signs, net_signs, net_found, operations, probe,
-):  # fmt: skip
+def carry(begin, pages, books, queues, room, apply, schedule, working, run, found, composed, probe):
     """Take the steps of a schedule from step `begin` on; returns how many were taken, those before it among them.
 
-    For groups, trees and edits see `settle`; operations[P] are those of each plan's probes, and `probe` is the address
-    of `probe_next`.
+    books, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
+    `probe`; `composed` is room for the bindings that it sorts and composes. working.operations[P] count the iterator
+    operations of each plan's probes.
     """
     if begin == 0:
-        for t in range(trees.shape[0]):
-            before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
-        operations[:] = 0
-    for s in range(begin, steps.shape[0]):
-        of = steps[s, OF]
-        if steps[s, KIND] == FLUSH:
-            if waits[of] and not settle(
-                words, seen, page_words, page_writer, birth, lineage, ids, taken, retired, groups, trees, places, scans,
-                waiting, waits, deltas, tallies, arena, node, dead, walk, work, moving, order, fresh, apply, of,
-            ):  # fmt: skip
+        remember(queues.trees, working.before)
+        working.operations[:] = 0
+    for s in range(begin, schedule.steps.shape[0]):
+        of = schedule.steps[s, OF]
+        if schedule.steps[s, KIND] == FLUSH:
+            if queues.waits[of] and not flush_queue(pages, books, queues, room, apply, of):
                 return s
-            continue
-        plan = plans[of]
-        if not changed(plan, sources, tallies, deltas, spans):
-            continue
-        some = spans[: plan[SOURCES_END] - plan[SOURCES]]
-        versions = both[: 6 * (plan[INDICES_END] - plan[INDICES])].reshape((2, plan[INDICES_END] - plan[INDICES], 3))
-        place(plan, indices, before, versions[0])
-        place(plan, indices, trees, versions[1])
-        progress[:] = 0
-        columns = plan[COLUMNS]
-        n = probe_next_at(
-            probe, words, seen, page_words, static, probes[plan[PROBES] : plan[PROBES_END]], columns, versions,
-            deltas.reshape(deltas.size), some, actions, progress, state, regions, start, out, rows, runs,
-            found, signs, order, fresh, net_signs, net_found,
-        )  # fmt: skip
-        if n < 0 or not progress[NETTED] or not handed(plan, heads, copies, n, net_signs, net_found, waiting, waits):
+        elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
-        operations[of] = progress[OPERATIONS]
-    return steps.shape[0]
+    return schedule.steps.shape[0]
+
+
+@kernel
+def remember(trees, before):
+    """Keep where trees are before they change."""
+    for t in range(trees.shape[0]):
+        before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
+
+
+@kernel
+def follow(pages, queues, room, schedule, working, run, found, composed, probe, p):
+    """Probe plan p with what changed in its relations, and queue what is found; False where that is left to Python."""
+    plan, deltas = schedule.plans[p], queues.deltas
+    some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
+    if not changed(plan, schedule.sources, queues.tallies, deltas, some):
+        return True
+    indices = plan[INDICES_END] - plan[INDICES]
+    trees = working.versions[: 6 * indices].reshape((2, indices, 3))
+    place(plan, schedule.indices, working.before, trees[0])
+    place(plan, schedule.indices, queues.trees, trees[1])
+    table = ProbeTable(schedule.static, schedule.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS])
+    branches = Branches(deltas.reshape(deltas.size), some, working.actions)
+    composing = Composing(room.reordering.order, room.reordering.fresh, composed)
+    run.progress[:] = 0
+    n = probe_next_at(probe, pages, table, trees, branches, run, found, composing)
+    if n < 0 or not run.progress[COMPOSED] or not queue(plan, schedule, n, composed, queues):
+        return False
+    working.operations[p] = run.progress[OPERATIONS]
+    return True
 
 
 @kernel
@@ -85,8 +94,9 @@ def place(plan, indices, trees, version):
 
 
 @kernel
-def handed(plan, heads, copies, n, signs, found, waiting, waits):
-    """Let n bindings wait as edits of the heads; False, and nothing waits, if they are too many."""
+def queue(plan, schedule, n, found, queues):
+    """Queue n bindings as edits of a plan's heads; False, and nothing is queued, if they are too many."""
+    heads, copies, waiting, waits = schedule.heads, schedule.copies, queues.waiting, queues.waits
     for h in range(plan[HEADS], plan[HEADS_END]):
         if waits[heads[h, GROUP]] + n * (plan[HEADS_END] - plan[HEADS]) > waiting.shape[2]:
             return False
@@ -96,10 +106,10 @@ def handed(plan, heads, copies, n, signs, found, waiting, waits):
         for c in range(width):
             column = copies[head[COPIED] + c]
             for i in range(n):
-                edits[1 + c, at + i] = found[column, i]
+                edits[1 + c, at + i] = found.bindings[column, i]
         for i in range(n):
-            edits[0, at + i] = ADD if head[COUNTED] else signs[i]
+            edits[0, at + i] = ADD if head[COUNTED] else found.signs[i]
             if head[COUNTED]:
-                edits[1 + width, at + i] = 1 if signs[i] == INSERT else -1
+                edits[1 + width, at + i] = 1 if found.signs[i] == INSERT else -1
         waits[head[GROUP]] = at + n
     return True

@@ -1,4 +1,10 @@
-"""TODO: ivm/join/kernels/certify.py."""
+"""Certificates: trace rows that say why a level has the candidates it has, without an operation's worth of detail.
+
+    a    1 4 6 9        Both have nothing common but 6. The last to begin is b (2), the first to end is b (8):
+    b    2 5 6 8        a is sensitive to [2, 8] and b to (-inf, +inf), cut at keys where rows would cover too many.
+
+Where several operations may share a row (granularity above 1), this is enough, and the level may be found by merging.
+"""
 
 from ivm.join.kernels.bounds import set_bounds
 from ivm.join.kernels.emit import crowded
@@ -8,22 +14,16 @@ from ivm.join.kernels.intersect import part_slice
 from ivm.join.kernels.join_layout import BOUND_START, GRANULARITY, HIGH, INT_MAX, INT_MIN, LOW, PART_START, SENSOR
 from ivm.join.kernels.trace_rows import leave
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import inlined, kernel, late
+from pagestore.compiled import Table, Tables, Words, inlined, kernel, late
 
 
-@late(
-    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, :, ::1],"
-    "int64[:, :, ::1], int64)"
-)
+@late(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
 def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
     """As `certificate`."""
     return certificate(data, plan, state, step, cursors, scratch, codes, rows, level)
 
 
-@late(
-    "int64(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], "
-    "int64[:, :, ::1], int64[:, :, ::1], int64, int64)"
-)
+@late(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
 def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
     """Leave the next level's trace rows under each candidate before they are collected.  False if they need room."""
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]

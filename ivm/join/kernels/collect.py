@@ -1,9 +1,14 @@
-"""TODO: ivm/join/kernels/collect.py."""
+"""Collecting levels: all candidates of a level under the values before it, brought together, each with a count.
+
+    two(x, z) <- edge(x, y), edge(y, z).        x = 1:  y = 2 gives z 3 5    y = 4 gives z 5 6    ──▶  3 ×1, 5 ×2, 6 ×1
+
+Where nothing below reads a variable, and nobody asks for it, its values need not be told apart.
+"""
 
 from ivm.join.kernels.flat_cursors import rewind
 from ivm.join.kernels.flat_layout import COLLECTED, COLLECTED_BASE, COUNT_LOW, NEXT, SORTS, SPARSE, STOP, TALLIES, TIMES
 from ivm.join.kernels.join_layout import INT_MAX
-from pagestore.compiled import kernel, late
+from pagestore.compiled import Words, kernel, late
 
 
 @kernel
@@ -39,7 +44,7 @@ def tally(step, scratch, counts, times):
     return True
 
 
-@late("int64(int64[::1], int64, int64)", allocates=True)
+@late(Words, int, int, allocates=True)
 def sort_slice(words, begin, end):
     """Sort words[begin:end]; returns how many they are."""
     words[begin:end].sort()

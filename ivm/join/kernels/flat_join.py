@@ -87,21 +87,17 @@ from ivm.join.kernels.join_layout import (
 )
 from ivm.join.kernels.traced import leapfrog
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import kernel, late
+from pagestore.compiled import Table, Words, kernel, late
 
 
 @kernel
-def run_flat(
-    data, place, plan, state, steps, cursors, scratch, marks, counts, grounds, numbers, bits, codes, room, out, times,
-    rows,
-):  # fmt: skip
-    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left.
+def run_flat(tries, run, tables, rows_of_bits, output):
+    """Run until done or a buffer is full; state[PHASE] == DONE says that nothing is left (see arguments.py).
 
-    Bindings go to out[L, n] in order, how often each is to be counted to times[n], trace rows of sensor s to
-    rows[s, :, n] as codes[S, C, CODE] say, where one level leaves at most `room`. marks[L, m] are a byte and
-    counts[L, m] a word for each key; for grounds[L, GROUND], numbers and bits see bitmap_rows.py. Returns 1, or 0
-    for a count that does not fit a word.
+    Returns 1, or 0 for a count that does not fit a word.
     """
+    data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
+    scratch, counts, rows, codes, room = run.scratch, tables.counts, output.rows, output.codes, output.room
     last = plan[LEVELS] - 1
     state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
@@ -111,7 +107,7 @@ def run_flat(
         if state[PHASE] == ENTER:
             if crowded(plan, state, rows, room):
                 break
-            gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level)
+            gather(tries, run, tables, rows_of_bits, output, level)
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
         if state[PHASE] == MATCHED:
             if steps[level, FORETELLS] and not foretell(
@@ -124,7 +120,7 @@ def run_flat(
             level -= 1
             continue
         if level == last:
-            emit_slice(plan, state, steps, scratch, counts, out, times)
+            emit_slice(plan, state, steps, scratch, counts, output.out, output.times)
             if steps[last, NEXT] < steps[last, STOP]:
                 break
         elif steps[level, NEXT] < steps[level, STOP]:
@@ -175,8 +171,11 @@ def emit_slice(plan, state, steps, scratch, counts, out, times):
 
 
 @kernel
-def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, numbers, bits, codes, rows, level):
+def gather(tries, run, tables, rows_of_bits, output, level):
     """Find the candidates of a level: the keys that its slices, within the bounds, have in common."""
+    data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
+    scratch, codes, rows = run.scratch, output.codes, output.rows
+    grounds, numbers, bits = rows_of_bits.grounds, rows_of_bits.numbers, rows_of_bits.bits
     set_bounds(plan, state, level)
     base = steps[level, BASE]
     steps[level, NEXT] = steps[level, STOP] = base
@@ -193,7 +192,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
                 level, low, high,
             )  # fmt: skip
         if n < 0:
-            n = meet(data, plan, state, steps, cursors, scratch, marks, level, low, high)
+            n = meet(data, plan, state, steps, cursors, scratch, tables.marks, level, low, high)
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
         state[NEXTS] += n
         if steps[level, CERTIFIES]:
@@ -202,10 +201,7 @@ def gather(data, place, plan, state, steps, cursors, scratch, marks, grounds, nu
     rewind(plan, cursors, level)
 
 
-@late(
-    "int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
-    "int64[::1], int64, int64, int64)"
-)
+@late(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
 def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
     """Candidates as bits over the ground of a level.  Returns how many, -1 where there is no room for rows."""
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]

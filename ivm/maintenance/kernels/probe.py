@@ -11,7 +11,8 @@ ones with the new.
 
 from ivm.join.kernels.join_layout import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES
 from ivm.join.kernels.leapfrog import leapfrog
-from pagestore.compiled import SET, addressed, by_address, compose_few, kernel
+from ivm.maintenance.kernels.arguments import Branches, Composing, Found, ProbeRun, ProbeTable
+from pagestore.compiled import SET, Pages, Tables, addressed, by_address, compose_few, kernel
 
 # columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, which of the branches it
 # takes, and whether their trie is negated, so that an inserted branch takes bindings away
@@ -20,76 +21,77 @@ PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES
 # level (-1 for none) plus a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
 # words of `progress`: a step a probe for what was erased, then a step each for what was inserted; whether the step has
-# begun; operations of the steps done; whether what was found is netted, which a few bindings are where they are found
-STEP, BEGUN, OPERATIONS, NETTED, PROGRESS = range(5)
+# begun; operations of the steps done; whether what was found is composed, as a few bindings are at once
+STEP, BEGUN, OPERATIONS, COMPOSED, PROGRESS = range(5)
 
 
 @addressed
-def probe_next(
-    words, seen, page_words, static, probes, columns, trees, branches, spans, actions,
-    progress, state, regions, start, out, rows, runs, found, signs, order, fresh, net_signs, net_found,
-):  # fmt: skip
-    """Fill found[C, n] and signs[n] until all is done or they are full.  Returns how many, or ``-page_id``.
+def probe_next(pages, table, trees, branches, run, found, composing):
+    """Fill `found` until all is done or it is full (see arguments.py).  Returns how many bindings, or ``-page_id``.
 
-    A few that are all come netted and sorted, in net_found and net_signs.
-
-    trees[2, I, 3] are those of the old and the new version, spans[B, 3] where some branches begin in `branches`, how
-    many they are, and how far apart their actions, then words, begin; actions[2] is what a binding found by either
-    step is.
+    A few that are all there is come sorted and composed, in composing.found. trees[2, I, 3] are the trees that the
+    probes read, in the old and in the new version.
     """
-    n, all_ = 0, progress[STEP] == 0 and progress[BEGUN] == 0
+    static, probes, progress = table.static, table.probes, run.progress
+    n, first = 0, progress[STEP] == 0 and progress[BEGUN] == 0
     while progress[STEP] < 2 * probes.shape[0]:
         side, p = progress[STEP] // probes.shape[0], progress[STEP] % probes.shape[0]
-        at, of, apart = spans[probes[p, BRANCHES]]
-        wanted = actions[side ^ probes[p, NEGATED]]
-        count = 0
-        for i in range(at, at + of):
-            count += branches[i] == wanted
+        wanted = branches.actions[side ^ probes[p, NEGATED]]
+        count = matching(branches, probes[p, BRANCHES], wanted)
         if count == 0:
             progress[STEP] += 1
             continue
         plan = static[probes[p, PLAN] : probes[p, PLAN_END]]
         levels = plan[LEVELS]
-        run = state[: probes[p, STATE_END] - probes[p, STATE]]
-        pinned = regions[: (levels + 1) * count].reshape((levels + 1, count))
+        state = run.state[: probes[p, STATE_END] - probes[p, STATE]]
+        pinned, start = run.regions[: (levels + 1) * count].reshape((levels + 1, count)), run.start[: levels + 1]
         if not progress[BEGUN]:
-            begin(static, probes, p, trees[side], run)
-            pin(static, probes, p, branches, at, of, apart, wanted, pinned, start)
+            begin(static, probes, p, trees[side], state)
+            pin(static, probes, p, branches, wanted, pinned, start)
             progress[BEGUN] = 1
-        while run[PHASE] != DONE:
-            if n + out.shape[1] > found.shape[1]:
+        while state[PHASE] != DONE:
+            if n + run.out.shape[1] > found.signs.shape[0]:
                 return n
-            status = leapfrog(words, seen, page_words, plan, run, pinned, start[: levels + 1], out, rows, runs)
+            status = leapfrog(
+                pages.words, pages.seen, pages.page_words, plan, state, pinned, start, run.out, run.rows, run.runs
+            )
             if status < 0:
                 return status
-            n = take(static, probes[p, BACK], columns, out, run[EMITTED], actions[side], found, signs, n)
-        progress[OPERATIONS] += run[OPENS] + run[SEEKS] + run[NEXTS]
+            n = take(static, probes[p, BACK], table.columns, run.out, state[EMITTED], branches.actions[side], found, n)
+        progress[OPERATIONS] += state[OPENS] + state[SEEKS] + state[NEXTS]
         progress[BEGUN] = 0
         progress[STEP] += 1
-    if all_ and 2 * n <= order.shape[0]:
-        progress[NETTED] = 1
-        n = net_few(columns, signs, found, order[: 2 * n], fresh, net_signs, net_found)
+    if first and 2 * n <= composing.order.shape[0]:
+        progress[COMPOSED] = 1
+        n = compose_bindings(table.columns, found, composing, n)
     return n
 
 
-probe_next_at = by_address(
-    probe_next,
-    "int64(Array(int64, 1, 'C', True), uint8[::1], int64, int64[::1], int64[:, ::1], int64, int64[:, :, ::1],"
-    "int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1],"
-    "int64[:, :, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], boolean[::1], int64[::1], int64[:, ::1])",
-)
+probe_next_at = by_address(probe_next, Pages, ProbeTable, Tables, Branches, ProbeRun, Found, Composing)
 
 
 @kernel
-def net_few(columns, signs, found, order, fresh, net_signs, net_found):
-    """Sort bindings, each once, without those that both went and came; returns how many are left."""
-    n = compose_few(columns, columns, signs, found, order, fresh, net_signs, net_found)
+def matching(branches, b, wanted):
+    """How many branches of span b have an action."""
+    at, of, _ = branches.spans[b]
+    count = 0
+    for i in range(at, at + of):
+        count += branches.words[i] == wanted
+    return count
+
+
+@kernel
+def compose_bindings(columns, found, composing, n):
+    """Sort n bindings, each once, without those that both went and came; returns how many are left."""
+    signs, bindings = composing.found.signs, composing.found.bindings
+    order = composing.order[: 2 * n]
+    n = compose_few(columns, columns, found.signs, found.bindings, order, composing.fresh, signs, bindings)
     left = 0
     for i in range(n):
-        if net_signs[i] != SET:
-            net_signs[left] = net_signs[i]
+        if signs[i] != SET:
+            signs[left] = signs[i]
             for c in range(columns):
-                net_found[c, left] = net_found[c, i]
+                bindings[c, left] = bindings[c, i]
             left += 1
     return left
 
@@ -105,9 +107,10 @@ def begin(static, probes, p, trees, run):
 
 
 @kernel
-def pin(static, probes, p, branches, at, of, apart, wanted, regions, start):
+def pin(static, probes, p, branches, wanted, regions, start):
     """Lay the branches with an action out as an oracle: single values at each level down to the last that is pinned."""
-    count = regions.shape[1]
+    at, of, apart = branches.spans[probes[p, BRANCHES]]
+    words, count = branches.words, regions.shape[1]
     last = probes[p, PINNED] - 1
     for level in range(last + 1):
         o = probes[p, PINS] + PIN * level
@@ -115,8 +118,8 @@ def pin(static, probes, p, branches, at, of, apart, wanted, regions, start):
             word = at + (1 + static[o + WORD]) * apart
             n = 0
             for i in range(of):
-                if branches[at + i] == wanted:
-                    regions[level, n] = branches[word + i]
+                if words[at + i] == wanted:
+                    regions[level, n] = words[word + i]
                     n += 1
             continue
         for i in range(count):
@@ -131,12 +134,12 @@ def pin(static, probes, p, branches, at, of, apart, wanted, regions, start):
 
 
 @kernel
-def take(static, back, columns, out, emitted, action, found, signs, n):
+def take(static, back, columns, out, emitted, action, found, n):
     """Append bindings in the column order of the rule's plan."""
     for c in range(columns):
         source = static[back + c]
         for i in range(emitted):
-            found[c, n + i] = out[source, i]
+            found.bindings[c, n + i] = out[source, i]
     for i in range(emitted):
-        signs[n + i] = action
+        found.signs[n + i] = action
     return n + emitted

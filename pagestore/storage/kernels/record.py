@@ -70,22 +70,21 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
 
 
 @kernel
-def write_commit(
-    page_writer, address, n, freed, m, used, lists, place, record, page, birth, arena, ids, page_words, seen
-):  # fmt: skip
+def write_commit(writer, said, counting, run, page_words, seen):
     """Count pages that are freed and used, and write the commit's record, which then says which are free, to its run.
 
-    The n words that are said stand at an address, as the m pages freed; room for the words of the run is in `record`.
-    Returns how many pages were written: none where the page_writer is closed; -1 where the run is too short.
+    `said` is the span of the words that the commit says (see arguments.py for the rest). Returns how many pages were
+    written: none where the writer is closed; -1 where the run is too short.
     """
-    count(freed, m, used, lists, place)
-    said = words_at(address, n)
+    lists = counting.lists
+    count(counting.freed.address, counting.freed.length, counting.used, lists, counting.place)
+    words = words_at(said.address, said.length)
     for t in range(2):
-        said[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
-        said[LISTS - 4 + 2 * t + 1] = lists[t, 0]
-    length = gather(said, record)
+        words[LISTS - 4 + 2 * t] = np.int64(lists.ctypes.data) + WORD * (t * lists.shape[1] + 1)
+        words[LISTS - 4 + 2 * t + 1] = lists[t, 0]
+    length = gather(words, run.record)
     if length < 0:
         return length
-    lay_out(record[:length], record.shape[0], page, birth, COMMIT, arena, ids, page_words)
-    mark(arena, ids, seen, page_words)
-    return write_pages(page_writer, arena, ids, page_words) if page_writer[FD] >= 0 else 0
+    lay_out(run.record[:length], run.record.shape[0], run.page, run.birth, COMMIT, run.arena, run.ids, page_words)
+    mark(run.arena, run.ids, seen, page_words)
+    return write_pages(writer, run.arena, run.ids, page_words) if writer[FD] >= 0 else 0

@@ -48,11 +48,8 @@ reserved = kernel(reserve_of)
 
 
 @kernel
-def apply_edits(
-    words, seen, page_words, root, height, keys, values, scans, actions, edits, visible, stages, first, last,
-    arena, ids, birth, tree_id, reserve, node, dead, delta_actions, delta, walk, tally, work,
-):  # fmt: skip
-    """Run the batch; `tally` comes back with status, the pointer to the new root, its height, and what was used.
+def apply_edits(pages, root, height, shape, edits, part, output, delta, run):
+    """Run the batch; `run.tally` comes back with status, the pointer to the new root, its height, and what was used.
 
     Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
     and the caller goes on with the rest.
@@ -60,51 +57,43 @@ def apply_edits(
     Of a large batch, several runs side by side may each take the edits BELOW the entries first to last of the root;
     one of them, to which `adopt` adds what the others came to, goes on with ROOT_ON.
     """
-    shape = (keys, values, birth, tree_id)
+    walk, tally = run.walk, run.tally
     top = max(height, 1) - 1
-    if stages & BELOW:
+    if part.stages & BELOW:
         tally[:] = 0
         walk[:, :] = 0
-        walk[END, top] = actions.shape[0]
+        walk[END, top] = edits.actions.shape[0]
         if height > 0:
-            page = enter(words, seen, page_words, root, top, read_columns(keys, values, scans, top))
-            if not take_in(words, page, scans, top, walk, tally):
+            page = enter(pages.words, pages.seen, pages.page_words, root, top, read_columns(shape, top))
+            if not take_in(pages.words, page, shape.scans, top, walk, tally):
                 return
-        walk[SLOT, top] = first
-        walk[ENTRIES, top] = min(last, walk[ENTRIES, top])
-        go_below(
-            words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
-            node, dead, delta_actions, delta, walk, tally, work,
-        )  # fmt: skip
-    if stages & ROOT_ON and tally[STATUS] == OK:
-        finish(words, seen, page_words, shape, scans, top, top, edits, arena, ids, node, dead, walk, tally, work)
-        grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work)
+        walk[SLOT, top] = part.first
+        walk[ENTRIES, top] = min(part.last, walk[ENTRIES, top])
+        go_below(pages, shape, top, edits, output, delta, run)
+    if part.stages & ROOT_ON and tally[STATUS] == OK:
+        finish(pages, shape, top, top, edits, output, run)
+        grow(pages, root, shape, top, output, run)
 
 
 @kernel
-def go_below(
-    words, seen, page_words, shape, scans, top, actions, edits, visible, arena, ids, reserve,
-    node, dead, delta_actions, delta, walk, tally, work,
-):  # fmt: skip
+def go_below(pages, shape, top, edits, output, delta, run):
     """Take the edits down, up to where the root's new entries are complete."""
-    keys, values = shape[0], shape[1]
+    walk, tally = run.walk, run.tally
     level = top
     while top == 0 or level < top or walk[SLOT, top] < walk[ENTRIES, top]:
         if level == 0:
-            merge_leaf(words, keys, values, actions, edits, visible, node, delta_actions, delta, walk, tally)
+            merge_leaf(pages.words, shape, edits, delta, run)
             if tally[STATUS] != OK or top == 0:
                 return
         elif walk[SLOT, level] < walk[ENTRIES, level]:
-            stop_if_short(ids, dead, reserve, walk, tally)
-            if descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
+            stop_if_short(output, walk, tally)
+            if descend(pages, shape, edits.rows, level, run):
                 level -= 1
             if tally[STATUS] != OK:
                 return
             continue
-        stop_if_short(ids, dead, reserve, walk, tally)
-        level = finish(
-            words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work
-        )
+        stop_if_short(output, walk, tally)
+        level = finish(pages, shape, level, top, edits, output, run)
         if tally[STATUS] != OK:
             return
 
@@ -159,16 +148,17 @@ def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cut
 
 
 @kernel
-def stop_if_short(ids, dead, reserve, walk, tally):
+def stop_if_short(output, walk, tally):
     """Take no more edits once arena or dead list hold no more than what finishing needs."""
-    if tally[USED] + reserve > ids.shape[0] or tally[DEAD] + reserve > dead.shape[0]:
+    if tally[USED] + output.reserve > output.ids.shape[0] or tally[DEAD] + output.reserve > output.dead.shape[0]:
         walk[END, :] = tally[EDIT]
 
 
 @kernel
-def descend(words, seen, page_words, shape, scans, edits, level, node, walk, tally):
+def descend(pages, shape, edits, level, run):
     """Copy the children without edits, take in the next one with edits; False if there is none."""
-    keys, values = shape[0], shape[1]
+    words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
+    keys, scans = shape.keys, shape.scans
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
     columns = entry_columns(keys, 0, scans.shape[0], level)
     e = tally[EDIT]
@@ -190,7 +180,9 @@ def descend(words, seen, page_words, shape, scans, edits, level, node, walk, tal
         ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
         for i in range(ahead, ahead + page_words, LINE):
             prefetch(words, i)
-    below = child(words, seen, page_words, page, keys, target, level - 1, read_columns(keys, values, scans, level - 1))
+    below = child(
+        pages.words, pages.seen, pages.page_words, page, keys, target, level - 1, read_columns(shape, level - 1)
+    )
     return take_in(words, below, scans, level - 1, walk, tally)
 
 

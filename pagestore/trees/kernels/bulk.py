@@ -4,6 +4,7 @@ Level 0 of `node` takes the records, every level above the entries of the pages 
 written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
 """
 
+from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
 from pagestore.pages.page import records_max
 from pagestore.runtime.compiler import kernel
@@ -15,19 +16,18 @@ USED, TAKEN, UNSORTED = range(3)
 
 
 @kernel
-def load_records(
-    page_words, keys, values, scans, records, arena, ids, birth, tree_id, node, sizes, last, progress, work
-):
-    """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full.
+def load_records(shape, records, pages, last, loading):
+    """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full (see arguments.py).
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
     """
-    columns = keys + values
+    node, sizes, progress, keys = loading.node, loading.sizes, loading.progress, shape.keys
+    columns = keys + shape.values
     n = records.shape[1]
-    batch = 2 * records_max(page_words)
+    batch = 2 * records_max(pages.page_words)
     progress[USED] = 0
     while progress[TAKEN] < n:
-        if progress[USED] + sizes.shape[0] + 4 > ids.shape[0]:
+        if progress[USED] + sizes.shape[0] + 4 > pages.ids.shape[0]:
             return
         lo = progress[TAKEN]
         hi = min(n, lo + batch - sizes[0])
@@ -42,7 +42,7 @@ def load_records(
         sizes[0] += hi - lo
         sizes[-1] = 1  # something was loaded
         if sizes[0] >= batch:
-            spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work)
+            spill(shape, pages, loading)
 
 
 @kernel
@@ -72,19 +72,18 @@ def ascending(records, keys, lo, hi, last, started, room):
 
 
 @kernel
-def spill(page_words, keys, values, scans, arena, ids, birth, tree_id, node, sizes, progress, work):
+def spill(shape, pages, loading):
     """Write one page from every level that has two pages' worth of entries waiting."""
+    node, sizes, page_words = loading.node, loading.sizes, pages.page_words
     level = 0
     while sizes[level] >= 2 * records_max(page_words):
-        columns = entry_columns(keys, values, scans.shape[0], level)
+        columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
         lo = 0
         while sizes[level] - lo > records_max(page_words):
-            end = fill(node[level], columns, lo, sizes[level], filled(page_words), scans, level, node[-1])
-            if progress[USED] + sizes.shape[0] >= ids.shape[0]:
+            end = fill(node[level], columns, lo, sizes[level], filled(page_words), shape.scans, level, node[-1])
+            if loading.progress[USED] + sizes.shape[0] >= pages.ids.shape[0]:
                 break
-            put(
-                page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, end, sizes, progress, work
-            )  # fmt: skip
+            put(shape, pages, level, lo, end, loading)
             lo = end
         for c in range(columns):
             for i in range(lo, sizes[level]):
@@ -100,31 +99,29 @@ def filled(page_words):
 
 
 @kernel
-def put(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, hi, sizes, progress, work):
-    used = progress[USED]
-    emit(
-        arena, used, page_words, ids, birth, tree_id, level, keys, values, scans,
-        node[level], lo, hi, node[level + 1], sizes[level + 1], arena, -1, 0, work,
-    )  # fmt: skip
+def put(shape, pages, level, lo, hi, loading):
+    """Write entries lo..hi of a level as one page, and let its entry wait on the level above."""
+    node, sizes, used, page_words = loading.node, loading.sizes, loading.progress[USED], pages.page_words
+    fresh = FreshPage(pages.arena, used * page_words, page_words, pages.ids[used], pages.birth)
+    entries, parent = Entries(node[level], lo, hi), ParentEntry(node[level + 1], sizes[level + 1])
+    emit(fresh, shape, level, entries, parent, pages.arena, Kept(-1, 0, 0), loading.work)
     sizes[level + 1] += 1
-    progress[USED] = used + 1
+    loading.progress[USED] = used + 1
 
 
 @kernel
-def finish_level(page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, sizes, progress, work):
+def finish_level(shape, pages, level, loading):
     """Write what waits on a level, cut evenly, from its page progress[TAKEN] on; nothing waits when all is written."""
-    columns = entry_columns(keys, values, scans.shape[0], level)
+    node, sizes, progress = loading.node, loading.sizes, loading.progress
+    columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
     spare = node[-1]
     ends = spare[ENDS]
     progress[USED] = 0
-    pages = cuts(node[level], columns, sizes[level], filled(page_words), scans, level, spare)
-    while progress[TAKEN] < pages:
-        if progress[USED] == ids.shape[0]:
+    count = cuts(node[level], columns, sizes[level], filled(pages.page_words), shape.scans, level, spare)
+    while progress[TAKEN] < count:
+        if progress[USED] == pages.ids.shape[0]:
             return
         p = progress[TAKEN]
-        lo = ends[p - 1] if p else 0
-        put(
-            page_words, keys, values, scans, arena, ids, birth, tree_id, level, node, lo, ends[p], sizes, progress, work
-        )  # fmt: skip
+        put(shape, pages, level, ends[p - 1] if p else 0, ends[p], loading)
         progress[TAKEN] = p + 1
     progress[TAKEN] = sizes[level] = 0

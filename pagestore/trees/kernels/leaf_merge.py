@@ -1,4 +1,10 @@
-"""TODO: pagestore/trees/kernels/leaf_merge.py."""
+"""Merge a leaf with its edits: the records that it will have, and what changed.
+
+    leaf     1 a   3 b   5 c          edits    INSERT 2 x    ERASE 3    SET 5 c
+    buffer   run 0..1   2 x   run 2..3         delta    INSERT 2 x    ERASE 3 b
+
+Records between two edits that change something move as runs; an edit that changes nothing moves nothing.
+"""
 
 from pagestore.pages.build import ENDS, RECORD
 from pagestore.pages.layout import COUNT
@@ -26,22 +32,68 @@ from pagestore.trees.kernels.node_buffer import copy_run
 
 
 @kernel
-def report(action, words, page, slot, columns, delta_actions, delta, tally):
+def merge_leaf(words, shape, edits, delta, run):
+    """Append the current leaf, with its edits done, to the buffer of level 0.
+
+    Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
+    nothing (unless records carried over from its neighbour wait in the buffer).
+    """
+    keys, values, actions, rows, visible = shape.keys, shape.values, edits.actions, edits.rows, edits.visible
+    node, walk, tally = run.node, run.walk, run.tally
+    columns = keys + values
+    page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
+    spare = node[-1]
+    buffer, ends, record = node[0], spare[ENDS], spare[RECORD]
+    copied = 0
+    at = 0
+    first = e = tally[EDIT]
+    while e < walk[END, 0]:
+        stored = False
+        if at < entries:
+            at, stored = follow(words, page, keys, rows, first, e, at, ends)
+        exists = new_values(words, page, at, stored, keys, values, actions[e], rows, e, record, tally)
+        if tally[STATUS] != OK:
+            return
+        if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
+            copy_run(words, columns, copied, at, buffer, walk, 0)
+            copied = at
+            shown = stored != exists or differs(words, page, at, record, keys, visible)
+            if stored:
+                copied += 1
+                if shown:
+                    report(ERASE, words, page, at, columns, delta, tally)
+            if exists:
+                size = walk[SIZE, 0]
+                for c in range(columns):
+                    buffer[c, size] = record[c]
+                if shown:
+                    report_buffer(INSERT, buffer, size, columns, delta, tally)
+                walk[SIZE, 0] = size + 1
+            tally[GAIN] += int(exists) - int(stored)
+            walk[CHANGED, 0] = 1
+        e += 1
+    tally[EDIT] = e
+    if walk[CHANGED, 0]:
+        copy_run(words, columns, copied, entries, buffer, walk, 0)
+
+
+@kernel
+def report(action, words, page, slot, columns, delta, tally):
     """Append a stored record to the effective delta."""
     d = tally[DELTA]
-    delta_actions[d] = action
+    delta.actions[d] = action
     for c in range(columns):
-        delta[c, d] = field(words, page, c, slot)
+        delta.rows[c, d] = field(words, page, c, slot)
     tally[DELTA] = d + 1
 
 
 @kernel
-def report_buffer(action, buffer, slot, columns, delta_actions, delta, tally):
+def report_buffer(action, buffer, slot, columns, delta, tally):
     """Append a record of a buffer to the effective delta."""
     d = tally[DELTA]
-    delta_actions[d] = action
+    delta.actions[d] = action
     for c in range(columns):
-        delta[c, d] = buffer[c, slot]
+        delta.rows[c, d] = buffer[c, slot]
     tally[DELTA] = d + 1
 
 
@@ -72,54 +124,11 @@ def new_values(words, page, slot, stored, keys, values, action, edits, e, record
 
 @kernel
 def differs(words, page, slot, record, lo, hi):
+    """Does a stored record differ from another in columns lo to hi?"""
     for c in range(lo, hi):
         if field(words, page, c, slot) != record[c]:
             return True
     return False
-
-
-@kernel
-def merge_leaf(words, keys, values, actions, edits, visible, node, delta_actions, delta, walk, tally):
-    """Append the current leaf, with its edits done, to the buffer of level 0.
-
-    Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
-    nothing (unless records carried over from its neighbour wait in the buffer).
-    """
-    columns = keys + values
-    page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
-    spare = node[-1]
-    buffer, ends, record = node[0], spare[ENDS], spare[RECORD]
-    copied = 0
-    at = 0
-    first = e = tally[EDIT]
-    while e < walk[END, 0]:
-        stored = False
-        if at < entries:
-            at, stored = follow(words, page, keys, edits, first, e, at, ends)
-        exists = new_values(words, page, at, stored, keys, values, actions[e], edits, e, record, tally)
-        if tally[STATUS] != OK:
-            return
-        if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
-            copy_run(words, columns, copied, at, buffer, walk, 0)
-            copied = at
-            shown = stored != exists or differs(words, page, at, record, keys, visible)
-            if stored:
-                copied += 1
-                if shown:
-                    report(ERASE, words, page, at, columns, delta_actions, delta, tally)
-            if exists:
-                size = walk[SIZE, 0]
-                for c in range(columns):
-                    buffer[c, size] = record[c]
-                if shown:
-                    report_buffer(INSERT, buffer, size, columns, delta_actions, delta, tally)
-                walk[SIZE, 0] = size + 1
-            tally[GAIN] += int(exists) - int(stored)
-            walk[CHANGED, 0] = 1
-        e += 1
-    tally[EDIT] = e
-    if walk[CHANGED, 0]:
-        copy_run(words, columns, copied, entries, buffer, walk, 0)
 
 
 @kernel

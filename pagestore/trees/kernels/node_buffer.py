@@ -1,4 +1,11 @@
-"""TODO: pagestore/trees/kernels/node_buffer.py."""
+"""Node buffers: the entries that the successor of a page will have, one buffer a level.
+
+    columns 0..C-1    x y z . . w         decoded entries, and gaps for those that are only noted as runs
+    column C          0 0 0     2         1 + where in the arena the entry's child is, of a child that is fresh
+    C+1, C+2, C+3     (3, 5, 3)           run r: entries first..end of the old page, and the place of the first
+
+Runs are decoded only where the new page cannot be made by shifting the old one's bits.
+"""
 
 from pagestore.pages.build import births_at
 from pagestore.pages.layout import COUNT, pointer_to
@@ -67,9 +74,9 @@ def prepend(source, page, columns, buffer, size):
 
 
 @kernel
-def read_columns(keys, values, scans, level):
+def read_columns(shape, level):
     """How many columns of a page are read; its children's births it may lack."""
-    return keys + values if level == 0 else keys + 1 + scans.shape[0]
+    return shape.keys + shape.values if level == 0 else shape.keys + 1 + shape.scans.shape[0]
 
 
 @kernel

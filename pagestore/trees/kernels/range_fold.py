@@ -17,6 +17,7 @@ from pagestore.pages.page import NARROW, bits, column, folds_of, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.runtime.compiler import inlined, kernel
 from pagestore.runtime.intrinsics import LINE, bytes_at, prefetch, words_at
+from pagestore.trees.kernels.arguments import Bounds, Descent, FoldWords
 from pagestore.trees.kernels.batch_lookup import (
     EQUAL,
     HEIGHT,
@@ -271,13 +272,14 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 
 @kernel
-def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, bounds, low, high, out, full, work):
-    """Fold words first..end of the records of n intervals; bounds[:low, i] <= key < bounds[:high, n + i].
+def fold_intervals(words, seen, page_words, root, height, keys, folds, bounds, out, full, work):
+    """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i] (see arguments.py).
 
     No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
     work_words(F, n).  Takes GROUP intervals at a time: down to all bounds side by side, then one fold after the other.
     Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
     """
+    scans, first, end, low, high = folds.scans, folds.first, folds.end, bounds.low, bounds.high
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
@@ -286,6 +288,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
     ways = rest[: 2 * HEIGHT_MAX * width].reshape(HEIGHT_MAX, 2, width)
     n = full.shape[0] if height else 0
     full[:], out[:, :] = 0, 0
+    descent = Descent(root, height, keys, end)
     for begin in range(0, n, GROUP):
         size = min(GROUP, n - begin)
         for g in range(size):
@@ -293,7 +296,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
         together = size if low == high else 0
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
-                words, seen, page_words, root, height, keys, end, low if at == 0 else high, bounds,
+                words, seen, page_words, descent, low if at == 0 else high, bounds.words,
                 group[at : at + size + together], at, scans[first, 0] != COUNT, place, ways,
             )  # fmt: skip
             if status < 0:
@@ -303,7 +306,7 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
                 prefetch_column(words, ways[0, 0, g], scans[first, 1], ways[0, 1, g])
         for g in range(size):
             acc[2 * scans.shape[0]] = 0
-            scan_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
+            fold_between(words, height, keys, scans, first, end, ways, g, size + g, acc)
             full[begin + g] = acc[2 * scans.shape[0]]
             for f in range(first, end if full[begin + g] else first):
                 out[f - first, begin + g] = acc[f]
@@ -311,8 +314,8 @@ def scan_groups(words, seen, page_words, root, height, keys, scans, first, end, 
 
 
 @kernel
-def scan_one(room, low, high):
-    """As `scan_groups` for one interval, everything in one array, of which the address is given.
+def fold_one(room, low, high):
+    """As `fold_intervals` for one interval, everything in one array, of which the address is given.
 
     There stand what a look-up has (see `read.find_record`), then keys, first, end, F and the scans; then the bounds
     int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns the latter, or ``-page_id``.
@@ -328,9 +331,9 @@ def scan_one(room, low, high):
     out = words_at(at, end - first).reshape(end - first, 1)
     at += 8 * (end - first)
     full, work = words_at(at, 1), words_at(at + 8, work_words(folds, 1))
-    status = scan_groups(
-        words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, scans, first, end, bounds, low, high,
-        out, full, work,
+    status = fold_intervals(
+        words, seen, ready[PAGE_WORDS], ready[ROOT], ready[HEIGHT], keys, FoldWords(scans, first, end),
+        Bounds(bounds, low, high), out, full, work,
     )  # fmt: skip
     return status if status < 0 else full[0]
 
@@ -360,19 +363,19 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 @kernel
 def work_words(folds, n):
-    """Words of scratch that `scan_groups` takes: accumulator, keys of a group, their place, ways."""
+    """Words of scratch that `fold_intervals` takes: accumulator, keys of a group, their place, ways."""
     return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 
 @kernel
-def descend_many(words, seen, page_words, root, height, keys, end, m, bounds, group, at, folded, place, ways):
+def descend_many(words, seen, page_words, descent, m, bounds, group, at, folded, place, ways):
     """The way to each bound bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
 
     Of a leaf, the slot of the first record at or behind the bound; of an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if m is 0.  Pages have the fold words before `end`, and `folded` says whether
-    leaves' ScanTrees are read afterwards.
+    place.  Slot UNBOUNDED of the root if m is 0.  `folded` says whether leaves' ScanTrees are read afterwards.
     Returns 1, or ``-page_id``.
     """
+    root, height, keys, end = descent.root, descent.height, descent.keys, descent.end
     n, pages = group.shape[0], place[PAGE]
     pages[:n] = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
     for level in range(height - 1, -1, -1):
@@ -406,7 +409,7 @@ def columns_folded(root, keys, end, level):
 
 
 @kernel
-def scan_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
+def fold_between(words, height, keys, scans, first, end, ways, lower, upper, acc):
     """Fold what lies between two ways: up along the lower one to where they part, then down along the upper one.
 
     A plain operator begins where they part: the leaves may still be on their way to the cache.

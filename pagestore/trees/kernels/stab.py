@@ -16,17 +16,17 @@ from pagestore.trees.kernels.range_fold import leaf_before, scan_header
 
 
 @allocating
-def stab_points(words, seen, page_words, root, height, keys, columns, alphas, row, points, out, visits):
+def stab_points(words, seen, page_words, index, points, out, visits):
     """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
 
-    A point (alpha..., lo, hi) wants the records with those alphas, a <= hi and lo <= b; fold word `row` is
-    the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m,
-    or ``-page_id``; adds the folds and records looked at to visits[0].  O((matches + 1) log n) a point.
+    A point (alpha..., lo, hi) wants the records with those alphas, a <= hi and lo <= b; the index's fold word `row` is
+    the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m, or
+    ``-page_id``; adds the folds and records looked at to visits[0].  O((matches + 1) log n) a point.
     """
     words, seen = borrowed(words), borrowed(seen)
-    points, out, visits = borrowed(points), borrowed(out), borrowed(visits)
+    points, out, visits, alphas = borrowed(points), borrowed(out), borrowed(visits), index.alphas
     n = 0
-    if height == 0:
+    if index.height == 0:
         return 0
     key = np.empty(alphas + 1, np.int64)
     path = np.zeros((HEIGHT_MAX, 3), np.int64)  # page, slot, end by level
@@ -35,7 +35,7 @@ def stab_points(words, seen, page_words, root, height, keys, columns, alphas, ro
             key[c] = points[c, p]
         x = points[alphas, p]
         key[alphas] = points[alphas + 1, p]
-        n = stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits)
+        n = stab(words, seen, page_words, index, key, x, path, out, n, visits)
         if n < 0:
             return n
     return n
@@ -70,8 +70,9 @@ def upper_bound(words, page, key, m):
 
 
 @kernel
-def stab(words, seen, page_words, root, height, keys, columns, alphas, row, key, x, path, out, n, visits):
+def stab(words, seen, page_words, index, key, x, path, out, n, visits):
     """One point: depth-first over the children that can match; `n` records stand in `out` already."""
+    root, height, keys, columns, alphas, row = index
     level, with_fold = height - 1, keys + 2 + row
     page = enter(words, seen, page_words, root, level, with_fold if level else columns)
     while True:

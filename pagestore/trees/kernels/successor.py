@@ -1,5 +1,13 @@
-"""TODO: pagestore/trees/kernels/successor.py."""
+"""The successor of a page whose edits are done: shifted, cut into several, or joined with a sibling.
 
+    [a b c d]  +  x after b    ──▶  [a b x c d]             bits shifted, the page's runs stay encoded
+    [a b c d]  +  many          ──▶  [a x y] [b z c d]       decoded, and cut evenly
+    [a]        -  b c d         ──▶  [a | e f g]             too small: it takes in the next sibling
+
+The entry of each page written goes to the node buffer above. What is left above the old root is the new one.
+"""
+
+from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.build import ENDS, anchor, body_words, cuts, emit, entry_columns, hand_up, words_needed
 from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import BIRTH, COUNT, HEIGHT_MAX, ID
@@ -89,63 +97,71 @@ def drop(page_id, born, dead, tally):
 
 
 @kernel
-def finish(words, seen, page_words, shape, scans, level, top, edits, arena, ids, node, dead, walk, tally, work):
+def finish(pages, shape, level, top, edits, output, run):
     """The current node of a level is consumed: write its successor, or first take in a sibling.
 
     Returns the level to go on with.
     """
-    keys, values = shape[0], shape[1]
+    words, node, walk, tally = pages.words, run.node, run.walk, run.tally
+    keys, values, folds = shape.keys, shape.values, shape.scans.shape[0]
     parent = level + 1
     if not walk[CHANGED, level]:
         walk[SIZE, level] = 0
         if level < top:
             slot = walk[SLOT, parent] - 1
-            columns = entry_columns(keys, values, scans.shape[0], parent)
-            copy_run(words, columns, slot, slot + 1, node[parent], walk, parent)
+            copy_run(words, entry_columns(keys, values, folds, parent), slot, slot + 1, node[parent], walk, parent)
         return parent
     if level < top:
         walk[CHANGED, parent] = 1
     if walk[ENTRIES, level]:
-        drop(walk[PAGE_ID, level], words[walk[PAGE, level] + BIRTH], dead, tally)
-        if shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
+        drop(walk[PAGE_ID, level], words[walk[PAGE, level] + BIRTH], output.dead, tally)
+        if shift_out(pages, shape, level, top, output, run):
             return parent
-        decode_noted(words, entry_columns(keys, values, scans.shape[0], level), node[level], walk, level)
-    if level < top and underfull(page_words, keys, values, scans, level, node[level], walk[SIZE, level]):
+        decode_noted(words, entry_columns(keys, values, folds, level), node[level], walk, level)
+    if level < top and underfull(pages.page_words, shape, level, node[level], walk[SIZE, level]):
         slot = walk[SLOT, parent]
         if slot < walk[ENTRIES, parent]:
             end = walk[END, parent]
             if tally[EDIT] < end and slot + 1 < walk[ENTRIES, parent]:
-                end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits, tally[EDIT], end)
+                end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits.rows, tally[EDIT], end)
             walk[SLOT, parent] = slot + 1
             walk[END, level] = end
-            wanted = read_columns(keys, values, scans, level)
-            take_in(
-                words, child(words, seen, page_words, walk[PAGE, parent], keys, slot, level, wanted), scans, level,
-                walk, tally,
-            )  # fmt: skip
+            sibling = child(
+                pages.words,
+                pages.seen,
+                pages.page_words,
+                walk[PAGE, parent],
+                keys,
+                slot,
+                level,
+                read_columns(shape, level),
+            )
+            take_in(words, sibling, shape.scans, level, walk, tally)
             walk[CHANGED, level] = 1
             return level
         if walk[SIZE, parent] > 0:
-            pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally)
+            pull_back(pages, shape, level, output, run)
             if tally[STATUS] != OK:
                 return level
-    write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work)
+    write_out(pages, shape, level, output, run)
     return parent
 
 
 @kernel
 def first_not_below(words, page, slot, keys, edits, lo, hi):
+    """As `edits_below`, where the first edit need not be below the separator."""
     if not key_below(words, page, slot, keys, edits, lo):
         return lo
     return edits_below(words, page, slot, keys, edits, lo, hi)
 
 
 @kernel
-def underfull(page_words, keys, values, scans, level, buffer, size):
+def underfull(page_words, shape, level, buffer, size):
     """Would the buffer fill less than a third of a page, by words and by entries?"""
     if size == 0:
         return True
-    columns = entry_columns(keys, values, scans.shape[0], level)
+    scans = shape.scans
+    columns = entry_columns(shape.keys, shape.values, scans.shape[0], level)
     room = body_words(page_words, columns, scans, level)
     least = least_words(page_words, room, size)
     return size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
@@ -158,45 +174,48 @@ def least_words(page_words, room, size):
 
 
 @kernel
-def shift_out(words, page_words, shape, scans, level, top, arena, ids, node, walk, tally, work):
+def shift_out(pages, shape, level, top, output, run):
     """Write the successor of the current page by shifting its bits, if that is possible (see pages/shift.py)."""
-    keys, values, birth, _ = shape
+    node, walk, tally, page_words, folds = run.node, run.walk, run.tally, pages.page_words, shape.scans.shape[0]
     runs, n = walk[RUNS, level], walk[SIZE, level]
-    if runs <= 0 or tally[USED] == ids.shape[0]:
+    if runs <= 0 or tally[USED] == output.ids.shape[0]:
         return False
-    columns = entry_columns(keys, values, scans.shape[0], level)
-    room = body_words(page_words, columns, scans, level)
+    columns = entry_columns(shape.keys, shape.values, folds, level)
+    room = body_words(page_words, columns, shape.scans, level)
     least = least_words(page_words, room, n) if level < top else 0
-    used = tally[USED]
-    if not shift_page(
-        words, walk[PAGE, level], node[level], columns, anchor(columns, scans.shape[0], level), columns + 1, runs, n,
-        least, room, arena, used * page_words, page_words, ids[used], birth,
-    ):  # fmt: skip
+    kept, entries = Kept(walk[PAGE, level], columns + 1, runs), Entries(node[level], 0, n)
+    fresh = next_page(page_words, output, tally)
+    if not shift_page(pages.words, kept, entries, columns, anchor(columns, folds, level), least, room, fresh):
         return False
-    above, at = node[level + 1], walk[SIZE, level + 1]
-    hand_up(
-        arena, used, page_words, ids[used], level, keys, columns, scans, node[level], 0, n, False, above, at,
-        words, walk[PAGE, level], runs, work,
-    )  # fmt: skip
-    arrived(scans, keys, level, above, walk, tally)
+    parent = ParentEntry(node[level + 1], walk[SIZE, level + 1])
+    hand_up(fresh, shape, level, entries, False, parent, pages.words, kept, run.work)
+    arrived(shape, level, parent.node, walk, tally)
     walk[SIZE, level] = 0
-    work[SHIFTED] += 1
+    run.work[SHIFTED] += 1
     return True
 
 
 @kernel
-def arrived(scans, keys, level, above, walk, tally):
+def next_page(page_words, output, tally):
+    """The next page that a run makes."""
+    used = tally[USED]
+    return FreshPage(output.arena, used * page_words, page_words, output.ids[used], output.birth)
+
+
+@kernel
+def arrived(shape, level, above, walk, tally):
     """One page of a level is in the arena, and its entry in the buffer above."""
     at = walk[SIZE, level + 1]
     tally[USED] += 1
-    above[entry_columns(keys, 0, scans.shape[0], level + 1), at] = tally[USED]
+    above[entry_columns(shape.keys, 0, shape.scans.shape[0], level + 1), at] = tally[USED]
     walk[SIZE, level + 1] = at + 1
 
 
 @kernel
-def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, walk, tally):
+def pull_back(pages, shape, level, output, run):
     """Put the entries of the previous sibling, already in the parent's buffer, before our own."""
-    keys, values, birth, _ = shape
+    words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
+    keys, values, scans = shape.keys, shape.values, shape.scans
     above, width = node[level + 1], entry_columns(keys, values, scans.shape[0], level + 1)
     decode_noted(words, width, above, walk, level + 1)
     last = walk[SIZE, level + 1] - 1
@@ -205,71 +224,69 @@ def pull_back(words, seen, page_words, shape, scans, level, arena, node, dead, w
     walk[SIZE, level + 1] = last
     walk[RUNS, level] = walk[RUNS, level + 1] = -1
     if fresh:
-        walk[SIZE, level] = prepend(arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
+        walk[SIZE, level] = prepend(output.arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
         if fresh == tally[USED]:
             tally[USED] -= 1
         else:
-            drop(page_id, birth, dead, tally)
+            drop(page_id, output.birth, output.dead, tally)
         return
     there = pointer(page_id, 0, birth_in(above, keys, scans, last))
-    page = enter(words, seen, page_words, there, level, read_columns(keys, values, scans, level))
+    page = enter(pages.words, pages.seen, pages.page_words, there, level, read_columns(shape, level))
     if page < 0 or folds_of(words, page) != scans.shape[0]:
         refuse(page_id, tally)
         return
     walk[SIZE, level] = prepend(words, page, columns, node[level], walk[SIZE, level])
-    drop(page_id, words[page + BIRTH], dead, tally)
+    drop(page_id, words[page + BIRTH], output.dead, tally)
 
 
 @kernel
-def write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work):
+def write_out(pages, shape, level, output, run):
     """Cut the buffer of a level into pages and append their entries to the buffer above."""
-    keys, values, birth, tree_id = shape
-    columns = entry_columns(keys, values, scans.shape[0], level)
+    node, walk, tally = run.node, run.walk, run.tally
+    columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
     n = walk[SIZE, level]
     lo = 0
     above, spare = node[level + 1], node[-1]
     ends = spare[ENDS]
-    pieces = cuts(node[level], columns, n, page_words, scans, level, spare)
-    if tally[USED] + pieces > ids.shape[0]:
+    pieces = cuts(node[level], columns, n, pages.page_words, shape.scans, level, spare)
+    if tally[USED] + pieces > output.ids.shape[0]:
         refuse(walk[PAGE_ID, level], tally)
         return
     alone = pieces == 1 and walk[RUNS, level] > 0
+    kept = Kept(walk[PAGE, level] if alone else -1, columns + 1, walk[RUNS, level])
     for p in range(pieces):
-        at = walk[SIZE, level + 1]
-        emit(
-            arena, tally[USED], page_words, ids, birth, tree_id, level, keys, values, scans,
-            node[level], lo, ends[p], above, at,
-            words, walk[PAGE, level] if alone else -1, walk[RUNS, level], work,
-        )  # fmt: skip
-        arrived(scans, keys, level, above, walk, tally)
+        entries, parent = Entries(node[level], lo, ends[p]), ParentEntry(above, walk[SIZE, level + 1])
+        fresh = next_page(pages.page_words, output, tally)
+        emit(fresh, shape, level, entries, parent, pages.words, kept, run.work)
+        arrived(shape, level, above, walk, tally)
         lo = ends[p]
     walk[SIZE, level] = 0
 
 
 @kernel
-def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dead, walk, tally, work):
+def grow(pages, root, shape, top, output, run):
     """Entries above the old root become the new root: none, one, or levels until one is left."""
-    keys = shape[0]
+    words, node, walk, tally, keys = pages.words, run.node, run.walk, run.tally, shape.keys
     tally[ROOT] = root
     tally[HEIGHT] = top + 1 if root else 0
     if not walk[CHANGED, top]:
         return
     level = top + 1
     while walk[SIZE, level] > 1:
-        write_out(words, page_words, shape, scans, level, arena, ids, node, walk, tally, work)
+        write_out(pages, shape, level, output, run)
         level += 1
     if walk[SIZE, level] == 0:
         tally[ROOT] = 0
         tally[HEIGHT] = 0
         return
-    page_id, known = node[level, keys, 0], birth_in(node[level], keys, scans, 0)
+    page_id, known = node[level, keys, 0], birth_in(node[level], keys, shape.scans, 0)
     while level > 1:  # an index page with one child is no root
-        fresh = slot_of(page_id, ids, tally[USED])
-        born = shape[2]
+        fresh = slot_of(page_id, output.ids, tally[USED])
+        born = output.birth
         if fresh:
-            below, its_birth = only_child(arena, (fresh - 1) * page_words, keys)
+            below, its_birth = only_child(output.arena, (fresh - 1) * pages.page_words, keys)
         else:
-            page = enter(words, seen, page_words, pointer(page_id, 0, known), level - 1, keys + 1)
+            page = enter(pages.words, pages.seen, pages.page_words, pointer(page_id, 0, known), level - 1, keys + 1)
             if page < 0:
                 refuse(page_id, tally)
                 return
@@ -277,12 +294,12 @@ def grow(words, seen, page_words, root, shape, scans, top, arena, ids, node, dea
             born = words[page + BIRTH]
         if below == 0:
             break
-        drop(page_id, born, dead, tally)
+        drop(page_id, born, output.dead, tally)
         page_id, known = below, its_birth
         level -= 1
     if level > HEIGHT_MAX:
         refuse(page_id, tally)
-    tally[ROOT] = pointer(page_id, keys + shape[1], known)
+    tally[ROOT] = pointer(page_id, keys + shape.values, known)
     tally[HEIGHT] = level
 
 

@@ -185,7 +185,7 @@ def test_steps_are_in_order(tmp_path):
 
 
 def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(schedule, "COURSES_MAX", 2)
+    monkeypatch.setattr(schedule, "SCHEDULES_MAX", 2)
     workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
     churn(workspace, 3)
     assert 0 < len(workspace._rules[1].schedules) <= 2

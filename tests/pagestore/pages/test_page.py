@@ -6,9 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagestore.pages.arguments import Entries, FreshPage
 from pagestore.pages.build import write_page
 from pagestore.pages.layout import COUNT, HEADER
 from pagestore.pages.page import field, gallop, lower, run_end, unpack
+from pagestore.runtime.arguments import Door
 from pagestore.trees.kernels.delta import equal_values
 from pagestore.trees.kernels.point_lookup import lower_far
 
@@ -32,7 +34,9 @@ def page_of(values):
     """The third page of an arena, and its first word."""
     node = np.array([values, range(len(values))], np.int64)
     arena = np.full(4 * PAGE_WORDS, -1)
-    write_page(arena, 2, PAGE_WORDS, 2, 1, 1, node, 2, 0, len(values))
+    Door(write_page, FreshPage, int, int, Entries).call(
+        FreshPage(arena, 2 * PAGE_WORDS, PAGE_WORDS, 2, 1), 1, 2, Entries(node, 0, len(values))
+    )
     return arena, 2 * PAGE_WORDS
 
 

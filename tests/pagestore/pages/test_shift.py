@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagestore
+from pagestore.pages.arguments import Entries, FreshPage, Kept
 from pagestore.pages.build import write_page
 from pagestore.pages.layout import AGE, COUNT, HEADER, ID, LEAF, page_type
 from pagestore.pages.page import column, unpack
 from pagestore.pages.shift import PATIENCE, shift_page
+from pagestore.runtime.arguments import Door, MappedWords
 from pagestore.trees.apply import apply
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
@@ -18,6 +20,8 @@ from pagestore.trees.tree import Spec
 from tests.support.memory import Recycling
 
 PAGE_WORDS, ROOM = 512, 400
+WRITE = Door(write_page, FreshPage, int, int, Entries)
+SHIFT = Door(shift_page, MappedWords, Kept, Entries, int, int, int, int, FreshPage)
 WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 62, 63, 64]
 
 
@@ -70,7 +74,7 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     page, arena = np.zeros(2 * PAGE_WORDS, np.int64), np.full(2 * PAGE_WORDS, -1)
     node = np.full((columns + 4, 512), -77)
     node[:columns, :n] = [values for values, _ in drawn]
-    write_page(page, 0, 1024, 2, 1, page_type(LEAF, 0, columns, 0, 9), node, columns, 0, n)
+    WRITE.call(FreshPage(page, 0, 1024, 2, 1), page_type(LEAF, 0, columns, 0, 9), columns, Entries(node, 0, n))
     entries = edited(rng, n, edits)
     runs, m = runs_of(entries), len(entries)
     wanted = [
@@ -82,7 +86,8 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     for r, run in enumerate(runs):
         node[columns + 1 :, r] = run
     age = max(n, m) - sum(end - first for first, end, _ in runs)
-    done = shift_page(page, 0, node, columns, -1, columns + 1, len(runs), m, 0, ROOM, arena, 0, PAGE_WORDS, 7, 3)
+    kept, fresh = Kept(0, columns + 1, len(runs)), FreshPage(arena, 0, PAGE_WORDS, 7, 3)
+    done = SHIFT.call(page, kept, Entries(node, 0, m), columns, -1, 0, ROOM, fresh)
 
     before = [column(page, 0, c)[2] for c in range(columns)]
     widest = [max(w, (max(v, default=0) - min(v, default=0)).bit_length()) for w, v in zip(before, wanted, strict=True)]

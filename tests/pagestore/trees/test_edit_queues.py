@@ -1,7 +1,6 @@
-"""Edits that wait for groups of trees, settled within one call of a host's, against dicts."""
+"""Edits that wait for queues of trees, flushed within one call of a host's, against dicts."""
 
 import os
-from inspect import signature
 
 import hypothesis.strategies as st
 import numpy as np
@@ -9,11 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import pagestore
+from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Door
 from pagestore.storage.page_writer import PageWriter
 from pagestore.trees import edit_queues as grouping
 from pagestore.trees.edit_queues import EditQueue
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.kernels.flush_queue import settle
+from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
+from pagestore.trees.kernels.flush_queue import flush_queue
 from pagestore.trees.reading import read_batches
 from tests.support.simulator import compiled
 
@@ -30,21 +32,21 @@ def columns(rows, width):
     return table[0].copy(), table[1:].copy()
 
 
-def waiting(groups, *edits):
-    groups.clear()
+def waiting(queues, *edits):
+    queues.clear()
     for g, (actions, rows) in enumerate(edits):
-        groups.wait(g, actions, rows)
+        queues.wait(g, actions, rows)
 
 
-NAMES = [*signature(getattr(settle, "py_func", settle)).parameters]
+FLUSH = Door(flush_queue, Pages, PageBooks, Queues, FlushRoom, int, int)
 
 
-def every(*arrays):
-    """A host that settles one group after the other, and says how many it could."""
-    waits, ids, seen = (arrays[NAMES.index(name)] for name in ("waits", "ids", "seen"))
-    assert ids[-1] < len(seen), "the map does not hold the pages"
+def every(pages, books, queues, room, apply):
+    """A host that flushes one queue after the other, and says how many it could."""
+    waits = queues.waits
+    assert books.ids[-1] < len(pages.seen), "the map does not hold the pages"
     for g in range(len(waits)):
-        if waits[g] and not settle(*arrays, g):
+        if waits[g] and not FLUSH.call(pages, books, queues, room, apply, g):
             return g
     return len(waits)
 
@@ -71,19 +73,19 @@ def test_groups_against_dicts(tmp_path_factory, steps):
         for some, more, again in steps:
             before = set(there)
             with store.transaction() as txn:
-                groups = txn.groups([EDGES, TIMES])
+                queues = txn.edit_queues([EDGES, TIMES])
                 for _ in range(1 + again):  # the second time pages of this transaction are replaced
-                    waiting(groups, columns(some, 3), columns([(ADD, *row) for row in more], 3))
-                    assert txn.settle(groups, every) == 2
+                    waiting(queues, columns(some, 3), columns([(ADD, *row) for row in more], 3))
+                    assert txn.flush_queues(queues, every) == 2
                     for action, x, y in some:
                         there = there - {(x, y)} if action == ERASE else there | {(x, y)}
                     for key, number in more:
                         counted[key] = counted.get(key, 0) + number
                     if not again:
-                        actions, rows = groups.changes(0)
+                        actions, rows = queues.changes(0)
                         found = {(a, *row) for a, row in zip(actions.tolist(), rows.T.tolist(), strict=True)}
                         assert found == {(INSERT, *e) for e in there - before} | {(ERASE, *e) for e in before - there}
-                        assert groups.turnover(0) == (len(there - before), len(before - there))
+                        assert queues.turnover(0) == (len(there - before), len(before - there))
                 assert rows_of(txn, "edge") == sorted(there)
             with store.snapshot() as snap:
                 assert rows_of(snap, "edge") == sorted(there)
@@ -92,13 +94,13 @@ def test_groups_against_dicts(tmp_path_factory, steps):
             assert store.check() == []
 
 
-def untouched(txn, groups):
-    """One edge waits, and cannot be settled: nothing has happened, and the general way is open."""
-    waiting(groups, columns([(INSERT, 1, 2)], 3))
-    assert txn.settle(groups, every) == 0
-    assert groups.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
-    assert [rows.tolist() for rows in groups.waiting(0)] == [[INSERT], [[1], [2]]]
-    txn.apply_indexed(EDGES.names, EDGES.places, *groups.waiting(0))
+def untouched(txn, queues):
+    """One edge waits, and cannot be flushed: nothing has happened, and the general way is open."""
+    waiting(queues, columns([(INSERT, 1, 2)], 3))
+    assert txn.flush_queues(queues, every) == 0
+    assert queues.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
+    assert [rows.tolist() for rows in queues.waiting(0)] == [[INSERT], [[1], [2]]]
+    txn.apply_indexed(EDGES.names, EDGES.places, *queues.waiting(0))
 
 
 def test_too_few_pages(tmp_path, monkeypatch):
@@ -106,29 +108,29 @@ def test_too_few_pages(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "PAGES_MAX", 4)
     with begun(tmp_path / "g.pages") as store:
         with store.transaction() as txn:
-            untouched(txn, txn.groups([EDGES, TIMES]))
+            untouched(txn, txn.edit_queues([EDGES, TIMES]))
         assert list(store.snapshot()["edge"]) == [(1, 2)] and store.check() == []
 
 
 def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
-    """The kernel says so by what it has not settled; the error is the general way's to raise."""
+    """The kernel says so by what it has not flushed; the error is the general way's to raise."""
     with begun(tmp_path / "g.pages") as store:
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
         monkeypatch.setattr(type(store._handle.file), "page_writer", PageWriter(reading).words)
         with store.transaction() as txn:
-            untouched(txn, txn.groups([EDGES, TIMES]))
+            untouched(txn, txn.edit_queues([EDGES, TIMES]))
         os.close(reading)
         assert list(store.snapshot()["edge"]) == [(1, 2)] and store.check() == []
 
 
 @compiled
-def test_a_rollback_takes_back_what_was_settled(tmp_path):
+def test_a_rollback_takes_back_what_was_flushed(tmp_path):
     with begun(tmp_path / "g.pages") as store:
         for _ in range(3):
             with pytest.raises(ZeroDivisionError), store.transaction() as txn:
-                groups = txn.groups([EDGES, TIMES])
-                waiting(groups, columns([(INSERT, 1, 2)], 3), columns([(ADD, 3, 1)], 3))
-                assert txn.settle(groups, every) == 2
+                queues = txn.edit_queues([EDGES, TIMES])
+                waiting(queues, columns([(INSERT, 1, 2)], 3), columns([(ADD, 3, 1)], 3))
+                assert txn.flush_queues(queues, every) == 2
                 assert rows_of(txn, "$times") == [(3, 1)]
                 raise ZeroDivisionError
             assert rows_of(store.snapshot(), "edge") == [] and store.check() == []
@@ -137,10 +139,10 @@ def test_a_rollback_takes_back_what_was_settled(tmp_path):
 @compiled
 def test_edits_of_a_relation_come_before_what_waits(tmp_path):
     with begun(tmp_path / "g.pages") as store, store.transaction() as txn:
-        groups = txn.groups([EDGES, TIMES])
+        queues = txn.edit_queues([EDGES, TIMES])
         txn["edge"].insert([(1, 2)])
-        waiting(groups, columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3))
-        assert txn.settle(groups, every) == 2
+        waiting(queues, columns([(ERASE, 1, 2), (INSERT, 2, 2)], 3))
+        assert txn.flush_queues(queues, every) == 2
         assert rows_of(txn, "edge") == [(2, 2)]
 
 
@@ -151,12 +153,12 @@ def test_a_file_that_grows(tmp_path):
         with store.transaction() as txn:
             rows = np.array([np.arange(20_000), np.arange(20_000) % 7])
             txn.apply_indexed(EDGES.names, EDGES.places, np.full(20_000, INSERT), rows)
-            groups = txn.groups([EDGES])
+            queues = txn.edit_queues([EDGES])
         sizes = set()
         for step in range(60):
             with store.transaction() as txn:
-                waiting(groups, columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3))
-                assert txn.settle(groups, every) == 1
+                waiting(queues, columns([(INSERT, x, 9) for x in range(step, 20_000, 2500)], 3))
+                assert txn.flush_queues(queues, every) == 1
             sizes.add(store._handle.file.size())
         assert len(sizes) > 2, "the file did not grow; this tests nothing"
         assert len(store.snapshot()["edge"]) == 20_480 and store.check() == []

@@ -1,21 +1,28 @@
 """The paper's figures of *Scans* and *Interval trees*, with scan-trees whose leaves are single records."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
+from pagestore.pages.arguments import Entries, FreshPage, Shape
 from pagestore.pages.build import write_page
 from pagestore.pages.fold_operators import MAX
 from pagestore.pages.host_operators import code_of, register_operator
 from pagestore.pages.layout import LEAF, page_type
 from pagestore.pages.scan_tree import plant, work_words, write_tree
 from pagestore.pages.scan_tree_check import read_scan_tree
+from pagestore.runtime.arguments import Door, Words
 from pagestore.trees.bulk import bulk
 from pagestore.trees.interval_index import interval_spec, overlaps_counted, stab_many
 from pagestore.trees.kernels.range_fold import fold_page
 from pagestore.trees.tree import Spec, fold_array
 from tests.support.memory import MemoryPager
+from tests.support.paper import example
 
 PAGE_WORDS = 512
+WRITE = Door(write_page, FreshPage, int, int, Entries)
+PLANT = Door(plant, FreshPage, int, Shape, int, Entries, int, int, int, int, Words)
 register_operator("digits", lambda a, b: a * 10 ** len(str(b)) + b, 0)
 
 
@@ -29,9 +36,10 @@ class Figure:
         self.page = np.zeros(PAGE_WORDS, np.int64)
         node = np.array([range(n), values])
         work = np.zeros(work_words(PAGE_WORDS, 1), np.int64)
-        write_page(self.page, 0, PAGE_WORDS, 2, 1, page_type(LEAF, 0, 2, 1, 9), node, 2, 0, n)
+        fresh, entries = FreshPage(self.page, 0, PAGE_WORDS, 2, 1), Entries(node, 0, n)
+        WRITE.call(fresh, page_type(LEAF, 0, 2, 1, 9), 2, entries)
         depth = n.bit_length() - 1
-        plant(self.page, -1, node, 0, 1, self.scans, 0, n, 1, 0, depth, PAGE_WORDS, work)
+        PLANT.call(fresh, -1, Shape(1, 1, self.scans, 9), 0, entries, 1, 0, n, depth, work)
         write_tree(self.scans, 0, n, depth, n, 400, self.page, 0, PAGE_WORDS, work)
 
     def scan(self, i, j):
@@ -67,32 +75,28 @@ def test_never_more_than_two_subtrees_a_level(n):
 
 def test_maxsales_of_region_2():
     """maxsales[region] = maxtot <- agg<<maxtot = max(tot)>> sales[region, store] = tot."""
-    # cents; regions: stores 1-5, 6-13, 14-16
-    sales = [100000, 150000, 730000, 800000, 1500000, 290000, 350000, 144000,
-             330000, 124500, 702400, 551000, 900000, 32500, 400000, 530000]  # fmt: skip
+    sales = [int(Decimal(total) * 100) for *_, total in example("sales")["sales"]]
     figure = Figure(sales, MAX)
     assert figure.scan(6, 13) == (900000, 4)  # max(2900.00, 3500.00, 7024.00, 9000.00)
     assert figure.nodes()[:8][1:] == [1500000, 1500000, 900000, 800000, 1500000, 702400, 900000]
 
 
-INTERVALS = [
-    (11, 100), (29, 47), (40, 42), (49, 82), (62, 78), (63, 73), (67, 72), (67, 78),
-    (72, 87), (77, 96), (82, 94), (83, 99), (86, 98), (90, 93), (93, 100), (98, 107),
-]  # fmt: skip
+INTERVALS = example("interval_tree")
+SMALL = INTERVALS["small"]
 
 
 def test_the_interval_tree_stabbed_at_80():
     pager = MemoryPager(4096, 1 << 10)
-    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(INTERVALS).T])
-    found = stab_many(pager.pages, tree, np.array([[80]]))
-    assert found.T.tolist() == [[11, 100], [49, 82], [72, 87], [77, 96]]
+    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(INTERVALS["intervals"]).T])
+    found = stab_many(pager.pages, tree, np.array([[INTERVALS["point"]]]))
+    assert found.T.tolist() == INTERVALS["holding"]
 
 
 def test_the_small_interval_query():
     """I = {[2,10], [3,7], [5,15], [6,9]}: what contains 10?"""
     pager = MemoryPager(4096, 1 << 10)
-    tree = bulk(pager, interval_spec(9, 0, 0), [np.array([(2, 10), (3, 7), (5, 15), (6, 9)]).T])
-    assert stab_many(pager.pages, tree, np.array([[10]])).T.tolist() == [[2, 10], [5, 15]]
+    tree = bulk(pager, interval_spec(9, 0, 0), [np.array(SMALL["intervals"]).T])
+    assert stab_many(pager.pages, tree, np.array([[SMALL["point"]]])).T.tolist() == SMALL["holding"]
 
 
 @pytest.mark.parametrize("n", [10**3, 10**4, 10**5])

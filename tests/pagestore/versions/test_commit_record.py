@@ -4,6 +4,7 @@ import errno
 from array import array
 from math import isqrt
 from random import Random
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -13,7 +14,6 @@ from hypothesis import given, settings
 import pagestore
 from pagestore.errors import PoisonedError
 from pagestore.storage.file import stamped
-from pagestore.storage.kernels import record
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
 from pagestore.storage.page_writer import CLOSED
@@ -158,13 +158,13 @@ def test_what_the_kernel_did_not_write_python_does(tmp_path, monkeypatch):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         commits = fill(store, Random(3))
         next(commits)
-        write, short = record.write_commit, []
+        write, short = committer.WRITE.call, []
 
         def nothing(_, *rest):
             short.append(write(CLOSED, *rest))
             return short[-1]
 
-        monkeypatch.setattr(committer, "write_commit", nothing)
+        monkeypatch.setattr(committer, "WRITE", SimpleNamespace(call=nothing))
         next(commits)
         assert short == [0]
         assert store.check() == []

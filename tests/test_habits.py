@@ -1,0 +1,175 @@
+"""The habits of the code that no linter holds: short files, short functions, few parameters, docstrings, live links."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("pagestore", "ivm", "tools")
+FILE_LINES, FUNCTION_LINES, PARAMETERS = 450, 60, 12
+KERNELS = {"kernel", "inlined", "late", "addressed", "allocating", "by_address", "njit", "intrinsic"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Found(NamedTuple):
+    """A function and where it stands; `public` if its own name and all names around it are."""
+
+    file: str
+    node: Function
+    public: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.node.lineno}: {self.node.name}"
+
+
+def functions(source: str, file: str) -> list[Found]:
+    """Every function of a file, methods and functions within functions among them."""
+
+    def within(node: ast.AST, public: bool) -> Iterator[Found]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, Function | ast.ClassDef):
+                seen = public and not child.name.startswith("_")
+                if isinstance(child, Function):
+                    yield Found(file, child, seen)
+                    seen = False  # what is defined in it can be called from nowhere else
+                yield from within(child, seen)
+            else:
+                yield from within(child, public)
+
+    return [*within(ast.parse(source), True)]
+
+
+def decorators(node: Function) -> set[str]:
+    """The names of a function's decorators, without their modules and arguments."""
+    called = (decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in node.decorator_list)
+    return {name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "") for name in called}
+
+
+def long_files(source: str, file: str) -> list[str]:
+    lines = len(source.splitlines())
+    split = f"{file}:{FILE_LINES}: the file has {lines} lines; split it so that none has over {FILE_LINES}"
+    return [split] if lines > FILE_LINES else []
+
+
+def long_functions(source: str, file: str) -> list[str]:
+    lengths = [(found, (found.node.end_lineno or 0) - found.node.lineno + 1) for found in functions(source, file)]
+    remedy = f"let it call others, so that none has over {FUNCTION_LINES}"
+    return [f"{found} has {lines} lines; {remedy}" for found, lines in lengths if lines > FUNCTION_LINES]
+
+
+def crowded_functions(source: str, file: str) -> list[str]:
+    complaints = []
+    for found in functions(source, file):
+        a = found.node.args
+        names = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if arg]
+        count = len(names) - (names[:1] in (["self"], ["cls"]))
+        if count > PARAMETERS:
+            complaints.append(f"{found} has {count} parameters; group them in named tuples, to at most {PARAMETERS}")
+    return complaints
+
+
+def undocumented_functions(source: str, file: str) -> list[str]:
+    """Public functions and methods without a docstring; kernels have theirs in the file's, and setters the getter's."""
+    exempt = KERNELS | {"setter", "deleter", "overload"}
+    return [
+        f"{found} has no docstring; say what it does, in which units, what it costs and what it raises"
+        for found in functions(source, file)
+        if found.public and not decorators(found.node) & exempt and not ast.get_docstring(found.node)
+    ]
+
+
+def refuse(complaints: list[str]) -> None:
+    """Fails with all complaints, one a line, where there are any."""
+    if complaints:
+        pytest.fail("\n".join(complaints), pytrace=False)
+
+
+@pytest.mark.parametrize("habit", [long_files, long_functions, crowded_functions, undocumented_functions])
+@pytest.mark.parametrize("package", PACKAGES)
+def test_habit(habit, package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    refuse([line for file in files for line in habit(file.read_text(), str(file.relative_to(ROOT)))])
+
+
+def body(lines: int) -> str:
+    return "".join(f"    x = {i}\n" for i in range(lines))
+
+
+DOC = '    """Does it."""\n'
+
+
+@pytest.mark.parametrize(
+    ("habit", "fine", "wrong", "says"),
+    [
+        (long_files, "x = 1\n" * 450, "x = 1\n" * 451, "a.py:450: the file has 451 lines"),
+        (long_functions, f"def f():\n{body(59)}", f"\ndef f():\n{body(60)}", "a.py:2: f has 61 lines"),
+        (
+            crowded_functions,
+            "class C:\n  def f(self, a, b, c, d, e, f, g, h, i, /, j, *k, l): ...",
+            "@kernel\ndef f(a, b, c, d, e, f, g, h, i, /, j, *k, l, **m): ...",
+            "a.py:2: f has 13 parameters",
+        ),
+        (undocumented_functions, f"def f():\n{DOC}", "def f(): ...", "a.py:1: f has no docstring"),
+        (undocumented_functions, "class _C:\n  def f(): ...", "class C:\n  def f(): ...", "a.py:2: f has no docstring"),
+        (undocumented_functions, "@late('void')\ndef f(): ...", "@cache\ndef f(): ...", "a.py:2: f has no docstring"),
+        (undocumented_functions, f"def f():\n{DOC}    def g(): ...", "if x:\n  def f(): ...", "a.py:2: f has no doc"),
+        (undocumented_functions, "@x.setter\ndef x(self, y): ...", "@property\ndef x(self): ...", "a.py:2: x has no"),
+    ],
+)
+def test_each_habit_can_fail(habit, fine: str, wrong: str, says: str) -> None:
+    assert habit(fine, "a.py") == []
+    (complaint,) = habit(wrong, "a.py")
+    assert complaint.startswith(says)
+
+
+LINK = re.compile(r"\[[^\]]*\]\((?!\w+:)([^)\s#]*)(#[^)\s]+)?\)")
+CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t).*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a document's headings, as a forge makes them."""
+    headings = re.findall(
+        r"^#+ +(.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def dead_links(text: str, file: Path) -> list[str]:
+    """Links of a Markdown text to files and headings that are not there."""
+    shown = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)  # as long, for the numbers of lines
+    complaints = []
+    for link in LINK.finditer(shown):
+        target = file.parent / link[1]
+        where = f"{file.relative_to(ROOT)}:{text.count(chr(10), 0, link.start()) + 1}"
+        if not target.exists():
+            complaints.append(f"{where}: there is no {link[1]}; correct the link or remove it")
+        elif link[2] and link[2] not in anchors(target.read_text() if link[1] else text):
+            complaints.append(f"{where}: {link[1] or 'this page'} has no heading for {link[2]}; correct the link")
+    return complaints
+
+
+def test_no_link_is_dead() -> None:
+    """Links of docs/ to one another are followed by mkdocs too, of everything else only here."""
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [ROOT / name for name in listed.stdout.split()]
+    assert ROOT / "README.md" in files
+    refuse([line for file in files if file.exists() for line in dead_links(file.read_text(), file)])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[a](docs) [b](README.md#try-it) [c](#here)\n# Here\n", None),
+        ("`[a](nowhere)`\n\n    [b](nowhere)\n\n```\n[c](nowhere)\n```\n[d](https://nowhere)", None),
+        ("\n[a](nowhere.md)", "README.md:2: there is no nowhere.md"),
+        ("[a](LICENSE) [a](README.md#nothing)", "README.md:1: README.md has no heading for #nothing"),
+    ],
+)
+def test_dead_links_are_found(text: str, says: str | None) -> None:
+    assert [line.partition(";")[0] for line in dead_links(text, ROOT / "README.md")] == ([says] if says else [])

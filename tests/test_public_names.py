@@ -1,0 +1,149 @@
+"""What others write down: names, commands and the first bytes of a store. None of it changes unnoticed.
+
+Whoever changes one of these lists writes the change into CHANGELOG.md.
+"""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import ivm.transaction
+import pagestore
+from ivm.__main__ import ivm as ivm_command
+from pagestore.__main__ import pagestore as pagestore_command
+
+ROOT = Path(__file__).parents[1]
+
+MODULES = {  # each public module, and the names that it offers
+    "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
+    "pagestore.compiled": """
+        ADD CHANGES CURSOR_WORDS ERASE HEIGHT INSERT KEYS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT PATH ROOT SET
+        TREE_HEIGHT VERSION addressed allocating ascends borrowed by_address code_of compose_few field first
+        forward gallop inlined kernel late next_changes next_leaf raise_for run_end seek settle start_delta
+        unpack
+    """,
+    "pagestore.errors": """
+        ClosedError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError MissingError
+        MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError
+        TransactionError VersionError WordError
+    """,
+    "pagestore.host": """
+        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
+        Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
+        begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
+        float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
+        record_dependants recorded_dependants register_host rows_of select sort_order stab_many together
+        user_cache
+    """,
+    "ivm": "Answer IvmError Workspace open",
+    "ivm.errors": """
+        AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
+        OptionError RangeError RecursionRefusedError RedefinitionError RoomError RuleError RuleSyntaxError RuleTypeError
+        SafetyError UninstallError UnknownPredicateError UnknownViewError Where
+    """,
+}
+MEMBERS = {  # of each class that is handed to users
+    pagestore.Store: """
+        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path readers
+        recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid vacuum version
+    """,
+    pagestore.Snapshot: """
+        close decode encode finder get items keys message pages properties threads timestamp tree values version
+    """,
+    pagestore.Relation: """
+        batches bounded complement get get_many name overlaps prefix range range_head rank record_batch record_batches
+        scan scan_many scans schema select source stab stab_many to_arrow to_numpy tree view words
+    """,
+    pagestore.Transaction: """
+        add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
+        drop drop_scan edit encode finder groups pages properties replace rollback savepoint settle threads tree
+        version vouch
+    """,
+    ivm.Workspace: """
+        at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe
+        trace trace_distance transaction uninstall verify
+    """,
+    ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
+    ivm.Answer: "to_arrow to_numpy",
+}
+COMMANDS = {
+    pagestore_command: """
+        info stat fsck history diff tag vacuum compact backup dump restore page bench load
+    """,
+    ivm_command: "install uninstall exec query print explain fsck trace shell bench demo",
+}
+
+
+def names_of(module: ModuleType) -> set[str]:
+    """What a module defines or hands on, without its imports of modules and of others' names."""
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    package = module.__name__.partition(".")[0]
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").partition(".")[0] == package
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_of_modules(module: str) -> None:
+    assert names_of(importlib.import_module(module)) == set(MODULES[module].split())
+
+
+@pytest.mark.parametrize("package", ["pagestore", "ivm"])
+def test_names_stand_in_the_api_reference(package: str) -> None:
+    """The errors do as one module."""
+    shown = set(re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api" / f"{package}.md").read_text(), re.MULTILINE))
+    names = {f"{package}.{name}" for name in MODULES[package].split() if not name.endswith("Error")}
+    assert names | {f"{package}.errors"} <= shown
+
+
+@pytest.mark.parametrize("class_", MEMBERS, ids=lambda class_: f"{class_.__module__}.{class_.__name__}")
+def test_members_of_classes(class_: type) -> None:
+    assert [name for name in dir(class_) if not name.startswith("_")] == MEMBERS[class_].split()
+
+
+def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
+    with pagestore.open(tmp_path / "a.pages", sync="off") as store, store.transaction() as txn:
+        relation = txn.create("r", "x: int64")
+        added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
+    assert " ".join(sorted(added)) == "add bulk delete encode follow info insert remove_overlaps remove_stabbed set"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        command(["--help"])
+    listed = re.findall(r"^    ([a-z]+)\b", capsys.readouterr().out, re.MULTILINE)
+    assert listed == COMMANDS[command].split()
+
+
+def test_the_scripts_run_these_commands() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for name, place in scripts.items():
+        module, _, function = place.partition(":")
+        command = getattr(importlib.import_module(module), function)
+        assert command in COMMANDS and command.__name__ == name
+    assert sorted(scripts) == ["ivm", "pagestore"]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_one_version(command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        command(["--version"])
+    assert capsys.readouterr().out == f"{command.__name__} {pagestore.__version__}\n"
+    assert ivm.__version__ == pagestore.__version__
+
+
+def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
+    """The magic, and the number of the format, which has a folder of fixtures of its own."""
+    path = tmp_path / "a.pages"
+    pagestore.open(path).close()
+    assert path.read_bytes()[:12] == b"pageSTR\0" + (2).to_bytes(4, "little")
+    assert (ROOT / "fixtures" / "format-2").is_dir()

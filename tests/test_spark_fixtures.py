@@ -1,0 +1,66 @@
+"""The folders that Spark wrote become relations with the rows that Spark reads from them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import pagestore
+from pagestore.__main__ import pagestore as command
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "spark-parquet"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+OPTIONS = {  # of the jobs that need some
+    "moments": ["--utc"],
+    "nulls": ["--nulls", "drop"],
+    "partitions": ["--nulls", "drop"],
+}
+COMPLAINTS = {  # of the jobs that are refused
+    "a_column_less": "has no column y, but",
+    "arrays": "column y has type list",
+    "nested": "column y has type struct",
+    "not_a_number": "column y is NaN in row 2",
+    "raw": "column y has type binary",
+    "two_types": "column y is string, but it is int64 in|column y is int64, but it is string in",
+    "two_values": r"key \(x=0\) has both \(y=0\) and \(y=1\)",
+    "wide_decimals": r"column y has type decimal128\(38, 2\)",
+}
+UNEQUAL = {"same_rows"}  # of which a relation keeps one each
+
+
+def test_every_folder_is_tried() -> None:
+    assert {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name[0] not in "._"} == {*EXPECTED}
+    assert {*OPTIONS, *COMPLAINTS, *UNEQUAL} <= {*EXPECTED}
+
+
+@pytest.mark.parametrize("job", sorted(EXPECTED.keys() - COMPLAINTS.keys()))
+def test_what_becomes_a_relation(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "s.pages"
+    assert command(["load", str(file), "r", str(FOLDER / job), "--key", "x", "--json", *OPTIONS.get(job, [])]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    columns, rows = EXPECTED[job]["columns"], [row for row in EXPECTED[job]["rows"] if "None" not in row]
+    with pagestore.open(file, mode="r") as store:
+        relation = store.snapshot()["r"]
+        names = [column.name for column in relation.schema.columns]
+        found = [[str(row[names.index(name)]) for name in columns] for row in relation]
+        assert store.check() == []
+    if job in UNEQUAL:
+        assert answer["collapsed"] == len(rows) - len(found) > 0
+        rows = [list(row) for row in {*map(tuple, rows)}]
+    assert sorted(found) == sorted(rows)
+    assert bool(answer["notes"]) == (job == "half_done")
+
+
+@pytest.mark.parametrize("job", sorted(OPTIONS))
+def test_what_is_taken_only_when_asked_for(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / job), "--key", "x"]) == 1
+    assert OPTIONS[job][0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", sorted(COMPLAINTS))
+def test_what_is_refused(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / job), "--key", "x"]) == 1
+    err = capsys.readouterr().err
+    assert re.search(COMPLAINTS[job], err)
+    assert len(err.splitlines()) == 1 and not (tmp_path / "s.pages").exists()
