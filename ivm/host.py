@@ -23,8 +23,8 @@ from pagestore.host import (
     Transaction,
     Tree,
     Violation,
-    record,
-    recorded,
+    record_dependants,
+    recorded_dependants,
     register_host,
 )
 
@@ -78,10 +78,10 @@ def record_heads(store: Store, rules_of: Callable[[Snapshot], Installed]) -> Non
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)
             said = dependants_of(installed)
-            if installed.blocks and said != recorded(snap.properties).get(HOST):
+            if installed.blocks and said != recorded_dependants(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:
                     txn.vouch(HOST)
-                    record(txn, said)
+                    record_dependants(txn, said)
 
 
 register_host(Rules())

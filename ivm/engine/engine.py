@@ -47,7 +47,7 @@ from pagestore.host import (
     count_prefixes,
     delta,
     one_batch,
-    scan,
+    read_batches,
 )
 
 HUGE = 0.25  # of a relation: a larger delta is not followed, both versions are evaluated
@@ -249,7 +249,7 @@ class Engine:
 
     def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
         predicate = self._predicate(name)
-        found = next(scan(self.txn.pages, tree, key, rows=2))  # there are two at least
+        found = next(read_batches(self.txn.pages, tree, key, rows=2))  # there are two at least
         shown = [
             tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
             for i in range(2)
@@ -368,7 +368,7 @@ class Engine:
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
         relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
-        batches = [b[columns] for b in scan(self.txn.pages, relation)]
+        batches = [b[columns] for b in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
@@ -413,7 +413,7 @@ class Engine:
         tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
         if self.installed.kept[name].checked:
-            for batch in scan(self.txn.pages, tree):
+            for batch in read_batches(self.txn.pages, tree):
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ivm.lang.ir import Const
-from pagestore.host import Column, Finder, Transaction, Type, encode
+from pagestore.host import Column, TextFinder, Transaction, Type, encode
 
 Encode = Callable[[Const], int]
 
@@ -18,5 +18,5 @@ def finder(txn: Transaction) -> Encode:
     """How constants of what is deleted become words: a text never seen is 0, which no record holds, and stays unknown,
     since nothing is ever taken out of the dictionary.
     """
-    known = Finder(txn.dictionary)
+    known = TextFinder(txn.dictionary)
     return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])
