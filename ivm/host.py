@@ -23,8 +23,8 @@ from pagestore.host import (
     Transaction,
     Tree,
     Violation,
-    record,
-    recorded,
+    record_dependants,
+    recorded_dependants,
     register_host,
 )
 
@@ -82,10 +82,10 @@ def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], In
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)
             dependants = dependants_of(installed)
-            if installed.blocks and dependants != recorded(snap.properties).get(HOST):
+            if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:
                     txn.vouch(HOST)
-                    record(txn, dependants)
+                    record_dependants(txn, dependants)
 
 
 register_host(RuleHost())

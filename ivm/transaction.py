@@ -12,7 +12,7 @@ from ivm.lang.ir import Edit
 from ivm.plan.constants import encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
-from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, scan
+from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, read_batches
 
 CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
@@ -126,7 +126,7 @@ class Transaction:
 
     def _compose_bare(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """The edits that a function without keys, f[] = t, needs: it has one value or none."""
-        stored = [int(w) for batch in scan(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
+        stored = [int(w) for batch in read_batches(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
         values = list(stored)
         for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
             if action == INSERT and values and values != [word]:

@@ -56,6 +56,7 @@ class Conformance:
         self.items: dict[int, int] = {}
 
     def run(self, steps: int, where: str) -> None:
+        """Take random steps, then compare and check the store; `where` names the run in an AssertionError."""
         for step in range(steps):
             action = self.rng.choice([self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare])
             action(f"{where}, step {step}")
@@ -66,6 +67,7 @@ class Conformance:
             assert store.check() == [], where
 
     def commit(self, where: str) -> None:
+        """Edit, commit, and compare the newest version."""
         self.items = self._edit(self.items)
         version = self.host.commit()
         assert version not in self.versions, f"{where}: version {version} was there before"
@@ -73,11 +75,13 @@ class Conformance:
         assert self.host.items() == sorted(self.items.items()), where
 
     def abandon(self, where: str) -> None:
+        """Edit, abandon the edits, and see that nothing of them is left."""
         self._edit(self.items)
         self.host.abandon()
         assert self.host.items() == sorted(self.items.items()), f"{where}: abandoned edits show"
 
     def reopen(self, where: str) -> None:
+        """Edit, close without a commit, open again, and see that nothing of the edits is left."""
         self._edit(self.items)
         self.host.close()
         assert os.path.exists(self.path), where
@@ -85,7 +89,7 @@ class Conformance:
         assert self.host.items() == sorted(self.items.items()), f"{where}: after reopening"
 
     def compare(self, where: str) -> None:
-        """Two recent versions and what lies between them, in both directions."""
+        """Compare two recent versions and their difference, in either direction."""
         recent = sorted(self.versions)[-8:]
         if not recent:
             return

@@ -69,7 +69,7 @@ class ForkError(PagestoreError):
 
 
 class TransactionError(PagestoreError):
-    """What an open transaction excludes, as another one in its thread; or the commit of a sketch."""
+    """A call that an open transaction excludes, such as beginning another one in its thread; a sketch's commit."""
 
 
 class RetainedError(PagestoreError, ValueError):
@@ -77,7 +77,7 @@ class RetainedError(PagestoreError, ValueError):
 
 
 class DependantsError(PagestoreError, ValueError):
-    """A change that what a host keeps (the views of rules, say) could not follow, or a change of that itself."""
+    """A change that a host could not carry into what it keeps (views of rules, say), or a change of what it keeps."""
 
 
 # --- edit ---------------------------------------------------------------------------------------

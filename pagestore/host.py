@@ -1,4 +1,4 @@
-"""What programs build on that keep things of their own in a store: trees, their differences, folds, edits and hosts.
+"""The API for hosts, programs that keep things of their own in a store: trees, differences, folds, edits.
 
 `pagestore` itself has what users of a store need. A host works on words and trees below relations; it imports from
 here and from `pagestore.compiled`, and from nothing else of pagestore. docs/embedding.md has a worked host.
@@ -6,6 +6,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.relation import Relation
@@ -38,13 +39,13 @@ from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.lookup import count_prefixes, get
 from pagestore.trees.range_folds import ranks, rows_of, select
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import YEARS, encode, float_values, float_words
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import KEYS_MAX, Column, Type
-from pagestore.versions.dependants import Dependants, recorded
-from pagestore.versions.hosts import record, register_host
+from pagestore.versions.dependants import Dependants, recorded_dependants
+from pagestore.versions.hosts import record_dependants, register_host
 from pagestore.versions.settings import MAIN
 
 __all__ = [
@@ -59,6 +60,8 @@ __all__ = [
     "MOST",
     "SET",
     "TREE_WORDS",
+    "WORD_MAX",
+    "WORD_MIN",
     "YEARS",
     "Coded",
     "Coding",
@@ -69,12 +72,12 @@ __all__ = [
     "EditQueue",
     "Edits",
     "EphemeralTransaction",
-    "Finder",
     "Pages",
     "Relation",
     "Snapshot",
     "Spec",
     "Store",
+    "TextFinder",
     "Transaction",
     "Tree",
     "Type",
@@ -102,11 +105,11 @@ __all__ = [
     "pays",
     "pooled",
     "ranks",
-    "record",
-    "recorded",
+    "read_batches",
+    "record_dependants",
+    "recorded_dependants",
     "register_host",
     "rows_of",
-    "scan",
     "select",
     "sort_order",
     "stab_many",

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +31,8 @@ class Lost(NamedTuple):
 
     relation: str
     page: int | None
-    after: tuple | None
-    before: tuple | None
+    after: tuple[Any, ...] | None
+    before: tuple[Any, ...] | None
 
     def __str__(self) -> str:
         if self.page is None:
@@ -82,7 +82,7 @@ def _newest(store: Store) -> Snapshot:
     try:
         return store.snapshot()
     except CorruptionError as error:
-        for entry in reversed(store._handle.state.history.readable(store._handle.mapping.pages)):
+        for entry in reversed(store._handle.state.versions.readable(store._handle.mapping.pages)):
             if entry.branch == MAIN_ID:
                 with suppress(CorruptionError):
                     return store.at(entry.version)
@@ -105,7 +105,7 @@ def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.Re
 
 def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterator[np.ndarray]:
     """The leaves that read, in key order; a bad page is noted with its neighbours' keys."""
-    after: tuple | None = None
+    after: tuple[Any, ...] | None = None
     broken: list[int] = []
     for page, words in _leaves(check, tree.root, tree.height - 1, info, pointer_birth(tree.pointer)):
         if words is None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.word_list import flat
+from pagestore.storage.word_list import word_list
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import Recovery
@@ -60,12 +60,12 @@ def open(
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
     (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
     once they have their places); `retain` is how many versions of a branch are kept at least, or "all"; older ones
-    go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. Large batches of edits are
-    applied, and of keys looked up, by so many `threads`, as many as there are cores unless told otherwise. Where
-    another handle writes, "rw" waits `timeout` seconds for it.
+    go in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads (one for
+    each core by default) apply large batches of edits and look up many keys. Where another handle writes, "rw" waits
+    `timeout` seconds for it.
 
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
-    be on the disk yet. A damaged commit or meta slot is said by a RecoveryWarning and by `store.recovery`.
+    be on the disk yet. A RecoveryWarning and `store.recovery` tell of a damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
@@ -99,8 +99,8 @@ def empty_store(page_size: int) -> bytes:
         FIRST_COMMIT,
         timestamp=now,
         top=3,
-        recent=flat([0, *run, now, MAIN_ID]),
-        branches=flat([MAIN_ID, 0, *run, NO_ORIGIN]),
+        recent=word_list([0, *run, now, MAIN_ID]),
+        branches=word_list([MAIN_ID, 0, *run, NO_ORIGIN]),
     )
     meta = Meta(page_size, uuid4().bytes, 0, 0, *run, 3, True)
     page_words = page_size // WORD
@@ -122,11 +122,12 @@ class Store:
 
     @property
     def path(self) -> Path:
+        """The path of the store's file."""
         return self._handle.file.path
 
     @property
     def threads(self) -> int:
-        """How many work side by side on what is large."""
+        """How many threads work on large batches."""
         return self._handle.threads
 
     @property
@@ -141,11 +142,12 @@ class Store:
 
     @property
     def page_size(self) -> int:
+        """Bytes of a page."""
         return self._handle.page_size
 
     @property
     def uuid(self) -> str:
-        """What this store is, whatever its file is called."""
+        """The identity of this store, whatever its file is called."""
         return str(UUID(bytes=self._handle.meta.uuid))
 
     @property
@@ -155,20 +157,20 @@ class Store:
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """The newest version of a branch. O(1)."""
-        return snapshot.newest(self._handle, branch)
+        return snapshot.newest_snapshot(self._handle, branch)
 
     def at(self, version: int | str | datetime) -> Snapshot:
         """A version by number, by tag or branch, or the newest one of the main branch at a time.
 
         A time without a zone is local. Raises VersionError if it is not retained, MissingError for a name.
         """
-        return snapshot.at(self._handle, version)
+        return snapshot.snapshot_at(self._handle, version)
 
     # --- versions -------------------------------------------------------------------------------
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """The retained versions, newest first. O(versions listed)."""
-        return version_log.lines(self._handle, limit, branch)
+        return version_log.describe_versions(self._handle, limit, branch)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -178,15 +180,15 @@ class Store:
     def tag(self, name: str, version: int | str | datetime | None = None) -> None:
         """Give a version (the newest by default) a name; it is retained as long as it has one.
 
-        Versions are said as in `at`. Raises ExistsError, SchemaError, and as `at`.
+        `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
         with self._handle.administering():
-            tags.add(self._handle, name, version)
+            tags.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
         """Take a name back. Raises MissingError."""
         with self._handle.administering():
-            tags.remove(self._handle, name)
+            tags.remove_tag(self._handle, name)
 
     @property
     def retain(self) -> int | str:
@@ -209,14 +211,14 @@ class Store:
         `kept`, and asking for it by number raises RetainedError. O(pages freed).
         """
         with self._handle.administering():
-            return vacuum.run(self._handle, keep_versions, drop, dry_run)
+            return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
 
     def compact(self) -> Compact:
         """Write everything anew, as `bulk` does, to the front of the file, and cut the rest off.
 
         Versions but the newest of each branch and what is tagged or read are dropped. O(store).
         """
-        return compact.run(self._handle)
+        return compact.compact_store(self._handle)
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
         """What changed from version a to version b, in key order, streaming: an Arrow stream of the
@@ -227,7 +229,7 @@ class Store:
         SchemaError if the relation's columns differ. Pages read: O(changes * height); all of them where a scan
         was added or dropped between the versions, since that builds the tree anew.
         """
-        return diff.stream(self.at(a), self.at(b), relation)
+        return diff.stream_changes(self.at(a), self.at(b), relation)
 
     # --- branches -------------------------------------------------------------------------------
 
@@ -243,14 +245,14 @@ class Store:
         Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
         """
         with self._handle.administering():
-            branches.begin(self._handle, name, from_version)
+            branches.begin_branch(self._handle, name, from_version)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
         needs one.
         """
         with self._handle.administering():
-            branches.delete(self._handle, name)
+            branches.delete_branch(self._handle, name)
 
     # --- copies ---------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ class Store:
 
     @contextmanager
     def _trial(self) -> Iterator[Handle]:
-        """An empty store beside this one, gone afterwards."""
+        """An empty store beside this one, removed afterwards."""
         with beside(self.path) as path:
             path.unlink()  # only its name is wanted
             with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
@@ -286,27 +288,27 @@ class Store:
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
         MissingError.
         """
-        return backup.write(self._handle, out, since)
+        return backup.write_backup(self._handle, out, since)
 
     # --- inspection -----------------------------------------------------------------------------
 
     def check(self) -> list[Violation]:
         """All violations of the store's invariants (see admin/check.py), empty when all is well. O(pages).
 
-        Where a writer never pauses, those that were found again and again.
+        Where a writer never pauses, those that several passes found.
         """
-        return check.run(self._handle)
+        return check.check_store(self._handle)
 
     def stat(self) -> Stat:
         """What holds space: pages by kind, by version, by reader. O(pages)."""
         readers = self.readers()
         with self._handle.holding_all():
-            return stat.of(self._handle, readers)
+            return stat.measure_store(self._handle, readers)
 
     def readers(self) -> list[Reader]:
         """The versions that are being read now, and by which processes where that can be seen."""
         self._handle.refresh()
-        return stat.readers(self._handle)
+        return stat.list_readers(self._handle)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -317,7 +319,7 @@ class Store:
         Raises ReadOnlyError, PoisonedError, LockedError after the time, MovedError where the file was deleted or
         replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
         """
-        return transaction.begin(self._handle, message, branch, timeout)
+        return transaction.begin_transaction(self._handle, message, branch, timeout)
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
         """Whether a transaction, which has not ended, is one of this store, and with `main` of its main branch."""
@@ -329,7 +331,7 @@ class Store:
 
         It waits for nobody, and nobody for it. Raises as `at`.
         """
-        return ephemeral.begin(self._handle, version)
+        return ephemeral.begin_ephemeral(self._handle, version)
 
     def reopen(self) -> None:
         """Go back to the last commit that is on disk, after a failed write or sync. Snapshots stay open."""
@@ -345,8 +347,8 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple:
-        """A handle travels as (path, version): where it arrives it is a reader of that version."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A store is pickled as (path, version); unpickled, it is a reader of that version."""
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:

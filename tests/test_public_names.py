@@ -32,12 +32,13 @@ MODULES = {  # each public module, and the names that it offers
         TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS YEARS Coded Coding Column Complement
-        Delta Dependants EditQueue Edits EphemeralTransaction Finder Pages Relation Snapshot Spec Store
-        Transaction Tree Type Violation WritableRelation accountable accounted ascending begins bulk bulk_all
-        coding_within columns_of compose_edits count_prefixes delta distinct encode float_values float_words get
-        in_order interval_spec one_batch pays pooled ranks record recorded register_host rows_of scan select
-        sort_order stab_many together user_cache
+        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
+        Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
+        begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
+        float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
+        record_dependants recorded_dependants register_host rows_of select sort_order stab_many together
+        user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """

@@ -17,13 +17,40 @@ def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (failed, tried > 0) == (0, True)
 
 
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
+
+
+def wings(package: str) -> dict[str, set[str]]:
+    """The files that the architecture's table names for each wing of a package; `top` is the package itself."""
+    rows = re.findall(r"^\| (.*?) \|(.*)$", ARCHITECTURE.partition(f"## {package}, from the bottom")[2], re.MULTILINE)
+    end = next(i for i, (wing, _) in enumerate(rows) if wing == "top") + 1
+    return {wing.strip("`/"): set(re.findall(r"`(\w+\.py)`", files)) for wing, files in rows[1:end]}
+
+
 @pytest.mark.parametrize("package", ["pagestore", "ivm"])
 def test_every_file_stands_in_the_architecture(package: str) -> None:
-    text = (ROOT / "docs/architecture.md").read_text().partition(f"## {package}, from the bottom")[2]
-    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", text.partition("\n## ")[0]))
-    files = {path.name for path in (ROOT / package).glob("[!_]*.py")}
-    folders = {f"{path.parent.name}/" for path in (ROOT / package).glob("*/__init__.py")}
-    assert named == files | folders
+    folder = ROOT / package
+    there = {
+        wing.name: {file.name for file in wing.rglob("[!_]*.py")}
+        for wing in folder.iterdir()
+        if (wing / "__init__.py").exists()
+    }
+    there["top"] = {file.name for file in folder.glob("[!_]*.py")}
+    assert wings(package) == there
+
+
+def test_files_that_the_architecture_leads_to_are_there() -> None:
+    """Each path in backticks is a file, within a package or from the root; what a question leads to stands in it."""
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", ARCHITECTURE)
+    assert len(paths) > 50
+    tops = (ROOT, ROOT / "pagestore", ROOT / "ivm")
+    assert [path for path in paths if not any((top / path).exists() for top in tops)] == []
+    table = ARCHITECTURE.partition("## Where to look")[2].partition("\n## ")[0]
+    questions = re.findall(r"^\| [^|]+\? \| `([\w/]+\.py)` \| ([^|]+) \|$", table, re.MULTILINE)
+    assert len(questions) >= 9
+    for path, answer in questions:
+        for name in re.findall(r"`(\w+)`", answer):
+            assert re.search(rf"(def|class) {name}\b", (ROOT / path).read_text()), f"{path} has no {name}"
 
 
 @pytest.mark.parametrize(("document", "mark"), [("architecture.md", "**"), ("format.md", "*")])

@@ -19,7 +19,7 @@ import numpy as np
 from ivm.join.kernels.join_layout import EQ, GE, LE
 from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.plan.plan import Plan
-from pagestore.host import INSERT, Delta, Pages, Tree, scan
+from pagestore.host import INSERT, Delta, Pages, Tree, read_batches
 
 Ranges = list[tuple[int, int]]  # of integers, both ends included; disjoint and in order
 Context = Mapping[int, int]  # values by level
@@ -83,7 +83,7 @@ class Soundness:
         """The values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
         columns = (*range(len(prefix) + 1),)
         last = None
-        for batch in scan(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):
+        for batch in read_batches(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):
             for *start, value in batch.T.tolist():
                 if (*start,) != prefix or value > hi:
                     return
@@ -101,7 +101,7 @@ class Soundness:
     def _read(self, s: int, alphas: tuple[int, ...]) -> dict[tuple[int, ...], Ranges]:
         """The stored intervals of a sensor that start with `alphas`, as ranges by the columns behind a and b."""
         depth, found = len(alphas), dict[tuple[int, ...], Ranges]()
-        for batch in scan(self._pages, self._stored[s], alphas, rows=4096):
+        for batch in read_batches(self._pages, self._stored[s], alphas, rows=4096):
             same = np.flatnonzero((batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0))
             end = int(same[0]) if len(same) else batch.shape[1]
             for a, b, *gammas in batch[depth:, :end].T.tolist():

@@ -26,7 +26,7 @@ from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
 from ivm.views.aggregate_state import keeps_state, state_name, state_spec, view_rows
 from ivm.views.layouts import SUM
-from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, scan
+from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Filler:
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
         relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
-        batches = [batch[columns] for batch in scan(self.txn.pages, relation)]
+        batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
         if batches:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
 
@@ -120,7 +120,7 @@ class Filler:
         tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
         self.txn.replace(name, tree)
         if self.installed.stored[name].checked:
-            for batch in scan(self.txn.pages, tree):
+            for batch in read_batches(self.txn.pages, tree):
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
     def _evaluate_and_record(
@@ -167,7 +167,7 @@ class Filler:
 
     def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
         predicate = self._predicate(name)
-        found = next(scan(self.txn.pages, tree, key, rows=2))  # the key has at least two rows
+        found = next(read_batches(self.txn.pages, tree, key, rows=2))  # the key has at least two rows
         shown = [
             tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
             for i in range(2)

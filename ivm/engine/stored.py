@@ -9,7 +9,7 @@ from ivm.errors import EditError
 from ivm.lang.ir import Predicate
 from ivm.plan.constants import encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import Dependants, Snapshot, Transaction, record
+from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -48,7 +48,7 @@ def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int
     """Write into a transaction which rules are installed and what depends on which relations; returns the property."""
     txn.properties[BUILT] = json.dumps(built)
     saved = txn.properties[PROPERTY] = installed.save()
-    record(txn, dependants_of(installed))
+    record_dependants(txn, dependants_of(installed))
     return saved
 
 

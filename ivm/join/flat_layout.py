@@ -1,4 +1,10 @@
-"""TODO: ivm/join/flat_layout.py."""
+"""How a join over flat tries is laid out: which slices are steady, where each level keeps its candidates.
+
+triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+
+level z meets edge(y, z), which moves with y, and edge(x, z), which moves with x alone: under one x the slice of
+edge(x, z) is *steady*, so it is marked in a table once, and each slice of edge(y, z) is filtered by it
+"""
 
 from itertools import pairwise
 

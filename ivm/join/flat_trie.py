@@ -18,7 +18,7 @@ import numpy as np
 from ivm.join.join import concatenated
 from ivm.join.kernels import flat_layout, join_layout
 from ivm.join.plan_arrays import Shape
-from pagestore.host import Pages, Tree, scan
+from pagestore.host import Pages, Tree, read_batches
 
 DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
 RECORDS_MAX = 1 << 24  # of all tries together, so that they fit memory beside the store's pages
@@ -102,7 +102,7 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
 
 def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(keys, where the children of each key begin) at each depth; the last depth has no children."""
-    batches = list(scan(pages, tree, columns=tuple(range(depth))))
+    batches = list(read_batches(pages, tree, columns=tuple(range(depth))))
     columns = concatenated(batches) if batches else np.empty((depth, 0), np.int64)
     n = columns.shape[1]
     shared = depth - (depth >= tree.spec.keys)  # the depths at which several records may share a key

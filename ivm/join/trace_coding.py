@@ -1,4 +1,9 @@
-"""TODO: ivm/join/trace_coding.py."""
+"""How trace rows are packed into words: the range of each column, its bits, and what need not be sorted.
+
+    (x, a, b) with x in 0..999, a and b in 0..4095        10 + 13 + 13 bits: one word, sorted as one number
+
+The least and the greatest word have codes of their own, where they mean that there is no bound.
+"""
 
 from collections.abc import Sequence
 

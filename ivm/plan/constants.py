@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ivm.lang.ir import Const
-from pagestore.host import Column, Finder, Transaction, Type, encode
+from pagestore.host import Column, TextFinder, Transaction, Type, encode
 
 Encode = Callable[[Const], int]
 
@@ -19,5 +19,5 @@ def finder(txn: Transaction) -> Encode:
 
     No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
     """
-    known = Finder(txn.dictionary)
+    known = TextFinder(txn.dictionary)
     return lambda const: int(encode(Column("value", Type.parse(const.type)), [const.value], known)[0])

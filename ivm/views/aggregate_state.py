@@ -17,7 +17,7 @@ from ivm.errors import RangeError
 from ivm.views.exact_sum import PLACE_END, round_totals
 from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, TOTAL, Layout
 from pagestore.host import COUNT as RECORDS
-from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, begins, distinct, ranks, scan, select
+from pagestore.host import ERASE, INSERT, SET, Pages, Spec, Tree, begins, distinct, ranks, read_batches, select
 
 
 def keeps_state(layout: Layout) -> bool:
@@ -67,7 +67,7 @@ def view_edits(
     found, which = _state_of(pages, layout, state, groups)
     new = view_rows(name, layout, found)
     if layout.bare:
-        old = np.concatenate([*scan(pages, view), np.empty((1, 0), np.int64)], axis=1)
+        old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
         gone = old[:, : groups.shape[1]]  # nothing, if the state did not change
         return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
     gone = np.delete(groups, which, axis=1)

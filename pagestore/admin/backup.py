@@ -26,17 +26,17 @@ from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError, FormatError, VersionError
 from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
-from pagestore.relations.snapshot import Snapshot, at, newest
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.storage.file import File, beside, neighbours, sync_folder
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, page_fault, pages_of_run
 from pagestore.storage.meta import SLOT_SIZE, Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.record import FREE, Writer
-from pagestore.storage.word_list import flat, rows
+from pagestore.storage.record import FREE, RecordWriter
+from pagestore.storage.word_list import rows, word_list
 from pagestore.values.codec import YEARS
 from pagestore.values.dictionary import PLACES, TEXTS
-from pagestore.versions.catalog import FIRST_TREE, TREES_MAX
+from pagestore.versions.catalog import FIRST_TREE, RELATION_TREE_END
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import extents_of
 from pagestore.versions.handle import Handle
@@ -50,15 +50,15 @@ KINDS = b"HEAD", b"PAGE", b"DONE"
 BLOCK_PAGES = 256
 DIGEST = 16  # bytes
 NO_COMMIT = bytes(DIGEST)
-NUMBERS_MAX = 1 << 48  # of versions, and of what else is counted by ones
+NUMBERS_MAX = 1 << 48  # above the numbers of versions, texts and branches
 FILE_MAX = 1 << 44  # bytes of a store; ext4 holds no larger file
-SPAN_MIN, SPAN = 1 << 24, 1 << 16  # pages below `top`: so many, or so many for each that is reached
-DENSE = 16  # as many pages below `top` for each that is reached, and room is made for all of them
+SPAN_MIN, SPAN = 1 << 24, 1 << 16  # a backup's `top` is SPAN_MIN at most, or SPAN for each page held
+DENSE = 16  # with so many pages below `top` for each page held, or fewer, room is made for all of them
 _HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqqqqq{DIGEST}s")}
 _NUMBER = struct.Struct("<q")
 
 
-class Head(NamedTuple):
+class BackupHead(NamedTuple):
     """What a backup is of."""
 
     page_size: int
@@ -68,25 +68,26 @@ class Head(NamedTuple):
     page: int
     words: int
     top: int
-    commit: bytes | None = None  # that it goes on from
+    commit: bytes | None = None  # digest of the commit that it goes on from
 
     @property
     def run(self) -> Run:
+        """The run with the commit's record."""
         return Run(self.page, self.words)
 
 
 class Applied(NamedTuple):
     """A backup whose pages are in their places, and the commit that they hold."""
 
-    head: Head
+    head: BackupHead
     commit: bytes
     pages: int
 
 
-def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
+def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
     """See Store.backup. O(pages of the version)."""
     with ExitStack() as held:
-        snapshot = held.enter_context(newest(handle))
+        snapshot = held.enter_context(newest_snapshot(handle))
         version, meta = snapshot._version, handle.meta
         base, commit = FULL, NO_COMMIT
         if since is not None:
@@ -97,7 +98,7 @@ def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
         if top > _span(len(ids)):
             raise FormatError(f"{len(ids)} pages of {top} are too few for a backup; compact the store, or take a dump")
         out.write(MAGIC)
-        head = Head(meta.page_size, meta.uuid, base, version.version, *version.run, top, commit)
+        head = BackupHead(meta.page_size, meta.uuid, base, version.version, *version.run, top, commit)
         write_block(out, b"HEAD", _HEADS[FORMAT].pack(*head))
         words = snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
         ids = ids[words[ids, BIRTH] > base]
@@ -109,9 +110,9 @@ def write(handle: Handle, out: IO[bytes], since: int | str | None) -> int:
 
 
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
-    """The version that an increment goes on from. Raises VersionError, MissingError."""
+    """A snapshot of the version that an increment goes on from. Raises VersionError, MissingError."""
     try:
-        base = at(handle, since)
+        base = snapshot_at(handle, since)
     except VersionError as error:
         remedy = "take a full backup, and tag its version to keep it for the next increment"
         raise VersionError(f"{error}; an increment goes on from a version that is there: {remedy}") from None
@@ -138,14 +139,14 @@ def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
 
 
 def _span(pages: int) -> int:
-    """Up to which page a store may reach of which so many are in use: opening it takes memory for all."""
+    """The greatest `top` of a store that uses `pages` pages: opening it takes memory for all pages below."""
     return max(SPAN_MIN, SPAN * pages)
 
 
 # --- applying -----------------------------------------------------------------------------------
 
 
-def apply(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
+def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes]]) -> int:
     """Make a store at `path`, where no file may be, from a full backup and increments. Returns its version.
 
     Raises FormatError for backups that do not follow each other, CorruptionError for a cut or damaged one, or one that
@@ -196,17 +197,17 @@ def _format(source: IO[bytes]) -> int:
     magic = read_bytes(source, len(MAGIC))
     if not magic.startswith(NAME) or len(magic) < len(MAGIC):
         raise FormatError("this is no backup; it should begin with 'pageBACK'")
-    (number,) = struct.unpack_from("<I", magic, len(NAME))
+    number: int = struct.unpack_from("<I", magic, len(NAME))[0]
     if number not in _HEADS:
         raise FormatError(f"this is a backup of format {number}, and this library reads format {FORMAT}")
     return number
 
 
-def _head(block: Block, number: int) -> Head:
-    """What a backup says that it is. Raises CorruptionError."""
+def _head(block: Block, number: int) -> BackupHead:
+    """The head of a backup. Raises CorruptionError."""
     if block.kind != b"HEAD":
         raise block.damaged("HEAD belongs there")
-    head = Head(*block.numbers(_HEADS[number]))
+    head = BackupHead(*block.numbers(_HEADS[number]))
     size, top = head.page_size, head.top
     if not PAGE_SIZE_MIN <= size <= PAGE_SIZE_MAX or size & (size - 1):
         raise block.damaged(f"there are no pages of {size} bytes")
@@ -219,7 +220,7 @@ def _head(block: Block, number: int) -> Head:
     return head
 
 
-def _check_place(head: Head, before: Sequence[Applied], number: int) -> None:
+def _check_place(head: BackupHead, before: Sequence[Applied], number: int) -> None:
     """Raises FormatError for a backup that does not follow those before it."""
     name = f"the backup of version {head.version}"
     remedy = "give one full backup, then its increments in order"
@@ -238,7 +239,7 @@ def _check_place(head: Head, before: Sequence[Applied], number: int) -> None:
         raise FormatError(f"{name} {fact}: they are of copies of the store that went different ways; {remedy}")
 
 
-def _pages(block: Block, head: Head, last: int) -> tuple[np.ndarray, np.ndarray]:
+def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.ndarray]:
     """The ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises CorruptionError."""
     if block.kind != b"PAGE":
         raise block.damaged("PAGE belongs there")
@@ -271,16 +272,16 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
     page_words, free = head.page_size // WORD, np.ones(head.top, bool)
     free[:FIRST_PAGE] = free[reached] = False
     extents = extents_of(np.flatnonzero(free))
-    checkpoint = Writer(FREE)
-    checkpoint.put_list(flat(extents), 2)
+    checkpoint = RecordWriter(FREE)
+    checkpoint.put_list(word_list(extents), 2)
     place = Run(head.top, len(checkpoint.words))
     file.write_pages(*pages_of_run(place, checkpoint.words, version.version, FREE, page_words), page_words)
     record = Commit(
         made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
         next_tree=made.next_tree, next_branch=made.next_branch, next_text=next_text, checkpoint=place,
         system=roots_of({spec.tree_id: version.trees[spec.tree_id] for spec in (TEXTS, PLACES)}),
-        branches=flat([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
-        recent=flat([version.version, *version.run, version.timestamp, MAIN_ID]),
+        branches=word_list([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
+        recent=word_list([version.version, *version.run, version.timestamp, MAIN_ID]),
     )  # fmt: skip
     run = Run(place.ids(page_words).stop, record.length())
     record.top = run.ids(page_words).stop
@@ -299,7 +300,7 @@ def _make_room(file: File, size: int, dense: bool) -> None:
         file.truncate(size)
 
 
-def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int], int]:
+def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list[int], int]:
     """The version that the pages hold, its commit's record, the pages that it reaches, the id of the next text.
 
     Raises CorruptionError for what no store would have written.
@@ -321,8 +322,8 @@ def _verified(mapping: Mapping, head: Head) -> tuple[Version, Commit, list[int],
     return version, made, sorted(walk.owner), texts + 1
 
 
-def _faults(made: Commit, version: Version, head: Head, reached: Collection[int], texts: int) -> Iterator[str]:
-    """What else the record of a commit would not say."""
+def _faults(made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int) -> Iterator[str]:
+    """What else the record of a commit would not say: a sentence for each fault."""
     if max(reached) >= head.top:
         yield f"it reaches page {max(reached)} of {head.top}"
     if (made.version, made.branch, made.administrative) != (head.version, MAIN_ID, 0):
@@ -331,7 +332,7 @@ def _faults(made: Commit, version: Version, head: Head, reached: Collection[int]
         yield f"it is commit {made.sequence}, of time {made.timestamp}"
     if not MAIN_ID < made.next_branch < NUMBERS_MAX:
         yield f"the next branch would be number {made.next_branch}"
-    if not max([FIRST_TREE - 1, *version.trees]) < made.next_tree <= TREES_MAX:
+    if not max([FIRST_TREE - 1, *version.trees]) < made.next_tree <= RELATION_TREE_END:
         yield f"the next tree would be number {made.next_tree}"
     if not texts < made.next_text or not 0 <= texts < NUMBERS_MAX:
         yield f"the next text would be number {made.next_text}, and there is text {texts}"

@@ -1,7 +1,7 @@
-"""Arrow batches in blocks: one batch as a stream, and read back from whoever may have written it.
+"""Arrow batches in blocks: one batch as a stream, and read back from a stream that may be a stranger's.
 
-Arrow reads what a stream says: a body that unpacks to any size, columns of other types, offsets that lead elsewhere.
-So what is read has the schema that is wanted, is not packed once more, and is validated in full.
+Arrow believes a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
+`unpack` wants the schema that it is given, refuses packed bodies, and validates the batch in full.
 """
 
 import struct
@@ -17,7 +17,8 @@ def pack(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def unpack(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Branches: a version can have more than one future, and all share its pages.
+"""Branches: several lines of versions may go on from one version, and all share its pages.
 
 A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
 origin belong to the branch below and are left alone; the origin is retained as long as the branch is.
@@ -15,7 +15,7 @@ from pagestore.versions.settings import MAIN, check_name
 from pagestore.versions.store_state import Head
 
 
-def begin(handle: Handle, name: str, from_version: int | str | None) -> None:
+def begin_branch(handle: Handle, name: str, from_version: int | str | None) -> None:
     """See Store.branch."""
     state = handle.state
     settings = state.settings
@@ -31,13 +31,13 @@ def begin(handle: Handle, name: str, from_version: int | str | None) -> None:
     )
 
 
-def delete(handle: Handle, name: str) -> None:
+def delete_branch(handle: Handle, name: str) -> None:
     """See Store.delete_branch."""
     state = handle.state
     number = handle.branch_id(name)
     if name == MAIN:
         raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
-    entries = [e for e in state.history.entries(handle.mapping.pages) if e.branch == number]
+    entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
     _refuse_needed(handle, number, name, {entry.version for entry in entries})
     try:
         doomed = handle.committer.locks.lock(entries)
@@ -80,4 +80,5 @@ def _own_pages(handle: Handle, number: int) -> list[int]:
             ids = pages_of(handle.mapping.pages, tree)
             own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
     ids = np.array(newest.catalog.run.ids(page_words), np.int64)
-    return own + ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    own += ids[words[ids * page_words + BIRTH] > head.origin].tolist()
+    return own

@@ -30,12 +30,12 @@ from pagestore.versions.handle import Handle
 from pagestore.versions.reclaim import DEAD, DeadList
 from pagestore.versions.recovery import read_slots
 from pagestore.versions.store_state import load_version
-from pagestore.versions.version_table import HISTORY, Entry
+from pagestore.versions.version_table import VERSION_TREE, Entry
 
 TRIES = 5
 
 
-def run(handle: Handle) -> list[Violation]:
+def check_store(handle: Handle) -> list[Violation]:
     """See Store.check."""
     again: set[tuple[str, int | None]] = set()
     for tried in range(TRIES):
@@ -55,7 +55,7 @@ class Check(Walk):
     def __init__(self, handle: Handle):
         super().__init__(handle.mapping)
         self.handle = handle
-        self.entries = handle.state.history.readable(self.pages)
+        self.entries = handle.state.versions.readable(self.pages)
         self.dead: dict[int, DeadList] = {}  # by version, where its record reads
 
     def run(self) -> list[Violation]:
@@ -65,12 +65,12 @@ class Check(Walk):
         self.run_of("the newest commit", state.run)
         self.run_of("settings", state.commit.settings)
         self.run_of("free list", state.commit.checkpoint)
-        for tree_id in (HISTORY.tree_id, DEAD.tree_id):
+        for tree_id in (VERSION_TREE.tree_id, DEAD.tree_id):
             self.tree(f"system tree {tree_id}", state.system[tree_id], state.last_version)
         for entry in self.entries:
             self._version(entry)
         self._text_trees()
-        if len(self.entries) < len(state.history):
+        if len(self.entries) < len(state.versions):
             self._add("record", None, "the history does not read, so nobody knows what its versions reach")
         elif (free := self._free()) is not None:
             self._audit(free)
@@ -95,7 +95,7 @@ class Check(Walk):
                 self._add("record", None, problem)
 
     def _version(self, entry: Entry) -> None:
-        """All that one retained version reaches, and whether its record is the one that is meant."""
+        """Walk over all that one retained version reaches, and see whether its record is the one that is meant."""
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
@@ -122,14 +122,14 @@ class Check(Walk):
         self.dictionary(texts, places)
 
     def _free(self) -> set[int] | None:
-        """The free pages; None where the list of them does not read, which was said."""
+        """The free pages; None where their list does not read, which is a violation already."""
         try:
             return free_pages(self.handle)
         except CorruptionError:
             return None
 
     def _audit(self, free: set[int]) -> None:
-        """Every page below the top is reached or free, and not both."""
+        """Note pages below the top that are neither reached nor free, or both."""
         top = self.handle.state.commit.top
         for page in sorted(free & self.owner.keys()):
             self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")

@@ -7,11 +7,11 @@ read stays where it is, and the file is cut behind it. Meanwhile the file grows 
 
 from typing import NamedTuple
 
-from pagestore.admin.vacuum import run as vacuum
-from pagestore.relations.transaction import begin
+from pagestore.admin.vacuum import vacuum_store
+from pagestore.relations.transaction import begin_transaction
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE
 from pagestore.trees.bulk import bulk
-from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.reading import pages_of, read_batches
 from pagestore.values.dictionary import PLACES, TEXTS
 from pagestore.versions.handle import Handle
 
@@ -23,7 +23,7 @@ class Compact(NamedTuple):
     after: int
 
 
-def run(handle: Handle) -> Compact:
+def compact_store(handle: Handle) -> Compact:
     """See Store.compact."""
     before = handle.file.size()
     space = handle.committer.pager.free_list
@@ -42,12 +42,12 @@ def run(handle: Handle) -> Compact:
 def _vacuum(handle: Handle) -> None:
     """Leave only what has to stay, and cut the file."""
     with handle.administering():
-        vacuum(handle, keep_versions=1, drop=None, dry_run=False)
+        vacuum_store(handle, keep_versions=1, drop=None, dry_run=False)
 
 
 def _rewrite(handle: Handle, branch: str) -> None:
-    """One commit that holds what the one before held, in other places."""
-    with begin(handle, "compact", branch) as txn:
+    """Make a commit that holds what the one before held, in other places."""
+    with begin_transaction(handle, "compact", branch) as txn:
         txn.vouch()
         txn.pager.give_back()  # not before: another thread's transaction may be handing them out
         txn.dictionary.move_long()
@@ -56,7 +56,7 @@ def _rewrite(handle: Handle, branch: str) -> None:
                 continue
             shared = tree_id in (TEXTS.tree_id, PLACES.tree_id)
             lineage, origin = (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
-            with txn.pager.of(lineage, origin):
-                txn._trees[tree_id] = bulk(txn.pager, tree.spec, scan(txn.pages, tree))
+            with txn.pager.retiring_into(lineage, origin):
+                txn._trees[tree_id] = bulk(txn.pager, tree.spec, read_batches(txn.pages, tree))
                 txn.pager.retire_pages(pages_of(txn.pages, tree))
         txn._rewrite_catalog = True

@@ -29,12 +29,12 @@ import pyarrow as pa
 
 from pagestore.admin.batches import pack, unpack
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
-from pagestore.admin.tags import add as add_tag
+from pagestore.admin.tags import add_tag
 from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
-from pagestore.relations.snapshot import Snapshot, at, newest
-from pagestore.relations.transaction import Transaction, begin
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
+from pagestore.relations.transaction import Transaction, begin_transaction
 from pagestore.storage.mapping import NO_RUN
-from pagestore.storage.record import CATALOG, Reader, Writer
+from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
 from pagestore.trees.bulk import bulk
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
@@ -65,7 +65,11 @@ def dump(
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
     with ExitStack() as held:
-        taken = (at(handle, version) for version in versions) if versions is not None else [newest(handle)]
+        taken = (
+            (snapshot_at(handle, version) for version in versions)
+            if versions is not None
+            else [newest_snapshot(handle)]
+        )
         snapshots = sorted(map(held.enter_context, taken), key=lambda snapshot: snapshot.version)
         _write(out, snapshots, handle.refresh().settings.tags, relations)
 
@@ -103,7 +107,7 @@ def restore(
     if read_bytes(source, len(MAGIC)) != MAGIC:
         raise FormatError("this is no dump, or one of another format; it should begin with 'pageDUMP'")
     state = handle.refresh()
-    if state.last_version or state.settings.tags or len(newest(handle)):
+    if state.last_version or state.settings.tags or len(newest_snapshot(handle)):
         raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
     first = next(read_blocks(source, KINDS))
     if first.kind != b"STOR":
@@ -140,10 +144,10 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        self.binary: list[int] = []  # ids of texts that no string can be
+        self.binary: list[int] = []  # ids of texts that are not UTF-8
 
     def run(self) -> list[int]:
-        txn = begin(self.handle)  # texts come before the first version, and may be more than memory holds
+        txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
         try:
             self._texts(txn)
             while self.block.kind == b"VERS":
@@ -151,7 +155,7 @@ class _Restore:
                 self._check_end()  # a version is made when what is behind it reads
                 txn.commit()
                 self._made(names)
-                txn = begin(self.handle)
+                txn = begin_transaction(self.handle)
             self._check_end()
         finally:
             txn.rollback()
@@ -196,7 +200,7 @@ class _Restore:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
         if not np.array_equal(txn.dictionary.intern(texts), ids):
             raise self.block.damaged("it holds a text that was there before")
-        txn.dictionary.added.clear()  # they are found in the trees
+        txn.dictionary.added.clear()  # the trees have them
         self.texts += len(texts)
         try:
             texts.cast(pa.large_string())
@@ -231,7 +235,7 @@ class _Restore:
         return names
 
     def _made(self, names: list[str]) -> None:
-        """The version is there: give it its tags."""
+        """Give the version that was just made its tags."""
         self.made.append(self.handle.version)
         for name in names:
             with self.handle.administering():
@@ -240,7 +244,7 @@ class _Restore:
     def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
         """Take the rows of one of the relations that are wanted."""
         with self.block.reading():
-            source = Reader(np.frombuffer(self.block.data, np.int64), CATALOG)
+            source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()
             if name not in wanted or changes not in (0, 1):
                 raise ValueError(f"{name!r} is no relation of the version, or was there before")
@@ -315,7 +319,9 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
-    """What a dump has of a version. Properties, which hosts write, are about all relations, and go with all only."""
+    """The part of a catalog that goes into a dump.
+
+    Properties, which hosts write, are about all relations, so they go only with all of them."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
@@ -326,7 +332,7 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
 
 
 def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
-    out = Writer(CATALOG)
+    out = RecordWriter(CATALOG)
     out.put(snapshot.version)
     out.put_text(snapshot.message)
     out.put(len(tags))
@@ -336,7 +342,7 @@ def _version(snapshot: Snapshot, tags: list[str], catalog: Catalog) -> bytes:
 
 
 def _read_version(data: bytes) -> tuple[str, list[str], Catalog]:
-    source = Reader(np.frombuffer(data, np.int64), CATALOG)
+    source = RecordReader(np.frombuffer(data, np.int64), CATALOG)
     source.take()  # the number it had
     message = source.take_text()
     tags = [source.take_text() for _ in range(source.take())]
@@ -347,7 +353,7 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     """Write a relation, or its changes since the snapshot before; returns the number of rows."""
     tree = snapshot.tree(name)
     old = _same_tree(before, name, tree)
-    head = Writer(CATALOG)
+    head = RecordWriter(CATALOG)
     head.put_text(name)
     head.put(int(old is not None))
     write_block(out, b"TREE", head.words.tobytes())

@@ -7,7 +7,7 @@ than PLAIN_MAX bytes, however few it takes.
 import struct
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import zstandard
@@ -18,10 +18,11 @@ from pagestore.errors import CorruptionError, FormatError, PagestoreError
 BLOCK = struct.Struct("<4sIQQ")
 MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
-PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what does not get smaller grows by less
+PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed: what may go on for any number of blocks is as large as its file
-FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error  # of bytes in memory
+RAW = (b"PART",)  # kinds that are not packed: a text of many such blocks is no larger than its file
+# what decoding bytes in memory raises
+FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error
 
 
 class Block(NamedTuple):
@@ -39,20 +40,20 @@ class Block(NamedTuple):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Whatever the bytes of the block do not allow while they are decoded is said of the block."""
+        """Turn an error that is raised while the block is decoded into the CorruptionError of the block."""
         try:
             yield
         except FAULTS as error:
             raise self.damaged(error) from None
 
-    def numbers(self, form: struct.Struct) -> tuple:
+    def numbers(self, form: struct.Struct) -> tuple[Any, ...]:
         """The whole block as numbers. Raises CorruptionError."""
         with self.reading():
             return form.unpack(self.data)
 
 
 def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
-    """Raises FormatError for more bytes than a block may hold."""
+    """Write one block. Raises FormatError for more bytes than a block may hold."""
     if len(data) > PLAIN_MAX:
         raise FormatError(f"a block {kind.decode()} of {len(data)} bytes; one holds {PLAIN_MAX} at most")
     packed = data if kind in RAW else zstandard.compress(data)

@@ -7,9 +7,9 @@ import numpy as np
 
 from pagestore.admin.check import free_pages
 from pagestore.errors import CorruptionError
-from pagestore.relations.snapshot import newest, take
+from pagestore.relations.snapshot import newest_snapshot, take_snapshot
 from pagestore.storage.file import VERSION_LOCK
-from pagestore.storage.lock_holders import holders, started
+from pagestore.storage.lock_holders import lock_holders, process_start
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Tree
 from pagestore.versions.handle import Handle
@@ -39,15 +39,15 @@ class Stat(NamedTuple):
     readers: list[Reader]
 
 
-def of(handle: Handle, readers: list[Reader]) -> Stat:
+def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
     """See Store.stat. O(versions * index pages)."""
     reach = {}
-    for entry in list(handle.state.history.entries(handle.mapping.pages)):
-        snapshot = take(handle, entry.version)
+    for entry in list(handle.state.versions.entries(handle.mapping.pages)):
+        snapshot = take_snapshot(handle, entry.version)
         if snapshot is not None:  # no writer has dropped it meanwhile
             with snapshot:
                 reach[entry.version] = _reached(handle, snapshot._version)
-    with newest(handle) as snapshot:
+    with newest_snapshot(handle) as snapshot:
         names = snapshot._version.catalog.relations
         relations = {name: len(_pages_of(handle, snapshot.tree(name))) for name in names}
     pages, free = _sizes(handle)
@@ -82,13 +82,13 @@ def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
     return pages_of(handle.mapping.pages, tree) if tree.root else np.zeros(0, np.int64)
 
 
-def readers(handle: Handle) -> list[Reader]:
+def list_readers(handle: Handle) -> list[Reader]:
     """See Store.readers."""
-    versions = {entry.version for entry in handle.state.history.entries(handle.mapping.pages)}
-    here = [Reader(version, os.getpid(), started(os.getpid())) for version in sorted(handle.locks.pins)]
+    versions = {entry.version for entry in handle.state.versions.entries(handle.mapping.pages)}
+    here = [Reader(version, os.getpid(), process_start(os.getpid())) for version in sorted(handle.locks.pins)]
     others = []
     for version in sorted(versions):
         if handle.file.locked(VERSION_LOCK + version, 1) is not None:
-            pids = holders(handle.file.path, VERSION_LOCK + version)
-            others += [Reader(version, pid, started(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
+            pids = lock_holders(handle.file.path, VERSION_LOCK + version)
+            others += [Reader(version, pid, process_start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
     return sorted(set(here + others))

@@ -7,7 +7,7 @@ from pagestore.versions.handle import Handle
 from pagestore.versions.settings import check_name
 
 
-def add(handle: Handle, name: str, version: int | str | datetime | None = None) -> None:
+def add_tag(handle: Handle, name: str, version: int | str | datetime | None = None) -> None:
     """See Store.tag."""
     check_name(name, "tag")
     settings = handle.state.settings
@@ -19,7 +19,7 @@ def add(handle: Handle, name: str, version: int | str | datetime | None = None) 
     handle.administer(settings=settings._replace(tags={**settings.tags, name: number}))
 
 
-def remove(handle: Handle, name: str) -> None:
+def remove_tag(handle: Handle, name: str) -> None:
     """See Store.untag."""
     settings = handle.state.settings
     tags = dict(settings.tags)

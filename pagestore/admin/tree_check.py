@@ -1,4 +1,9 @@
-"""TODO: pagestore/admin/tree_check.py."""
+"""The part of a check that looks into pages: walk over trees and records, and note what is not as it should be.
+
+walk = Walk(mapping)
+walk.reach(version)      each page of its trees and records, pages shared with other versions once
+walk.violations          what is wrong, by the names of invariants in check.py
+walk.owner               what reaches each page"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,9 +35,7 @@ from pagestore.versions.store_state import Version
 
 
 class Violation(NamedTuple):
-    """One thing that is not as it should be: which invariant, on which page, the pages from the root to it,
-    and why.
-    """
+    """One thing that is not as it should be: the invariant, the page, the pages from the root to it, and the fact."""
 
     invariant: str
     page: int | None
@@ -56,9 +59,7 @@ class Subtree(NamedTuple):
 
 
 class Walk:
-    """A walk over trees and records, each page once. `violations` fills up; `owner` says what reaches each
-    page.
-    """
+    """A walk over trees and records, each page once. It fills `violations`, and `owner`: what reaches each page."""
 
     def __init__(self, mapping: Mapping):
         self.mapping = mapping
@@ -70,7 +71,7 @@ class Walk:
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
     def reach(self, version: Version) -> None:
-        """All that a version reaches."""
+        """Walk over all that a version reaches."""
         name = f"version {version.version}"
         self.run_of(f"{name}'s commit", version.run)
         self.run_of(f"{name}'s catalog", version.catalog.run)
@@ -83,7 +84,7 @@ class Walk:
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
 
     def long_texts(self, texts: Tree) -> None:
-        """The runs of long texts that a dictionary points to."""
+        """Reach the runs of long texts that a dictionary points to."""
         self._long_texts(self._all(texts))
 
     def _long_texts(self, rows: np.ndarray) -> None:
@@ -124,7 +125,7 @@ class Walk:
             self._add("checksum" if "checksum" in str(error) else "record", error.page, f"{name}: {error}")
 
     def tree(self, name: str, tree: Tree, version: int) -> None:
-        """A tree of a version, its shared pages once."""
+        """Walk over a tree of a version, its shared pages once."""
         if not tree.root:
             if tree.count or tree.height:
                 self._add(
@@ -291,6 +292,7 @@ class Walk:
         return self._copy
 
     def word(self, page: int, at: int) -> int:
+        """Word `at` of a page."""
         return int(self._slice(page)[at])
 
     def _add(self, invariant: str, page: int | None, fact: str, path: tuple[int, ...] = ()) -> None:
@@ -317,7 +319,7 @@ class Walk:
 def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
     """The runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
 
-    Where a page is another tree's by now, records may lack parts: that is said elsewhere.
+    Records may lack parts where a page is another tree's by now, which is a violation of its own.
 
     >>> long_runs(iter([(1, 2, 6), (2, 0, 0xFFFF), (3, 0, 0xFFFF), (3, 1, 5), (3, 2, 6)]))
     {(5, 6)}
@@ -334,7 +336,7 @@ def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
 
 
 def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
-    """What the columns of an index page say of its children's births; 0 for what they do not say."""
+    """The births of an index page's children by its columns; 0 where the page does not say them."""
     births = columns[spec.keys + 1 + len(spec.scans) :]
     return births[0].tolist() if len(births) else [0] * columns.shape[1]
 

@@ -18,7 +18,7 @@ class Vacuum(NamedTuple):
     bytes_cut: int
 
 
-def run(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
     """See Store.vacuum."""
     chosen = _by_number(handle, drop) if drop is not None else _beyond(handle, keep_versions)
     reasons = {entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))}
@@ -79,7 +79,7 @@ def _beyond(handle: Handle, keep: int | None) -> list[Entry]:
         raise SchemaError(f"keep_versions={keep}: at least the newest version stays")
     if retain == RETAIN_ALL:
         return []
-    entries = list(state.history.entries(handle.mapping.pages))
+    entries = list(state.versions.entries(handle.mapping.pages))
     newer: dict[int, int] = {}
     beyond = []
     for entry in reversed(entries):

@@ -22,14 +22,14 @@ class VersionInfo(NamedTuple):
     tags: tuple[str, ...]
 
 
-def lines(handle: Handle, limit: int | None, branch: str | None) -> list[VersionInfo]:
+def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> list[VersionInfo]:
     """See Store.history."""
     if limit is not None and limit < 0:
-        raise ValueError(f"limit={limit}: so many versions, 0 or more, or None for all")
+        raise ValueError(f"limit={limit}: give a number of versions, 0 or more, or None for all")
     state = handle.refresh()
     wanted = None if branch is None else handle.branch_id(branch)
     while True:
-        entries = (e for e in state.history.newest_first(handle.mapping.pages) if wanted in (None, e.branch))
+        entries = (e for e in state.versions.newest_first(handle.mapping.pages) if wanted in (None, e.branch))
         described = list(islice((info for e in entries if (info := _described(handle, e))), limit))
         if described or limit == 0 or wanted is not None:
             return described
@@ -42,7 +42,7 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
     try:
         commit = Commit.read(handle.mapping, entry.run, entry.version)
     except CorruptionError as error:
-        if handle.refresh().history.find(handle.mapping.pages, entry.version):
+        if handle.refresh().versions.find(handle.mapping.pages, entry.version):
             fact = f"it holds the record of version {entry.version}, which does not read"
             raise CorruptionError(fact, page=error.page) from None
         return None

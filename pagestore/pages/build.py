@@ -12,7 +12,7 @@ from pagestore.pages.scan_tree_patch import patch_scan_tree
 from pagestore.runtime.arguments import MappedWords, Words
 from pagestore.runtime.compiler import kernel, late
 
-# rows of the last level of `node`, which no tree reaches: scratch of a word for each column or entry
+# rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each column or entry
 KEY, RECORD, ENDS, LOW, HIGH = range(5)
 
 BLOCK = 64  # entries measured at once
@@ -27,7 +27,7 @@ def body_words(page_words, columns, scans, level):
 
 @kernel
 def births_at(keys, folds):
-    """The column of an index page with its children's births; -1 in one that would be too wide with them."""
+    """The column of an index page that holds its children's births; -1 if the page would be too wide with it."""
     return keys + 1 + folds if keys + 1 + folds < COLUMNS_MAX else -1
 
 
@@ -41,9 +41,9 @@ def entry_columns(keys, values, folds, level):
 
 @kernel
 def anchor(columns, folds, level):
-    """The column with the children of an index page: its base is 0, so that a fresh child fits in place.  Else -1.
+    """The column of an index page that holds its children: its base is 0, so that a fresh child's id fits.  Else -1.
 
-    A page of the most columns may be without births; it is left alone.
+    A page with COLUMNS_MAX columns may lack births, so that this column cannot be told from `columns`: -1, too.
     """
     return columns - 2 - folds if level > 0 and columns < COLUMNS_MAX else -1
 
@@ -59,7 +59,7 @@ def measured(values, lo, hi, anchored):
 
 @kernel
 def bounds(values, lo, hi):
-    """The least and the greatest of values[lo:hi]; a loop so plain that the compiler widens it."""
+    """The least and the greatest of values[lo:hi]; the loop is plain enough for the compiler to vectorize."""
     part = values[lo:hi]
     low = high = part[0]
     for i in range(1, part.shape[0]):
@@ -110,7 +110,7 @@ def fill(node, columns, lo, hi, page_words, scans, level, spare):
 
 @kernel
 def write_page(fresh, kind_word, columns, entries):
-    """Encode entries as a page of the arena (the checksum is stamped when it is written to the file)."""
+    """Encode entries as a page of the arena; its checksum is stamped when it is written to the file."""
     arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
     node, lo, hi = entries.node, entries.lo, entries.hi
     for i in range(page, page + HEADER):
@@ -190,7 +190,7 @@ def cuts(node, columns, n, page_words, scans, level, spare):
         half < most
         and max(words_needed(node, columns, scans, level, 0, half), words_needed(node, columns, scans, level, half, n))
         <= room
-    ):  # as most pages that have become too full are cut
+    ):  # the common case: a page that became too full is cut in half
         ends[0] = half
         ends[1] = n
         return 2

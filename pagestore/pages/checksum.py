@@ -1,7 +1,7 @@
 """crc32c of pages, a word a step: by the processor's instruction, or by tables where it has none.
 
-A step of the instruction waits three cycles for the one before, and another could begin every cycle. So pages that are
-stamped are taken three at a time, each a chain of its own.
+The instruction takes three cycles, and one can begin every cycle. So `stamp` takes three pages at a time, each a
+chain of its own.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from pagestore.pages.layout import CRC
 from pagestore.runtime import intrinsics
 from pagestore.runtime.compiler import kernel
 
-ONES = 0xFFFFFFFF  # what a crc begins from, and is inverted by in the end
+ONES = 0xFFFFFFFF  # a crc begins from these bits, and is inverted by them in the end
 BY_TABLES = not intrinsics.CRC_INSTRUCTION
 
 
@@ -77,9 +77,9 @@ def stamp(arena, lo, hi, page_words):
 
 @kernel
 def stamp_three(arena, p, q, r, page_words):
-    """Put the checksums into the pages that begin there; one that comes twice costs nothing."""
+    """Put the checksums into the pages that begin at words p, q and r, which may be the same page."""
     a = b = c = ONES
-    end = page_words  # slices, since in them nothing can stand before the start, which would be asked at every word
+    end = page_words  # indices into slices need no check for being negative, which indices into the arena would
     first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]
     for i in range(page_words - 1):
         a, b, c = add(a, first[i]), add(b, second[i]), add(c, third[i])

@@ -1,13 +1,13 @@
-"""Where kernels enter pages: what a page says is verified when anybody touches it for the first time.
+"""The way of kernels into pages: a page is verified when it is touched for the first time.
 
-    root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        of a tree's level, with so many columns
+    root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
 
-``seen[page]`` is 0 before, and then how many columns the page has. So one look at it says that a page was verified, and
-that it holds all columns that the caller is about to read: a page that another tree has led to may have fewer.
+``seen[page]`` is 0 until the page is verified, then its number of columns. One comparison thus says that the page
+was verified and has every column that the caller will read: a page reached through another tree may have fewer.
 
-A page that is not what it should be gives ``-page_id`` instead; every kernel hands a negative page up as its status,
-and the Python wrapper makes it a CorruptionError. A page that was whole once, and that the disk did not write again, is
-told by its birth, which its parent knows.
+For a bad page both return ``-page_id``; every kernel passes a negative page up as its status, and the Python
+wrapper raises CorruptionError. Where the disk lost a write, the page is whole but old: its birth is not the one
+that its parent records.
 """
 
 from pagestore.pages.checksum import checksum
@@ -30,9 +30,9 @@ from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_
 from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
 from pagestore.runtime.compiler import kernel
 
-KIND_AND_LEVEL = (1 << 16) - 1  # of a type word
-FOLDS_AND_TREE = 24  # the bit of a type word that they begin at, the same in all pages of a tree
-DEPTH_MAX = 15  # of a ScanTree, whatever the page
+KIND_AND_LEVEL = (1 << 16) - 1  # bits of a type word
+FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same
+DEPTH_MAX = 15  # no page has a deeper ScanTree
 
 columns_below = kernel(pointer_columns)
 birth_of = kernel(pointer_birth)
@@ -51,7 +51,7 @@ def enter(words, seen, page_words, root, level, columns):
 
 @kernel
 def child(words, seen, page_words, page, keys, slot, level, columns):
-    """As `enter`, of the child at a slot of an index page; where there is no such page, it is the parent that lies."""
+    """As `enter`, for the child at a slot of an index page; where no such page exists, the parent is the bad page."""
     page_id = field(words, page, keys, slot)
     if page_id <= 0 or page_id >= seen.shape[0]:
         return -words[page + ID]
@@ -63,15 +63,15 @@ def child(words, seen, page_words, page, keys, slot, level, columns):
 
 @kernel
 def columns_at(root, keys, level):
-    """How many columns of pages of a level are read below a pointer by who does not read folds."""
+    """How many columns of the pages at a level below a pointer are read by a kernel that reads no folds."""
     return keys + 1 if level > 0 else max(keys, columns_below(root))
 
 
 @kernel
 def look(words, seen, page_words, page_id, level, columns, kin, birth):
-    """As `enter`, of a page that is not verified yet, or has too few columns.
+    """As `enter`, for a page that is not verified yet, or has too few columns.
 
-    `kin` is what its parent says of folds and tree, 0 for nothing; so is `birth`.
+    `kin` holds the folds and tree id, `birth` the birth that its parent expects; 0 means that it expects none.
     """
     page = page_id * page_words
     if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
@@ -81,7 +81,7 @@ def look(words, seen, page_words, page_id, level, columns, kin, birth):
 
 @kernel
 def mark(arena, ids, seen, page_words):
-    """Pages of an arena stand at ids[n] now, and need not be verified.  Those of runs have no columns: no tree's."""
+    """Mark pages ids[n], just written from an arena, as verified.  No tree enters pages of runs: 0 columns."""
     for i in range(ids.shape[0]):
         seen[ids[i]] = columns_of(arena, i * page_words)
 
@@ -99,7 +99,7 @@ def is_meant(words, page, page_id, level, kin, birth):
 
 @kernel
 def is_whole(words, page, page_words):
-    """Are the bytes of a page those that were written, and does all that it leads to lie inside?"""
+    """Do the bytes of a page match its checksum, and do its columns and its ScanTree lie inside it?"""
     if words[page + CRC] != checksum(words, page, page_words):
         return False
     n, columns = words[page + COUNT], columns_of(words, page)

@@ -4,13 +4,13 @@ A tree's scans are rows of ``scans`` int64[F, 3]: (operator, column, address of 
 fold is F words side by side. An operator that needs more than one word leads a group of rows:
 
     (SUM, c) (CARRY, c)           an exact 128-bit sum: the low word, then the high one
-    (MAX, a) (THEN, b) ...        the greatest tuple (a, b, ...); with MIN the least.  Arg-max is this, too
+    (MAX, a) (THEN, b) ...        the greatest tuple (a, b, ...); with MIN the least.  Also arg-max
     (COUNT, 0)                    records
-    (CHECKSUM, m)                 sum of a hash of each record's first m columns: blind to order, wraps
+    (CHECKSUM, m)                 sum of a hash of each record's first m columns: modulo 2^64, in any order
     (user, c)                     a registered function of two words; codes from USER on
 
-Every operator is associative; a fold is always taken in key order, so none need be commutative. One
-combination of two folds of one scan is one *application*, and whoever folds counts them.
+Every operator is associative; folds are taken in key order, so an operator need not be commutative. Combining two
+folds of one scan is one *application*; functions that fold return how many they made.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ def group_end(scans, f, end):
 
 @kernel
 def combine(scans, first, end, a, i, da, b, j, db):
-    """Fold words first..end: put ``a ⊕ b`` in place of a.  Word f of them stands at a[i + f * da], b[j + f * db].
+    """Put ``a ⊕ b`` in place of a, for fold words first..end.  Word f stands at a[i + f * da] and b[j + f * db].
 
     Returns the applications: one for each scan.
     """
@@ -67,7 +67,7 @@ def combine(scans, first, end, a, i, da, b, j, db):
     while f < end:
         op = scans[f, 0]
         x, y = a[i + f * da], b[j + f * db]
-        if op == MAX and end == f + 1:  # the most common last row, without the care that tuples need
+        if op == MAX and end == f + 1:  # the most common last row: a single word, no tuple to compare
             a[i + f * da] = max(x, y)
             return applied + 1
         after = group_end(scans, f, end)
@@ -108,7 +108,7 @@ def mixed(x):
 
 @kernel
 def chained(h, x):
-    """The hash of a record as far as it goes, and one more word of it."""
+    """The hash h of a record's first words, extended by its next word x."""
     return mixed(h ^ mixed(x + 7046029254386353131)) + 1442695040888963407
 
 
@@ -181,7 +181,7 @@ def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
 
 @kernel
 def plain_run(node, level, keys, op, c, f, lo, hi):
-    """COUNT, MIN or MAX of one word in a loop that the compiler can widen."""
+    """COUNT, MIN or MAX of one word, in loops that the compiler can vectorize."""
     if op == COUNT and level == 0:
         return hi - lo
     if level > 0:

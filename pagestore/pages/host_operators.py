@@ -63,6 +63,7 @@ def code_of(name: str) -> int:
 
 
 def name_of(code: int) -> str:
+    """The name of the operator with a code."""
     return code.to_bytes(8, "little").rstrip(b"\0").decode("ascii", "replace")
 
 
@@ -77,5 +78,5 @@ def operator(code: int) -> Operator:
 
 
 def address_of(code: int) -> int:
-    """Where the machine code of an operator is; 0 for the built-in ones."""
+    """The address of an operator's machine code; 0 for a built-in one. Raises MissingError."""
     return operator(code).address if code >= USER else 0

@@ -14,25 +14,25 @@ word ``offset`` of the page.  A column is as wide as its values need, or as they
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.
-Pages of format 1 have no births, and none has that would be too wide with them.
+Pages of format 1 have no births, nor has a page that would exceed COLUMNS_MAX with them.
 
-Kernels are told of a tree's root by one word, its *pointer*:
+Kernels take a tree's root as one word, its *pointer*:
 
     bits 0-33 page    34-41 columns of a leaf, 0: unknown    42-62 birth, its low bits; 0: unknown
 """
 
 WORD = 8
-LEAST, GREATEST = -(1 << 63), (1 << 63) - 1  # of all words
+WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1  # the bounds of int64
 
 HEADER = 8  # words before the column descriptors
 CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)
-STAMP = SCAN  # of a page of a run
+STAMP = SCAN  # the same word, in a page of a run
 LEAF, INDEX, RUN = 1, 2, 3  # kinds of pages
 
 PAGE_SIZE_MIN, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT = 4096, 65536, 8192
 FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
 HEIGHT_MAX = 10
-RECORDS_A_WORD = 2  # of a page, and no more than that share it
+RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
 COLUMNS_MAX = 255  # of a page: the type word has a byte for them
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
@@ -70,5 +70,5 @@ def pointer_columns(pointer: int) -> int:
 
 
 def pointer_birth(pointer: int) -> int:
-    """The version that wrote the page, its low BIRTH_BITS; 0 if the pointer does not say."""
+    """The low BIRTH_BITS of the version that wrote the root; 0 if the pointer does not say."""
     return pointer >> BIRTH_AT

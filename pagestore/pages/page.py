@@ -5,18 +5,18 @@ Columns are read through two descriptor words (see layout.py), so a lookup hoist
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.pages.layout import COUNT, GREATEST, HEADER, RECORDS_A_WORD, TYPE, page_type
+from pagestore.pages.layout import COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import either, word_at
 
-NARROW = 57  # bits of a value that is one load away
+NARROW = 57  # bits; a value of this width or less is read with one load
 
 type_word = kernel(page_type)
 
 
 @kernel
 def records_max(page_words):
-    """More records than this never share a page, which bounds the scratch of every kernel."""
+    """The most records that a page may hold, which bounds the scratch of every kernel."""
     return RECORDS_A_WORD * page_words
 
 
@@ -54,7 +54,7 @@ def bits(words, start, width, i):
 
 @kernel
 def narrow(words, start, width, i):
-    """As `bits`, up to NARROW of them: one load, for they end within the eight bytes behind the one they begin in."""
+    """As `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte on hold all of it."""
     return bits_at(words, 64 * start + i * width, (1 << width) - 1)
 
 
@@ -74,14 +74,14 @@ def birth_at(words, page, keys, slot):
 
 @kernel
 def unpack(words, page, c, lo, hi, out, at):
-    """Decode entries lo..hi of column c into ``out[at:]``; a loop so plain that the compiler widens it."""
+    """Decode entries lo..hi of column c into ``out[at:]``; the loop is plain enough for the compiler to vectorize."""
     base, start, width = column(words, page, c)
     unpack_bits(words, base, start, width, lo, hi, out, at)
 
 
 @kernel
 def unpack_bits(words, base, start, width, lo, hi, out, at):
-    """As `unpack`, of the column of so many bits that begins at word `start`."""
+    """As `unpack`, for a column that begins at word `start` and has `width` bits a value."""
     values = out[at : at + hi - lo]
     if width > NARROW:
         for i in range(values.shape[0]):
@@ -148,10 +148,10 @@ def lower(words, page, c, lo, hi, x):
 
 @kernel
 def halve(words, base, start, width, lo, hi, x):
-    """As `lower`, of a column that was looked up.
+    """As `lower`, for a column whose base, start and width are known.
 
-    Looks at three entries at once, whose loads do not wait for each other, until few are left. Where they begin is
-    kept in bits, since a multiplication would stand between one load and the next.
+    Probes three entries at once, whose loads do not wait for each other, until few entries are left. Their places
+    are kept in bits: a multiplication would delay the next load.
     """
     n = hi - lo
     if width > NARROW:
@@ -202,7 +202,7 @@ def gallop(words, page, c, lo, hi, x):
 @kernel
 def run_end(words, page, c, lo, hi, x):
     """First i in [lo, hi) whose column c exceeds x, given that entry lo does not.  Gallops."""
-    return gallop(words, page, c, lo, hi, x + 1) if x < GREATEST else hi
+    return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
 @kernel

@@ -1,7 +1,9 @@
-"""The pages of a file as every reading kernel takes them.
+"""The map of a store's file, as every kernel that reads it takes it: `kernel(*pages, ...)`.
 
-words       | page 0 | page 1 | page 2 | ...        the mapped file, page_words words a page
-seen        |   0    |   3    |   0    | ...        page 1 was verified, and has 3 columns
+    words   | meta | meta | page 2 | page 3 | ...      page p begins at words[p * page_words]
+    seen    |  0   |  0   |   3    |   0    | ...      page 2 was verified and has 3 columns
+
+Both arrays are shared with other threads; a longer file gets longer ones (storage/mapping.py).
 """
 
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from pagestore.runtime.arguments import Bytes, MappedWords
 
 
 class Pages(NamedTuple):
-    """The map, how many columns each verified page has (0: not verified yet), and the words of a page."""
+    """The words of the file int64[n], the columns of each verified page uint8[n], and the words of a page."""
 
     words: MappedWords
     seen: Bytes

@@ -26,17 +26,17 @@ from pagestore.runtime.compiler import kernel
 
 ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, less than twice this
 BUDGET = 20  # each fold word may take a 20th of a page
-WORDS_PAID = 5  # all of them together, five 20ths
+WORDS_PAID = 5  # fold words that have room of their own: all together take five 20ths at most
 
-# words of `work`: applications counted, pages made by shift.py, the address of what makes ScanTrees (build.py)
+# words of `work`: applications counted, pages made by shift.py, the address of `build.scan_tree`
 APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
-EMPTY, DIRTY, CLEAN = range(3)  # what is known of a node's fold
+EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not made yet, out of date, up to date
 
 
 @kernel
 def leaves_max(page_words):
-    """Leaves that no page exceeds: every page has less than 2 * page_words entries."""
+    """More leaves than the ScanTree of any page has: a page has 2 * page_words entries at most."""
     leaves = 1
     while leaves * ENTRIES_MIN <= 2 * page_words:
         leaves <<= 1
@@ -95,7 +95,7 @@ def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
         work[states + 1] = EMPTY
         plant(fresh, source, shape, level, entries, 1, 0, n, depth, work)
     else:
-        settle(fresh, source, shape, level, entries, depth, work)
+        refresh_carried(fresh, source, shape, level, entries, depth, work)
     if depth:
         write_tree(scans, level, n, depth, planted, room, fresh.arena, fresh.page, page_words, work)
 
@@ -125,7 +125,7 @@ def plant(fresh, source, shape, level, entries, root, first, n, depth, work):
 
 @kernel
 def decode_folded(arena, page, node, level, keys, scans, lo, hi):
-    """Decode what scans see of entries lo..hi."""
+    """Decode the columns of entries lo..hi that the scans fold."""
     for f in range(scans.shape[0]):
         op, c = scans[f, 0], scans[f, 1]
         if level > 0:
@@ -148,7 +148,7 @@ def join(scans, nodes, stride, k, work):
 
 @kernel
 def carry(words, kept, node, level, scans, n, page_words, work):
-    """Take over starts and folds from the page before; returns (depth, entries when planted), or depth 0.
+    """Take over starts and folds from the old page's tree; returns (depth, entries when planted), or depth 0.
 
     A leaf is CLEAN if its entries lie in one copied run and nothing came between them.
     """
@@ -201,11 +201,11 @@ def carry(words, kept, node, level, scans, n, page_words, work):
 
 
 @kernel
-def settle(fresh, source, shape, level, entries, depth, work):
+def refresh_carried(fresh, source, shape, level, entries, depth, work):
     """Bring a carried tree up to date: plant the subtrees that lost their balance, fold the dirty rest.
 
-    Top down for balance, so that the largest such subtree is planted; then bottom up for the folds.  A
-    subtree about to run out of entries for its leaves has lost its balance as well.
+    Goes top down for balance, so that of nested subtrees the largest is planted; then bottom up for the folds.  A
+    subtree with fewer entries than leaves has lost its balance as well.
     """
     scans, node, keys, lo = shape.scans, entries.node, shape.keys, entries.lo
     starts, states, weights, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
@@ -218,7 +218,7 @@ def settle(fresh, source, shape, level, entries, depth, work):
                 if x > 2 * y or y > 2 * x or min(x, y) < 1 << below:
                     first, n = work[starts + (k << below) - leaves], work[weights + k]
                     plant(fresh, source, shape, level, entries, k, first, n, below, work)
-                    settled(states, k, below, work)
+                    mark_clean(states, k, below, work)
     for k in range(2 * leaves - 1, 0, -1):
         if work[states + k] == DIRTY:
             if k < leaves:
@@ -243,7 +243,7 @@ def log2(k):
 
 
 @kernel
-def settled(states, k, depth, work):
+def mark_clean(states, k, depth, work):
     """Mark a whole subtree as done."""
     for d in range(depth + 1):
         for i in range(k << d, (k << d) + (1 << d)):
@@ -265,7 +265,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
                 width = width_of(low, high)
-                if 0 < width < 63:  # what the width can hold beyond the values, as much below them as above
+                if 0 < width < 63:  # the values stand in mid-range, so that later ones may be lower or higher
                     low -= ((1 << width) - 1 - (high - low)) >> 1
                 work[spare + f], work[spare + folds + f] = low, width
                 need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
@@ -289,7 +289,7 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
 
 @kernel
 def stored(scans, f, level):
-    """Are the nodes of fold word f on the page?  Records are counted by their places instead."""
+    """Are the nodes of fold word f stored on the page?  Counts of records follow from where leaves start."""
     return level > 0 or scans[f, 0] != COUNT
 
 
@@ -306,7 +306,7 @@ def span(values, lo, n):
 
 @kernel
 def write_column(arena, page, descriptor, at, low, width, values, lo, n):
-    """One narrow column, as those of the page: its descriptor and its bits; returns the next free word."""
+    """Write a narrow column, encoded as the page's own: its descriptor and its bits; returns the next free word."""
     arena[descriptor] = low
     arena[descriptor + 1] = (at - page) << 8 | width
     return pack(arena, at, low, width, values, lo, lo + n)
@@ -314,7 +314,7 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
 
 @kernel
 def tree_column(words, page, area, c):
-    """(base, index of the first word, width) of column c of a ScanTree: 0 are the starts, 1 + f the folds."""
+    """(base, index of the first word, width) of a ScanTree's column: 0 holds the starts, 1 + f fold word f."""
     offset = words[area + 2 * c + 1]
     return words[area + 2 * c], page + (offset >> 8), offset & 255
 

@@ -1,4 +1,4 @@
-"""A page's ScanTree read back and held against recomputation, in plain Python: for check and for tests.
+"""Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for tests.
 
 The bytes are described in scan_tree.py; the operators in fold_operators.py. Nothing here shares code with
 the kernels that write them.
@@ -28,7 +28,7 @@ class ScanTree(NamedTuple):
 
 
 def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
-    """The ScanTree of a page int64[W], None if it has none. Raises ValueError for one that cannot be."""
+    """The ScanTree of a page int64[W], None if it has none. Raises ValueError for one that no kernel writes."""
     header = int(page[SCAN])
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:
@@ -126,7 +126,8 @@ def record_hashes(columns: np.ndarray) -> np.ndarray:
 def _mixed(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def _groups(scans: Scans) -> Iterator[tuple[int, int, int, int]]:

@@ -5,8 +5,8 @@
 
 A column keeps its base and width as long as the new values fit, so its runs move by a funnel shift, a word at
 a time, and nothing is decoded. A column with a value that does not fit is decoded, measured and packed; the
-others still move. What no value needs any more is noticed only when a page is measured as a whole, so header
-word AGE counts the edits since that was done, and a quarter of the entries is the most that it may reach.
+others still move. That a column is wider than its values need is noticed only when a page is measured as a
+whole, so header word AGE counts the edits since that was done; it may reach a quarter of the entries.
 """
 
 from pagestore.pages.build import measured
@@ -19,11 +19,11 @@ PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 
 @kernel
 def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
-    """Write the fresh page that succeeds an old one; whether it could be done (see arguments.py).
+    """Write the fresh page that replaces an old one; returns whether it could be done (see arguments.py).
 
     The new entries stand in the node buffer, between the runs that are kept. It cannot be done where too much changed,
     where the old page is of format 1 and has no births, or where the columns would take less than `least` or more than
-    `room` words. Column `anchored` has base 0 (-1: none has).
+    `room` words. Column `anchored` has base 0 (-1: no column has).
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
@@ -111,7 +111,7 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
 
 @kernel
 def put_bits(target, to, width, value):
-    """Put the low `width` bits of a word, which has no others, behind bit `to`; what stood behind is lost."""
+    """Write the `width` bits of `value`, which has no others, from bit `to` on; the bits behind them are lost."""
     k, shift = to >> 6, to & 63
     target[k] = target[k] & ~(-1 << shift) | value << shift
     if shift + width > 64:
@@ -120,7 +120,7 @@ def put_bits(target, to, width, value):
 
 @kernel
 def move_bits(source, at, target, to, count):
-    """Copy `count` bits from bit `at` of the source to bit `to` of the target; what stood behind is lost.
+    """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits behind them are lost.
 
     Reads one word behind the source bits at most.
     """

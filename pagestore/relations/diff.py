@@ -13,7 +13,7 @@ from pagestore.trees.kernels.apply_layout import INSERT
 CHANGE = "_change_type"
 
 
-def stream(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
+def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
     """See Store.diff. The snapshots stay open until the stream is read or dropped."""
     before, after = old[relation], new[relation]
     if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):
@@ -36,7 +36,7 @@ def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> 
 
 
 def _kinds(actions: np.ndarray) -> pa.Array:
-    """What became of each record, in letters; both words have as many."""
+    """ "insert" or "delete" for each action, as an Arrow array; both words have six letters."""
     letters = np.where(actions == INSERT, b"insert", b"delete")
     ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)])

@@ -1,20 +1,20 @@
-"""A sketch: a transaction over a snapshot that is never committed.
+"""A transaction over a snapshot that is never committed; users call it a sketch.
 
 It begins at any version, in a store opened for reading too, and takes no writer's lock: what it makes stands in a
-temporary file behind the store's (storage/overlay_file.py). Questions are answered in one.
+temporary file behind the store's (storage/overlay_file.py). Queries are answered in one.
 """
 
 from datetime import datetime
 
 from pagestore.errors import TransactionError
-from pagestore.relations.snapshot import Snapshot, at, newest
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.relations.transaction import Transaction
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import Mapping
 from pagestore.storage.overlay_file import OverlayFile
 from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.versions.handle import Handle
-from pagestore.versions.store_state import State
+from pagestore.versions.store_state import StoreState
 from pagestore.versions.turns import Turn
 
 
@@ -34,7 +34,7 @@ class EphemeralTransaction(Transaction):
     >>> store.close()
     """
 
-    def __init__(self, snapshot: Snapshot, state: State):
+    def __init__(self, snapshot: Snapshot, state: StoreState):
         self._snapshot = snapshot
         pages, base = snapshot.pages, snapshot._version
         page_size = 8 * pages.page_words
@@ -66,9 +66,9 @@ class EphemeralTransaction(Transaction):
         self.rollback()
 
 
-def begin(handle: Handle, version: int | str | datetime | None) -> EphemeralTransaction:
+def begin_ephemeral(handle: Handle, version: int | str | datetime | None) -> EphemeralTransaction:
     """See Store.sketch."""
-    snapshot = newest(handle) if version is None else at(handle, version)
+    snapshot = newest_snapshot(handle) if version is None else snapshot_at(handle, version)
     try:
         return EphemeralTransaction(snapshot, handle.state)
     except BaseException:

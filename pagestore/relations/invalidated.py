@@ -1,10 +1,10 @@
-"""What stands in the place of something that is gone: a transaction's trees when it has ended, a dropped relation."""
+"""The stub that replaces an object after its end: a transaction's trees when it has ended, a dropped relation."""
 
 from typing import Any
 
 
 class Invalidated:
-    """Whoever asks it for anything is told by an error.
+    """Raises an error whatever it is asked for.
 
     >>> Invalidated(KeyError, "it was here").anything
     Traceback (most recent call last):

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import SchemaError
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.source import Source
 from pagestore.trees.page_path import naming_path
-from pagestore.trees.reading import read, scan
+from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, to_numpy
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
 
@@ -31,10 +31,12 @@ class Range:
 
     @property
     def name(self) -> str:
+        """The name of the relation."""
         return self.info.name
 
     @property
     def schema(self) -> Schema:
+        """The schema of the relation. Raises SchemaError for a hidden tree of words."""
         if self.info.schema is None:
             raise SchemaError(f"{self.name!r} is a tree of raw words and has no schema")
         return self.info.schema
@@ -55,7 +57,7 @@ class Range:
         return self._source.tree(self.name)
 
     def view(self) -> tuple[Pages, Tree]:
-        """The map and the tree, in that order of arguments; applying buffered edits may make the map anew."""
+        """The map and the tree, as functions of trees take them; applying buffered edits may replace the map."""
         source = self._source
         tree = source.tree(self.info.name)
         return source.pages, tree
@@ -64,9 +66,9 @@ class Range:
         """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            for batch in scan(pages, tree, self._lo, self._hi, columns, rows):
+            for batch in read_batches(pages, tree, self._lo, self._hi, columns, rows):
                 yield batch
-                _ = self._source.pages  # says so if it was closed, for then they may be others
+                _ = self._source.pages  # raises if it was closed: the pages may be others now
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -74,6 +76,7 @@ class Range:
             yield from self.record_batches(batch)
 
     def to_arrow(self) -> pa.Table:
+        """All records as an Arrow table, in the schema's column order."""
         words = self._all_words()
         blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
         return pa.Table.from_batches(chain.from_iterable(map(self.record_batches, blocks)), self.schema.arrow)
@@ -126,9 +129,9 @@ class Range:
         return self._words_of(row)
 
     def _refuse_order(self, low: tuple[int, ...], high: tuple[int, ...], alone: bool = False) -> None:
-        """Raise SchemaError where bounds rely on the order of texts: they share them, or have those of this range.
+        """Raise SchemaError where bounds rely on the order of texts: both must have one text, or that of this range.
 
-        A bound `alone` has the latter only.
+        A bound that stands `alone` must have the text of this range.
         """
         own = shared_prefix(self._lo, self._hi)
         for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
@@ -145,12 +148,12 @@ class Range:
             "bounds with the same one; or filter what iterating gives"
         )
 
-    def _words_of(self, row: tuple) -> tuple[int, ...]:
-        """Words of a prefix of a record, or all of it, in stored order: a key, and what is behind it."""
+    def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
+        """Words of a record or a prefix of one, in stored order: the key, then the values."""
         schema = self.schema
         if schema.plain and are_words(row):
             return row
-        finder = Finder(self._source.dictionary)
+        finder = TextFinder(self._source.dictionary)
         return tuple(int(encode(column, [value], finder)[0]) for column, value in zip(schema.stored, row, strict=False))
 
 
@@ -164,7 +167,7 @@ def shared_prefix(lo: tuple[int, ...], hi: tuple[int, ...]) -> tuple[int, ...]:
     return lo[: n + (n < len(lo) and hi[n:] == (lo[n] + 1,))]
 
 
-def are_ints(row: tuple) -> bool:
+def are_ints(row: tuple[Any, ...]) -> bool:
     """Whether a tuple is nothing but int."""
     for value in row:  # noqa: SIM110
         if type(value) is not int:
@@ -172,9 +175,9 @@ def are_ints(row: tuple) -> bool:
     return True
 
 
-def are_words(row: tuple) -> bool:
+def are_words(row: tuple[Any, ...]) -> bool:
     """Whether a tuple is nothing but int of 64 bits; a loop, since a generator takes three times as long."""
     for value in row:  # noqa: SIM110
-        if type(value) is not int or not LEAST <= value <= GREATEST:
+        if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False
     return True

@@ -11,22 +11,22 @@ import pyarrow as pa
 from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
-from pagestore.pages.layout import GREATEST
+from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
-from pagestore.relations.stabbing import met
+from pagestore.relations.stabbing import overlapping_words
 from pagestore.trees.complement import Complement
 from pagestore.trees.lookup import get
 from pagestore.trees.page_path import naming_path, with_path
-from pagestore.trees.range_folds import RangeFold, Rows, count_rows, ranks, rows_of, scan_many, select
+from pagestore.trees.range_folds import RangeFold, Rows, count_rows, fold_many, ranks, rows_of, select
 from pagestore.trees.reading import count
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, to_numpy
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
-from pagestore.values.scan_spec import Scan, concatenated, parse_scan, scan_names, value_of, values_of
+from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_names, value_of, values_of
 from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
@@ -48,16 +48,16 @@ class Relation(Range):
         whole: "Relation | None" = None,
     ):
         super().__init__(source, info, lo, hi)
-        self._ready: dict[str, tuple[Scan, RangeFold]] = {} if whole is None else whole._ready  # by scan, once asked
+        self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready  # by text
 
     @cached_property
     def _plain(self) -> int:
-        """The length of a key that is its words, in order, and nothing hidden beside it; or -1."""
+        """The length of the key if records are int64 words in the schema's order, without hidden ones; else -1."""
         schema = self.info.schema
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
 
-    def range(self, lo: tuple = (), hi: tuple = ()) -> "Relation":
+    def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> "Relation":
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
         Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
@@ -89,7 +89,7 @@ class Relation(Range):
         [('ada', 'cake'), ('ada', 'tea')]
         """
         low = high = self._bound(values)
-        while high and high[-1] == GREATEST:
+        while high and high[-1] == WORD_MAX:
             high = high[:-1]
         return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
 
@@ -150,7 +150,7 @@ class Relation(Range):
         words = self._find(self._words_of(row))
         if words is None:
             return default
-        out: tuple = words[: len(schema.columns) - len(row)]  # a host's own words stand behind
+        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
         if not schema.plain:
             out = tuple(
                 decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
@@ -183,7 +183,7 @@ class Relation(Range):
         """
         words = np.stack(
             [
-                encode(column, values, Finder(self._source.dictionary))
+                encode(column, values, TextFinder(self._source.dictionary))
                 for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
             ]
         )
@@ -233,8 +233,8 @@ class Relation(Range):
                 return Rope(self, concatenated(text, self.schema))
             scan, rows = self._scan_of(text, tree)
             known = self._ready[text] = scan, RangeFold(pages, tree, rows)
-        scan, scanner = known
-        words, full = scanner.scan(self._lo, self._hi)
+        scan, range_fold = known
+        words, full = range_fold.fold(self._lo, self._hi)
         return value_of(scan, words, full, source.dictionary)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
@@ -259,7 +259,7 @@ class Relation(Range):
                 raise self._no_order(column)
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
-        folds = scan_many(pages, tree, rows, low, high)
+        folds = fold_many(pages, tree, rows, low, high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     @property
@@ -279,7 +279,7 @@ class Relation(Range):
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start
 
-    def select(self, rank: int) -> tuple:
+    def select(self, rank: int) -> tuple[Any, ...]:
         """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
 
         Raises IndexError beyond the ends, MissingError without a "count" scan, SchemaError where keys differ in strings
@@ -297,8 +297,8 @@ class Relation(Range):
         record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
         return _tuples(self.record_batch(record))[0]
 
-    def complement(self, part: "Relation") -> Iterator[tuple]:
-        """The records whose keys `part`, a subset, has not, in key order; O((those + 1) log n) by "count" scans.
+    def complement(self, part: "Relation") -> Iterator[tuple[Any, ...]]:
+        """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
 
         `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,
         MissingError without count scans, OrderError where the counts show that it is no subset;
@@ -312,7 +312,7 @@ class Relation(Range):
         for words in missing:
             yield from _tuples(self.record_batch(words[: len(self.schema.columns)]))
 
-    def stab(self, *point: Any) -> list[tuple]:
+    def stab(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
@@ -324,11 +324,11 @@ class Relation(Range):
 
         `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
         """
-        return self.record_batch(met(self, points, 1)[: len(self.schema.columns)])
+        return self.record_batch(overlapping_words(self, points, 1)[: len(self.schema.columns)])
 
-    def overlaps(self, *point: Any) -> list[tuple]:
+    def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
-        return _tuples(self.record_batch(met(self, [point], 2)[: len(self.schema.columns)]))
+        return _tuples(self.record_batch(overlapping_words(self, [point], 2)[: len(self.schema.columns)]))
 
     def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
         """The ranks in the whole relation of the first record and of the one behind the last."""
@@ -337,12 +337,12 @@ class Relation(Range):
         stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count
         return start, max(start, stop)
 
-    def _scan_of(self, text: str, tree: Tree) -> tuple[Scan, Rows]:
+    def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows]:
         scan = parse_scan(text, self.schema)
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
-            address_of(scan.rows[0][0])  # a slip of the pen names no operator
+            address_of(scan.rows[0][0])  # raises where not even the operator is known
             raise MissingError(
                 f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
             )
@@ -357,7 +357,7 @@ class Relation(Range):
             raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
-    def __iter__(self) -> Iterator[tuple]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Records as tuples, lazily, in batches underneath."""
         for batch in self.batches():
             yield from _tuples(batch)
@@ -368,14 +368,14 @@ class Relation(Range):
         body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
         return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
 
-    def range_head(self, n: int) -> Iterator[tuple]:
+    def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
         """The first n records."""
         batch = next(self.batches(rows=n), None)
         if batch is not None:
             yield from _tuples(batch)
 
-    def __reduce__(self) -> tuple:
-        """A relation travels with its snapshot; what stands ready for scans is of this process."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
         return Relation, (self._source, self.info, self._lo, self._hi)
 
     def __repr__(self) -> str:
@@ -383,7 +383,7 @@ class Relation(Range):
         return f"<relation {self.name} ({self.schema}){bounds}>"
 
 
-def _tuples(batch: pa.RecordBatch) -> list[tuple]:
+def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 

@@ -63,10 +63,11 @@ class Rope:
     def __str__(self) -> str:
         if self._bytes:
             raise TypeError(f"{self._column.name!r} is a column of bytes; use bytes(rope)")
-        return self._whole()
+        return str(self._whole())
 
     def __bytes__(self) -> bytes:
-        return self._whole() if self._bytes else self._whole().encode()
+        whole = self._whole()
+        return bytes(whole if self._bytes else whole.encode())
 
     def __repr__(self) -> str:
         return f"<rope of {self._column.name!r} over {self._relation!r}>"

@@ -16,7 +16,7 @@ from pagestore.errors import ClosedError, MissingError, VersionError
 from pagestore.pages.page_map import Pages
 from pagestore.relations.relation import Relation
 from pagestore.storage.file import File
-from pagestore.trees.lookup import Finder
+from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
@@ -35,13 +35,14 @@ class Snapshot(Mapping[str, Relation]):
     def __init__(self, handle: Handle, version: Version, pages: Pages, pin: Pin):
         self._handle, self._version, self._pin = handle, version, pin
         self._pages = pages
-        self._trees: dict[str, Tree] = {}  # those asked for so far
-        self._finders: dict[str, Finder] = {}  # likewise
+        self._trees: dict[str, Tree] = {}  # trees by relation, once asked for
+        self._finders: dict[str, RecordFinder] = {}  # likewise finders
         self._open = True
         self.dictionary = Dictionary(lambda: pages, version.trees, handle.mapping.read_run)  # no cycle: see __del__
 
     @property
     def version(self) -> int:
+        """The number of the version."""
         return self._version.version
 
     @property
@@ -51,10 +52,12 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def message(self) -> str:
+        """The message that the version was committed with."""
         return self._version.message
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
         if not self._open:
             raise ClosedError(f"the snapshot of version {self.version} is closed; take another")
         if not self._handle.open:
@@ -63,7 +66,7 @@ class Snapshot(Mapping[str, Relation]):
 
     @property
     def threads(self) -> int:
-        """How many look many keys up side by side."""
+        """How many threads look many keys up."""
         return self._handle.threads
 
     @property
@@ -78,11 +81,11 @@ class Snapshot(Mapping[str, Relation]):
             tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
         return tree
 
-    def finder(self, name: str) -> Finder:
-        """Looks up single keys in a relation."""
+    def finder(self, name: str) -> RecordFinder:
+        """A finder of single keys in a relation."""
         finder = self._finders.get(name)
         if finder is None:
-            finder = self._finders[name] = Finder(self.pages, self.tree(name))
+            finder = self._finders[name] = RecordFinder(self.pages, self.tree(name))
         return finder
 
     def __getitem__(self, name: str) -> Relation:
@@ -123,8 +126,8 @@ class Snapshot(Mapping[str, Relation]):
         if not is_finalizing():  # then modules are half gone, and locks go with the process
             self.close()
 
-    def __reduce__(self) -> tuple:
-        """A snapshot travels as (path, version) and opens the store anew where it arrives."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""
         return _reopened, (str(self._handle.file.path), self.version)
 
     def __repr__(self) -> str:
@@ -138,19 +141,19 @@ class Snapshot(Mapping[str, Relation]):
         return info
 
 
-def newest(handle: Handle, branch: str = MAIN) -> Snapshot:
+def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:
     """See Store.snapshot."""
     while True:
         state = handle.refresh()
-        snapshot = take(handle, state.heads[handle.branch_id(branch)].version)
+        snapshot = take_snapshot(handle, state.heads[handle.branch_id(branch)].version)
         if snapshot is not None:  # an empty one is falsy
             return snapshot
 
 
-def at(handle: Handle, version: int | str | datetime) -> Snapshot:
+def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:
     """See Store.at."""
     number = handle.number(version)
-    snapshot = take(handle, number)
+    snapshot = take_snapshot(handle, number)
     if snapshot is None:
         raise VersionError(
             f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
@@ -158,8 +161,8 @@ def at(handle: Handle, version: int | str | datetime) -> Snapshot:
     return snapshot
 
 
-def take(handle: Handle, number: int) -> Snapshot | None:
-    """A snapshot of a version, or None if it is gone."""
+def take_snapshot(handle: Handle, number: int) -> Snapshot | None:
+    """A snapshot of a version, or None if it was dropped."""
     pin = handle.pin(number)
     if pin is None:
         return None
@@ -178,4 +181,4 @@ def moment(timestamp: int) -> datetime:
 
 
 def _reopened(path: str, version: int) -> Snapshot:
-    return at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)
+    return snapshot_at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)

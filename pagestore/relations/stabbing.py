@@ -15,7 +15,7 @@ from pagestore.trees.interval_index import overlaps_many
 from pagestore.values.row_formats import as_columns, looked_up
 
 
-def met(relation: Range, points: Any, ends: int) -> np.ndarray:
+def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
     """Stored words int64[C, m] of the records that one of the points meets, each once, in key order.
 
     A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or a list of columns.

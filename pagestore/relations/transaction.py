@@ -19,7 +19,7 @@ from pagestore.storage.record import utf8
 from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk
 from pagestore.trees.range_folds import rows_of
-from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import DictionaryWriter
@@ -28,7 +28,7 @@ from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import Info
 from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
-from pagestore.versions.hosts import ALL, follow
+from pagestore.versions.hosts import ALL, let_hosts_follow
 from pagestore.versions.settings import MAIN
 from pagestore.versions.store_state import Version
 from pagestore.versions.turns import Turn
@@ -158,9 +158,7 @@ class Transaction(WorkingTrees):
         return relation
 
     def vouch(self, *hosts: str) -> None:
-        """Say that whoever edits here keeps up to date what these hosts keep, all unless named
-        (versions/dependants.py).
-        """
+        """Vouch for keeping up to date what these hosts keep, or all unless named (versions/dependants.py)."""
         self.vouched.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
@@ -176,8 +174,8 @@ class Transaction(WorkingTrees):
     def commit(self) -> int:
         """Make the version and return its number.
 
-        On an error the store is as it was, or it is not known what it is, and the handle is poisoned. Where something
-        comes in between when the version is made (an interrupt, say), a note of the exception says its number.
+        On an error the store is as it was; where that is not known, the handle is poisoned. Where an exception (an
+        interrupt, say) comes when the version was made already, a note on it says the version's number.
         """
         committer, before, turn = self._committer, self._committer.state, self._turn
         try:
@@ -195,10 +193,10 @@ class Transaction(WorkingTrees):
         return made
 
     def _make(self) -> tuple[int, list[Callable[[], None]]]:
-        """Apply what is buffered, have what stands on it follow, and commit: the version, and who is to be told."""
+        """Apply buffered edits, let hosts follow, and commit; returns the version, and functions to call afterwards."""
         self._handle.check()
         self.pager.work.check()
-        told = follow(self)
+        told = let_hosts_follow(self)
         for name in list(self._buffers):
             self._flush(name)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
@@ -220,9 +218,9 @@ class Transaction(WorkingTrees):
         return version.version, told
 
     def rollback(self) -> None:
-        """Leave nothing behind: every page of the transaction is free again. O(1), and the next begins later.
+        """Leave nothing behind: every page of the transaction is free again. O(1).
 
-        That one opens the books of free pages anew. O(pages of the store / 8) bytes.
+        The next transaction reads the free pages of the last commit anew: O(pages of the store).
         """
         if self._open:
             self._turn.over = True
@@ -242,14 +240,14 @@ class Transaction(WorkingTrees):
         finally:
             self._turn.over = True
 
-    def __reduce__(self) -> tuple:
-        """Its pages are in this process: raises TransactionError."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Raises TransactionError: the transaction's pages are in this process."""
         raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _adopt(self, info: Info) -> None:
-        """Make a relation as another store has it, unless it is here in that very shape."""
+        """Make a relation with the info that another store has for it, unless it is here with just that."""
         here = self._catalog.relations.get(info.name)
         if here is not None and here == info:
             return
@@ -270,27 +268,29 @@ class Transaction(WorkingTrees):
             if not rows_of(spec, ends.rows):
                 raise SchemaError(f"{info.name!r} holds intervals and needs the max scan of their ends")
         with self._atomic():
-            self._trees[spec.tree_id] = bulk(self.pager, spec, scan(self.pages, old) if old.root else ())
+            self._trees[spec.tree_id] = bulk(self.pager, spec, read_batches(self.pages, old) if old.root else ())
             if old.root:
                 self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
         self._follow()
 
     def _end(self) -> None:
-        """The turn is over, and nothing is kept."""
+        """End the turn, and keep nothing."""
         if self._open:
             handle = self._handle
             self._let_go()
             handle.give_turn_back(self._turn)
 
     def _let_go(self) -> None:
-        """Keep nothing, so that nobody who keeps the transaction can change what it made."""
+        """Keep nothing, so that whatever still refers to the transaction cannot change what it made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
         self._handle = self._committer = self.vouched = ENDED
 
 
-def begin(handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
+def begin_transaction(
+    handle: Handle, message: str | None = None, branch: str = MAIN, timeout: float | None = None
+) -> Transaction:
     """See Store.transaction."""
     if message:
         utf8(message, "message")

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pagestore.errors import MissingError, SchemaError, WordError
 from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.relation import Relation
-from pagestore.relations.stabbing import met
+from pagestore.relations.stabbing import overlapping_words
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
-from pagestore.values.dictionary import Finder
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import plain_rows, rows_as_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
@@ -24,7 +24,7 @@ class WritableRelation(Relation):
     _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
-        """Go on with the relation as it is now; False if it is another one, or none, and may not be asked any more."""
+        """Go on with the relation as it is now; False if it was dropped or made anew, and this object is invalid."""
         if info is not None and info.spec.tree_id == self.info.spec.tree_id:
             self.info = info
             return True
@@ -81,11 +81,11 @@ class WritableRelation(Relation):
 
         They come in key order, so one pass finds them all and a second takes them all out, O((m + 1) log n) each.
         """
-        return self._remove(met(self, points, 1))
+        return self._remove(overlapping_words(self, points, 1))
 
     def remove_overlaps(self, points: Any) -> pa.RecordBatch:
         """Remove the records that one of many points (alpha..., lo, hi) overlaps, and return them."""
-        return self._remove(met(self, points, 2))
+        return self._remove(overlapping_words(self, points, 2))
 
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
         if words.shape[1]:
@@ -133,7 +133,7 @@ class WritableRelation(Relation):
         else:
             places = schema.places
         dictionary = self._source.dictionary
-        interner = dictionary if add else Finder(dictionary)
+        interner = dictionary if add else TextFinder(dictionary)
         out: list[np.ndarray] = [np.zeros(0, np.int64)] * len(columns)
         for column, place, column_values in zip(columns, places, values, strict=True):
             out[place] = encode(column, column_values, interner)

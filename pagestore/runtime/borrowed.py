@@ -1,8 +1,8 @@
 """Arrays without a reference count, for the inside of a kernel.
 
-numba counts references to every array that passes through a call or a loop, with a locked instruction
-each; in a join that was 60 % of the time.  An entry kernel's caller holds its arrays anyway, so the
-kernel may go on with views that own nothing.  A kernel that makes no arrays counts nothing as it is
+numba counts references to every array that passes through a call or a loop, with one locked instruction each
+time; that took 60 % of a join's time.  The caller of an entry kernel holds the arrays anyway, so the kernel may
+work with views that own nothing.  A kernel that makes no arrays counts no references in the first place
 (compiler.py).
 """
 
@@ -14,14 +14,14 @@ from numba.extending import intrinsic
 if config.DISABLE_JIT:
 
     def borrowed(array: np.ndarray) -> np.ndarray:
-        """The array itself: plain Python has its own counts."""
+        """The array itself: plain Python counts references on its own."""
         return array
 
 else:
 
     @intrinsic
     def borrowed(typing, array):
-        """A view that keeps nothing alive; it must not outlive the call.  A read-only array stays one."""
+        """A view that keeps nothing alive; it must not outlive the call.  It is read-only if the array is."""
 
         def build(context, builder, signature, arguments):
             owner = context.make_array(signature.args[0])(context, builder, arguments[0])

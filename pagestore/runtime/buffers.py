@@ -1,7 +1,8 @@
-"""Large arrays in Arrow's pool of memory, which keeps for a second what is given back, by large pages.
+"""Large arrays out of Arrow's memory pool, on huge pages.
 
-malloc gives large pieces back to the system, which clears what it hands out page by page: to have room for ten million
-rows took as long as to read them.
+malloc returns large blocks to the system, and the system clears every page that it hands out again: allocating
+room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block for a second, so that
+the next batch reuses it.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-POOLED = 1 << 19  # words; fewer are found in what the process has
+POOLED = 1 << 19  # words; smaller arrays come out of memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes
 
 _madvise = ctypes.CDLL(None).madvise
@@ -29,6 +30,6 @@ def pooled(*shape: int) -> np.ndarray:
         return np.empty(shape, np.int64)
     buffer = pa.allocate_buffer(8 * n)
     first, end = -(-buffer.address // HUGE_PAGE), (buffer.address + buffer.size) // HUGE_PAGE
-    if first < end:  # as numpy asks for its own
+    if first < end:  # numpy advises the same for its own arrays
         _madvise(first * HUGE_PAGE, (end - first) * HUGE_PAGE, mmap.MADV_HUGEPAGE)
     return np.frombuffer(buffer, np.int64).reshape(shape)

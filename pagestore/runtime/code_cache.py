@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept: one folder per state of all kernel sources.
+"""The folder of compiled kernels: one for each state of all kernel sources.
 
 numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
-an edit in one file would leave stale machine code behind the others. A folder named by a hash of all of them
-is either complete or new. Kernels alone go there (compiler.py), not what else a process compiles with numba; a user
-who has set NUMBA_CACHE_DIR keeps it.
+an edit in one file would leave stale machine code behind the others. A folder named by a hash of all these files
+never holds stale code. Only kernels go there (compiler.py), not other functions that a process compiles with numba.
+Where the user has set NUMBA_CACHE_DIR, kernels go to that folder.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,22 +22,27 @@ DEFINES = re.compile(
     rb"^(@(kernel|inlined|late|addressed|allocating|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
 )
 IMPORTS = re.compile(rb"^from ((?:pagestore|ivm)[\w.]*) import", re.MULTILINE)
-SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # of numba's, that make other code
+SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
 def cache_folder() -> Path:
-    """The folder for this interpreter, this numba as it is set and these sources, under the user's cache."""
+    """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
     settings = [str(getattr(config, name)) for name in SETTINGS]
-    digest = hashlib.sha256(f"{sys.version} numba {__version__} {settings}".encode())
-    for source in kernel_sources(Path(__file__).parents[2]).values():
+    return user_cache() / digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
+
+
+def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
+    """A name for sources and settings; other ones have another name."""
+    digest = hashlib.sha256(" ".join(settings).encode())
+    for source in sources.values():
         digest.update(source)
-    return user_cache() / digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 def kernel_sources(root: Path) -> dict[Path, bytes]:
     """The files below `root` that define kernels, and the files of these packages that they import. O(all sources).
 
-    A kernel is found by its decorator. What is imported counts because constants become part of machine code.
+    A kernel is found by its decorator. Imported files count because their constants become part of machine code.
     """
     sources = {path: path.read_bytes() for package in PACKAGES for path in sorted((root / package).rglob("*.py"))}
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
@@ -51,7 +57,7 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
 
 
 def user_cache() -> Path:
-    """The user's own folder for what is compiled, or one for temporary files where a home cannot be written to."""
+    """The user's folder for compiled code, or a temporary one where the home directory cannot be written to."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,4 +68,4 @@ def user_cache() -> Path:
         folder.mkdir(0o700, exist_ok=True)
         if folder.lstat().st_uid == os.getuid():
             return folder
-    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # what stands in anybody else's would be run as ours
+    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # code out of another user's folder would run with our rights

@@ -1,4 +1,4 @@
-"""Tasks side by side; kernels run without the GIL."""
+"""Run tasks on several threads; kernels hold no GIL, so they run side by side."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,11 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-THREADS_MAX = 1 << 10  # never waited for: a task may have tasks of its own
+THREADS_MAX = 1 << 10  # so high that no task waits for a free thread: tasks may start tasks of their own
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """What the tasks return: the first runs in this thread, every other one in one that waits for work, or a new one.
+    """Run tasks at the same time, the first in this thread, the others in pooled ones; returns their results in order.
+
+    Waits for all tasks, also where one raises; its exception goes on then.
 
     >>> together([lambda: 1, lambda: 2])
     [1, 2]
@@ -27,7 +29,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Threads that stay, for starting one takes 0.3 ms; a forked process has none of them."""
+    """The pool of threads. They stay, since starting one takes 0.3 ms; a forked process begins with none."""
     return ThreadPoolExecutor(THREADS_MAX, "pagestore")
 
 

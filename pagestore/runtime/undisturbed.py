@@ -1,4 +1,4 @@
-"""Signals wait while a kernel is compiled or loaded: an exception in the midst of LLVM's work ends the process."""
+"""Delay signals while a kernel is compiled or loaded: an exception in the midst of LLVM's work ends the process."""
 
 import signal
 import threading
@@ -10,7 +10,9 @@ from typing import Any
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Call the handlers of signals that come meanwhile afterwards. Python runs them in the main thread only."""
+    """Hold back signals that arrive inside the block, and call their handlers after it.
+
+    Python runs handlers in the main thread only, so in other threads there is nothing to hold back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -26,7 +28,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _restore(handlers: dict[int, Any], came: list[tuple[int, FrameType | None]]) -> None:
-    """Put all handlers back, though one of them may be called at once and raise; then call those that have waited."""
+    """Put all handlers back, even if one is called at once and raises; then call those of the signals held back."""
     raised, left = None, [*handlers]
     while left:
         try:

@@ -1,14 +1,14 @@
 """Tuples of words as one word or two that sort alike: each column as narrow as its values, side by side.
 
 The least and the greatest word, which stand for no bound, get the codes below and above all others, so that they
-do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; what codes have beyond those of their
-tuple's word is its tail.
+do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; the bits of a tuple beyond its word
+are its tail.
 
     bits      │◂──────────── 63 ────────────▸│◂── tail bits ──▸│
     codes     │  column 0  │  column 1  │  column 2  │ column 3 │
 """
 
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import width_of
 from pagestore.runtime.compiler import kernel
 
@@ -18,11 +18,11 @@ LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
 
 @kernel
 def order_tuples(columns, coding, words, order, some, spare, counts):
-    """Make order[n] the stable order of columns[K, n] as tuples; False, and nothing is done, if a word is too narrow.
+    """Make order[n] the stable order of columns[K, n] as tuples; False, and nothing is done, if they exceed a word.
 
-    coding[CODING, K], words[n] and, as `order_words` says, some[n], spare[n] and `counts` are room.  O(n).
+    coding[CODING, K], words[n], some[n], spare[n] and `counts` (see `order_words`) are scratch.  O(n).
     """
-    coding[LOW, :], coding[HIGH, :] = GREATEST, LEAST
+    coding[LOW, :], coding[HIGH, :] = WORD_MAX, WORD_MIN
     value_bounds(columns, coding[LOW], coding[HIGH])
     bits = code_widths(coding)
     if bits > WORD_BITS:
@@ -34,10 +34,10 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 
 @kernel
 def order_words(words, bits, order, some, spare, counts):
-    """Make order[n] the stable order of words[n], which have so many bits.
+    """Make order[n] the stable order of words[n], which have `bits` bits.
 
-    Sorts as many bits at a time as fit a word with the place of it, which goes with them. some[n], spare[n] and
-    counts[1 << digit] are room.
+    Sorts as many bits at a time as fit into a word beside the tuple's place. some[n], spare[n] and
+    counts[1 << digit] are scratch.
     """
     n = words.shape[0]
     places = width_of(0, n)
@@ -57,12 +57,15 @@ def order_words(words, bits, order, some, spare, counts):
 
 @kernel
 def value_bounds(columns, low, high):
-    """Widen low[K]..high[K] to the values of columns[K, n], but for LEAST and GREATEST; low > high where none came."""
+    """Widen low[K]..high[K] to the values of columns[K, n] except WORD_MIN and WORD_MAX.
+
+    Without any value low stays above high.
+    """
     for c in range(columns.shape[0]):
         least, greatest = low[c], high[c]
         for i in range(columns.shape[1]):
             x = columns[c, i]
-            if x != LEAST and x != GREATEST:
+            if x != WORD_MIN and x != WORD_MAX:
                 least = min(least, x)
                 greatest = max(greatest, x)
         low[c], high[c] = least, greatest
@@ -70,7 +73,7 @@ def value_bounds(columns, low, high):
 
 @kernel
 def code_widths(coding):
-    """Fill in how wide the codes of each column are, of bounds from `value_bounds`; returns what all take."""
+    """Fill in the width of each column's codes from the bounds of `value_bounds`; returns the sum of the widths."""
     bits = 0
     for c in range(coding.shape[1]):
         if coding[LOW, c] > coding[HIGH, c]:
@@ -82,12 +85,12 @@ def code_widths(coding):
 
 @kernel
 def encode_tuples(columns, low, high, width, tail, words, tails):
-    """The codes of tuples columns[K, n]: words[n], and of those that have a tail of so many bits tails[n], else [0]."""
+    """Write the codes of tuples columns[K, n] to words[n] and their tails of `tail` bits to tails[n]; [0] if none."""
     words[:] = 0
     tails[:] = 0
     at = 0
     for c in range(columns.shape[0] - 1, -1, -1):
-        below = min(max(tail - at, 0), width[c])  # bits of it that are in the tail
+        below = min(max(tail - at, 0), width[c])  # bits of the column that are in the tail
         if below:
             mask = (1 << below) - 1
             for i in range(tails.shape[0]):
@@ -102,43 +105,45 @@ def encode_tuples(columns, low, high, width, tail, words, tails):
 
 @kernel
 def code_of(x, low, high):
-    """0 for LEAST, the values of a column from 1 on, then GREATEST."""
-    if x == LEAST:
+    """0 for WORD_MIN, the values of a column from 1 on, then WORD_MAX."""
+    if x == WORD_MIN:
         return 0
-    return high - low + 2 if x == GREATEST else x - low + 1
+    return high - low + 2 if x == WORD_MAX else x - low + 1
 
 
 @kernel
 def count_leads(words, shift, counts):
-    """Count the tuples of each bucket: what words[n] are without their last `shift` bits."""
+    """Count the tuples of each bucket; words[n] without their last `shift` bits are the buckets' numbers."""
     for i in range(words.shape[0]):
         counts[words[i] >> shift] += 1
 
 
 @kernel
 def count_firsts(first, low, high, width, lead, counts):
-    """As `count_leads`, of the `lead` leading bits of column 0, first[n]."""
+    """As `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets' numbers."""
     for i in range(first.shape[0]):
         counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead) & (1 << lead) - 1] += 1
 
 
 @kernel
 def deal(words, tails, shift, tail, at, out, tails_out):
-    """Put tuples into their buckets, at[b] onwards, and `at` behind them; only their last 63 bits without tails_out."""
+    """Put tuples into their buckets: bucket b is filled from at[b] on, which moves along.
+
+    Without tails_out only the last 63 bits of each tuple are kept; the bucket's number says the others."""
     fold = tails.shape[0] > 0 and tails_out.shape[0] == 0
     for i in range(words.shape[0]):
         n = at[words[i] >> shift]
         at[words[i] >> shift] += 1
-        out[n] = (words[i] << tail | tails[i]) & GREATEST if fold else words[i]
+        out[n] = (words[i] << tail | tails[i]) & WORD_MAX if fold else words[i]
         if tails_out.shape[0]:
             tails_out[n] = tails[i]
 
 
 @kernel
 def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, at):
-    """What `encode_tuples` was given, to columns[:, at:].
+    """Write the tuples that `encode_tuples` was given to columns[:, at:].
 
-    The code of column `marked` has a bit behind it; `above` are bits of column 0 that words may have lost.
+    The code of column `marked` has a bit behind it; `above` are bits of column 0 that the words may lack.
     """
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
@@ -157,19 +162,20 @@ def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, 
                 code >>= 1
             x = low[c] + code - 1
             if code == 0:
-                x = LEAST
+                x = WORD_MIN
             elif code == greatest:
-                x = GREATEST
+                x = WORD_MAX
             columns[c, at + i] = x
         shift += width[c]
 
 
 @kernel
 def sort_words(words, others, spare, others_spare, first, bits, counts):
-    """Sort words by their bits from `first` on, stably; all but the last `bits` are alike.  Are they in `spare` now?
+    """Sort words stably by their bits from `first` up to `bits`; higher bits are equal.  Returns whether they are in
+    `spare` now.
 
-    others[n], or [0], go with them. counts[1 << digit] is room: a pass looks at so many bits at most, and writes as
-    many runs side by side; the passes share the bits.
+    others[n], or [0], move along. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
+    2 ** digit runs side by side; the passes share the bits evenly.
     """
     if first >= bits:
         return False
@@ -186,7 +192,7 @@ def sort_words(words, others, spare, others_spare, first, bits, counts):
 
 @kernel
 def pass_on(words, others, out, others_out, shift, counts):
-    """Sort words by the digit at `shift` to `out`, stably.  False, and nothing is done, where all have the same."""
+    """Sort words stably by the digit at `shift` to `out`.  False, and nothing is done, if all have the same digit."""
     if words.shape[0] < 2:
         return False
     mask = counts.shape[0] - 1
@@ -210,7 +216,7 @@ def pass_on(words, others, out, others_out, shift, counts):
 
 @kernel
 def drop_repeats(words, tails):
-    """Keep each of some sorted tuples once, in front.  Returns how many there are."""
+    """Move the distinct ones of sorted tuples to the front.  Returns how many there are."""
     n = 0
     last, last_tail = -1, 0
     for i in range(words.shape[0]):

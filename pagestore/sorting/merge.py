@@ -1,4 +1,8 @@
-"""TODO: pagestore/sorting/merge.py."""
+"""Tuples in order: whether they ascend already, and if not, their order by merging the runs that do.
+
+keys           3 5 9 | 2 7 | 4        three runs that ascend
+first round    2 3 5 7 9 | 4          neighbours are merged two by two
+second         2 3 4 5 7 9"""
 
 from pagestore.runtime.compiler import kernel
 
@@ -17,9 +21,9 @@ def ascends(keys):
 
 @kernel
 def merge_order(keys, order):
-    """Make order[:n] a stable order of n tuples keys[K, m]; order[2n] is room.  O(n log r) for r runs that ascend.
+    """Make order[:n] the stable order of the first n tuples of keys[K, m], where order has 2n words.
 
-    What probes find comes in a few such runs.
+    O(n log r) for r runs that ascend; the tuples that probes find come in a few of them.
     """
     n = order.shape[0] >> 1
     for i in range(n):
@@ -44,7 +48,7 @@ def merge_order(keys, order):
 
 @kernel
 def run_behind(keys, order, at, start, n):
-    """Where the run ends that ascends from `start` on, of n that begin at order[at]; n if there is none."""
+    """The end of the run that ascends from `start` on, among the n places from order[at] on."""
     end = min(start + 1, n)
     while end < n and not follows(keys, order[at + end - 1], order[at + end]):
         end += 1
@@ -70,7 +74,7 @@ def merge_runs(keys, order, a, b, end, out):
 
 @kernel
 def follows(keys, a, b):
-    """Does tuple a come behind tuple b, of two equal ones the second?"""
+    """Does tuple a belong behind tuple b?  Of two equal ones the second does."""
     for c in range(keys.shape[0]):
         if keys[c, a] != keys[c, b]:
             return keys[c, a] > keys[c, b]

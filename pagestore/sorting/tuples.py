@@ -1,4 +1,4 @@
-"""Sort tuples of words: as single words where they fit, which is what machines sort fastest."""
+"""Sort tuples of words, as single words where they fit: machines sort those fastest."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.pages.layout import GREATEST, LEAST
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.sorting.codes import (
     CODING,
     WORD_BITS,
@@ -24,19 +24,20 @@ from pagestore.sorting.codes import (
 )
 from pagestore.sorting.merge import ascends, merge_order
 
-FEW = 48  # so many edits or tuples are little work beside a call of numpy's
-MERGED = 256  # so many tuples are sorted by merging faster than numpy is called
-DIGIT = 12  # bits that a pass of a radix sort looks at, at most: what numpy takes differs by 10 x between processors
-BUCKET = 14  # words go into buckets of 2 ** BUCKET and less, where they may: two such stay in a cache
-LEAD_MAX = 10  # bits of a bucket's number: so many runs can be written side by side
+FEW = 48  # edits or tuples; as many are little work beside a call of numpy's
+MERGED = 256  # tuples; as many are sorted by merging in less time than a call of numpy's
+DIGIT = 12  # bits that a pass of our radix sort looks at, at most; numpy's sort differs 10 x between processors
+BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of them stay in a cache
+LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
 BATCH = 1 << 15
 
 
 class Coding(NamedTuple):
     """How tuples of K columns become words that sort alike: int64[K] each.
 
-    Of those that are alike otherwise, the last `ordered` columns ascend as they come: they need not be sorted by. A
-    `marked` column has a bit more behind its codes, for whoever makes words to say in what order they are otherwise.
+    Tuples equal in the leading columns already arrive ascending in the last `ordered` columns, so the sort ignores
+    those. The codes of a `marked` column have a bit more behind them, by which whoever makes the words orders
+    tuples that are equal up to there.
     """
 
     low: np.ndarray
@@ -47,11 +48,12 @@ class Coding(NamedTuple):
 
     @property
     def bits(self) -> int:
+        """The width of a tuple's codes, all columns together."""
         return int(self.width.sum())
 
     @property
     def tail(self) -> int:
-        """How many of them do not fit a word."""
+        """How many of the bits do not fit a word."""
         return max(self.bits - WORD_BITS, 0)
 
 
@@ -64,6 +66,7 @@ class Coded(NamedTuple):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of words and tails."""
         return self.words.nbytes + self.tails.nbytes
 
 
@@ -79,13 +82,13 @@ def encoded(columns: np.ndarray, coding: Coding) -> Coded:
 
 
 def _room(n: int, wide: bool) -> tuple[np.ndarray, np.ndarray]:
-    """For words[n], and for tails[n] or [0]."""
+    """Room for words[n], and for tails[n] or [0]."""
     return np.empty(n, np.int64), np.empty(n if wide else 0, np.int64)
 
 
 def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
-    low, high = np.full(len(parts[0]), GREATEST), np.full(len(parts[0]), LEAST)
+    low, high = np.full(len(parts[0]), WORD_MAX), np.full(len(parts[0]), WORD_MIN)
     for part in parts:
         value_bounds(part, low, high)
     return coding_within(low, high)
@@ -94,7 +97,7 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
 def coding_within(
     low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
 ) -> Coding | None:
-    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or LEAST or GREATEST."""
+    """As `coding_of`, of tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
     coding = np.array([low, high, low], np.int64)
     code_widths(coding)
     if marked >= 0:
@@ -121,7 +124,7 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
 
 
 def near_order(columns: np.ndarray) -> np.ndarray:
-    """An order of columns[K, n] that is theirs as tuples, or nearly so where they have more than 63 bits.  O(n).
+    """The order of columns[K, n] as tuples, exact up to 63 bits, by their leading 63 bits where they have more.  O(n).
 
     >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
     array([1, 3, 2, 0])
@@ -156,7 +159,7 @@ def distinct(columns: np.ndarray) -> np.ndarray:
 
 
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
-    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n), with a word or two a tuple kept.
+    """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n); keeps one or two words a tuple.
 
     >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
     [[[1, 2]], [[3]]]
@@ -207,7 +210,7 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
 
 
 def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
-    """One coding for all parts, if there is one; with it parts as they are, or as columns where they are not alike."""
+    """One coding for all parts (None if too wide), and the parts: as they are if they share it, else as columns."""
     coding = parts[0].coding if isinstance(parts[0], Coded) else None
     if coding and all(isinstance(part, Coded) and part.coding is coding for part in parts):
         return coding, parts
@@ -216,9 +219,9 @@ def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence
 
 
 def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Tuples sorted, each once, bucket by bucket: what column 0 has in common there, words[n], tails[n] or [0]."""
+    """Sorted tuples, each once, bucket by bucket: (the bits that column 0 shares there, words[n], tails[n] or [0])."""
     crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
-    folds = coding.tail <= LEAD_MAX  # words may lose as many leading bits as there are in tails: buckets have them
+    folds = coding.tail <= LEAD_MAX  # a short tail goes into the words, for as many leading bits, which the bucket says
     lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
     tail = 0 if coding.tail <= lead else coding.tail
     words, tails, ends = _dealt(coding, parts, lead, tail > 0)
@@ -236,16 +239,16 @@ def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tup
 
 
 def _counts(n: int) -> np.ndarray:
-    """Room to count digits of n words in, of which few have small ones."""
+    """Room to count the digits of n words; few words are sorted by small digits."""
     return np.empty(1 << min(DIGIT, max(n.bit_length() - 1, 1)), np.int64)
 
 
 def _dealt(
     coding: Coding, parts: Sequence[np.ndarray | Coded], lead: int, wide: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All tuples, one bucket behind the other, which `lead` leading bits say; and where each ends.
+    """Words and tails of all tuples, one bucket behind the other by `lead` leading bits; and where each bucket ends.
 
-    Words have the last bits of tuples that have no tails of their own, which `wide` says.
+    Unless they are `wide`, there are no tails, and the words hold the last bits of their tuples.
     """
     counts, shift = np.zeros(1 << lead, np.int64), coding.bits - coding.tail - lead
     for part in parts:
@@ -277,6 +280,6 @@ def begins(columns: np.ndarray) -> np.ndarray:
     """
     differs = np.zeros(columns.shape[1], bool)
     differs[:1] = True
-    for column in columns:  # a numpy call for all of them takes five times as long
+    for column in columns:  # one numpy call for all columns takes five times as long
         differs[1:] |= column[1:] != column[:-1]
     return differs

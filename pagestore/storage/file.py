@@ -1,9 +1,9 @@
 """All input and output of a store, in one small object, so that a simulator can stand in for it.
 
-A store does nothing to its file but what is here: positioned reads and writes, one kind of sync, growing and
-cutting, a map to read, an page_writer that kernels write by, and byte locks. Locks belong to the open file (Linux
-"open file description" locks): closing another handle of the same file does not drop them, and the kernel drops
-them with the last process that holds the file open, however it ends. They lie far behind any data:
+This is all that a store does to its file: positioned reads and writes, one kind of sync, growing and cutting, a map
+to read, a page writer for kernels, and byte locks. Locks belong to the open file (Linux "open file description"
+locks): closing another handle of the same file does not drop them, and the system drops them with the last process
+that holds the file open, however it ends. They lie far behind any data:
 
     WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
@@ -56,16 +56,16 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.fstatfs.argtypes = [ctypes.c_int, ctypes.c_void_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
-_FIXED = 0x10  # MAP_FIXED, which Python's mmap has no name for: in place of what is mapped there
-_STATFS = 256  # bytes, more than there are; the first long says which kind of file system it is
-IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: what is written again takes no new room, which may be short
+_FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
+_STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
+IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: a page that is written again takes no new room
 
 
 class File:
     """An open store file. Errors of the operating system come out as OSError, unchanged."""
 
     _forked = False
-    _file: FileIO | None = None  # which closes its descriptor once, whatever comes in between
+    _file: FileIO | None = None  # closes its descriptor exactly once, even if an exception comes in between
     _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
@@ -81,12 +81,14 @@ class File:
         about = os.fstat(self._fd)
         self._identity = about.st_ino, about.st_dev
         self._map = np.zeros(0, np.int64)
-        self._outlet = PageWriter(self._fd)
+        self._page_writer = PageWriter(self._fd)
         open_files.add(self)
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
-        """Make a file that is there with all of `content` or not at all, also after a power cut."""
+        """Make a file with all of `content`; after a crash or power cut it is whole or not there.
+
+        Raises FileExistsError."""
         path = Path(path)
         with beside(path) as temporary:
             fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
@@ -99,6 +101,7 @@ class File:
         sync_folder(path)
 
     def size(self) -> int:
+        """Bytes of the file."""
         self._check()
         return os.fstat(self._fd).st_size
 
@@ -139,10 +142,10 @@ class File:
             _write_all(self._fd, view.cast("B"), offset)
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """Stamp the first pages of an arena and write them to pages ids[n] of the file, neighbours in one go.
+        """Stamp the first n pages of an arena and write them to pages ids[n] of the file, neighbours in one call.
 
-        One call of a kernel. What it did not get written, this writes again, as `pwrite` does; where that raises
-        OSError, any of the pages may be written.
+        A kernel does so; pages that it could not write are written here, as by `pwrite`. After an OSError any of the
+        pages may have been written.
         """
         self._check()
         done = 0 if config.DISABLE_JIT else write_pages(self._opened(), arena, ids, page_words)
@@ -151,33 +154,34 @@ class File:
                 _write_all(self._fd, data, offset)
 
     def write_mapped(self, page_size: int) -> None:
-        """Let kernels write pages through a map where they have their places.
+        """Let kernels write pages through a map, where the file system rewrites a page in its place.
 
-        Not where a page that is written again may go elsewhere: a disk that is full then would end the process.
+        On other file systems a full disk would end the process by a signal.
         """
-        self._outlet.page_size = page_size if file_system(self._fd) in IN_PLACE else 0
+        self._page_writer.page_size = page_size if file_system(self._fd) in IN_PLACE else 0
 
     @property
     def page_writer(self) -> np.ndarray:
-        """What a kernel may write pages by; who lets it do so says what it `wrote`."""
+        """The words of the PageWriter that a kernel may write pages by; its caller reports the pages to `wrote`."""
         return CLOSED if config.DISABLE_JIT else self._opened()
 
     def _opened(self) -> np.ndarray:
         if self._fd < 0:
             return CLOSED
-        if not self._outlet.covers(self._map.nbytes):
-            self._outlet.widen(mapped((self._fd, self._map.nbytes), writable=True))
-        return self._outlet.words
+        if not self._page_writer.covers(self._map.nbytes):
+            self._page_writer.widen(mapped((self._fd, self._map.nbytes), writable=True))
+        return self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
-        """A kernel has written these pages: for those who watch a file."""
+        """A kernel has written pages ids[n]. A file that records what is written overrides this."""
 
     def fdatasync(self) -> None:
+        """Return once all that was written is on the disk."""
         self._check()
         os.fdatasync(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
-        """Make room for `count` bytes at `offset`, growing the file; OSError(ENOSPC) leaves it as it was."""
+        """Make room for `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
         self._check()
         try:
             os.posix_fallocate(self._fd, offset, count)
@@ -187,8 +191,9 @@ class File:
             os.truncate(self._fd, max(self.size(), offset + count))
 
     def truncate(self, size: int) -> None:
+        """Make the file end after `size` bytes."""
         self._check()
-        self._outlet.cut(size)
+        self._page_writer.cut(size)
         os.truncate(self._fd, size)
 
     def map(self, count: int) -> np.ndarray:
@@ -198,8 +203,9 @@ class File:
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
-        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file is in the
-        way.
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; False when another open file holds one there.
+
+        Raises LockedError.
         """
         self._check()
         if kind == EXCLUSIVE and not self.writable:
@@ -219,9 +225,9 @@ class File:
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
-        """In a forked child: the file is its parent's, which may be writing to it, and whose locks end with it."""
+        """Give the file up in a forked child: the parent may be writing to it, and holds its locks."""
         self._forked = True
-        self._outlet.close()
+        self._page_writer.close()
         if self._locks:
             self._locks.close()
 
@@ -237,8 +243,8 @@ class File:
             raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
 
     def close(self, unlock: bool = True) -> None:
-        """Close the file and drop its locks, unless they are a forked parent's. Maps stay readable. Idempotent."""
-        self._outlet.close()
+        """Close the file and, unless they are a forked parent's, drop its locks. Maps stay readable. Idempotent."""
+        self._page_writer.close()
         self._fd = -1
         if unlock and self._locks:
             self._locks.close()
@@ -251,7 +257,7 @@ class File:
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
-    """Raises FormatError, or IsADirectoryError, for what is no regular file: to open a fifo would wait for ever."""
+    """Raise FormatError or IsADirectoryError for a path that is no regular file: opening a fifo would wait for ever."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # opening it says what is wrong
@@ -265,12 +271,12 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """An empty file in the folder of `path`, under a name that nobody else has; gone afterwards if still there."""
+    """An empty file in the folder of `path` under a unique name; removed afterwards if it is still there."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
         temporary.touch(exist_ok=False)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # a name that whoever asked has heard of
+        raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
     try:
         yield temporary
     finally:
@@ -278,7 +284,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the name of a file as durable as what is in it."""
+    """Sync the folder of a file: its name is then as durable as its content."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -287,7 +293,7 @@ def sync_folder(path: Path) -> None:
 
 
 def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
-    """The first pages of an arena, checksums included: the bytes of each run of neighbours, and where they go."""
+    """Stamp the first n pages of an arena; yields the bytes of each run of neighbours among ids[n] and their offset."""
     size, data = page_words * WORD, arena.data.cast("B")
     for i in range(len(ids)):
         arena[i * page_words + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
@@ -296,7 +302,7 @@ def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tup
 
 
 def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
-    """Where among the pages ids[n], n > 0, runs of pages that lie side by side begin and end.
+    """(begin, end) of each run of ids that ascend one by one, among ids[n], n > 0.
 
     >>> neighbours(np.array([5, 6, 9, 3, 4]))
     [(0, 2), (2, 3), (3, 5)]
@@ -311,10 +317,10 @@ def file_system(fd: int) -> int:
 
 
 def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
-    """So many bytes of each open file, one file behind the other, as words: shared, read-only unless said.
+    """Map the first `count` bytes of each open file (fd, count), one file behind the other, as words; shared.
 
-    What lies behind a file's end must not be read before the file holds it. All but the last count whole pages of the
-    system's.
+    Words behind a file's end must not be read before the file has grown. Every count but the last is a multiple of
+    the system's page size. Raises OSError.
     """
     total = sum(count for _, count in files)
     held = (ctypes.c_char * total).from_address(_mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
@@ -329,21 +335,21 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 
 
 def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
-    address = _libc.mmap(at, count, protection, flags, fd, 0)
+    address: int = _libc.mmap(at, count, protection, flags, fd, 0)
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return address
 
 
 def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
-    """An open file that closes its descriptor when it is dropped, and that is none of the standard streams'."""
+    """Open a file whose descriptor is none of the standard streams', and is closed when the object is dropped."""
     return FileIO(not_standard(os.open(path, flags)), "r+" if flags & os.O_RDWR else "r")
 
 
 def not_standard(fd: int) -> int:
-    """A descriptor for an open file that is none of the standard streams'.
+    """Replace a descriptor that is one of the standard streams' by a higher one.
 
-    Where one of those is closed, a file that is opened takes its place, and messages would be written into it.
+    Where a standard stream is closed, the next file opened gets its descriptor, and messages would go into the file.
     """
     if fd > STANDARD:
         return fd

@@ -1,7 +1,6 @@
-"""Which pages are free, lowest first.
+"""The free pages of a store, handed out lowest first, so that its end empties and can be cut off.
 
-Free pages are handed out in ascending order, so that a store's end empties and can be cut off. On disk the
-set is a checkpoint (a run, now and then) and what changed since (in every commit), the `difference`.
+On disk they are a checkpoint, a run written now and then, and the `difference` since then, written in every commit.
 docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
@@ -11,9 +10,9 @@ from math import isqrt
 import numpy as np
 
 from pagestore.storage.kernels import free_list as kernel
-from pagestore.storage.word_list import Flat, empty, flat, flat_words
+from pagestore.storage.word_list import WordList, empty_list, to_word_list, word_list
 
-ROOM = 512  # pages, to spare in each list of the difference
+ROOM = 512  # pages that each list of the difference has room for beyond the need
 
 
 class FreeList:
@@ -22,17 +21,17 @@ class FreeList:
     def __init__(
         self, top: int, free: Sequence[int] | np.ndarray = (), added: Iterable[int] = (), removed: Iterable[int] = ()
     ):
-        """What a checkpoint says is free: pages int64[n], and how they have changed since."""
+        """The free pages int64[n] of a checkpoint, and pages added to and removed from them since."""
         self.top = top
-        added, removed = flat(added), flat(removed)
+        added, removed = word_list(added), word_list(removed)
         self.appending = False  # whether to lend from `top` on only, so that the front empties
-        self.pending = flat()  # free as soon as the commit under way is durable
-        self._durable = flat()  # free since, and not noted yet
+        self.pending = word_list()  # free as soon as the commit under way is durable
+        self._durable = word_list()  # free since a commit became durable, not noted in `_free` yet
         known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
         self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
         self._book = np.array([top, 0])  # LOWEST, MANY
-        self._freed, self._counted = added, top  # not in the lists yet; pages from `top` to there still are
-        self._words, self._half = flat((0, 0)), 1  # both lists, each behind its length
+        self._freed, self._counted = added, top  # pages the lists lack; they still have those from `top` on
+        self._words, self._half = word_list((0, 0)), 1  # both lists, each behind its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._room = 0  # pages that each list has room for, at least
         self.take_back(np.setdiff1d(np.concatenate([np.array(free, np.int64), added]), removed))
@@ -44,14 +43,14 @@ class FreeList:
         return int(self._book[kernel.MANY]) + len(self._durable)
 
     def _noted(self) -> np.ndarray:
-        """Which pages may be lent, a byte each."""
+        """A byte for each page, 1 where it may be lent; pages that became durable are noted first."""
         if self._durable:
-            freed, self._durable = self._durable, empty()
+            freed, self._durable = self._durable, empty_list()
             self.take_back(np.frombuffer(freed, np.int64))
         return self._free
 
-    def difference(self) -> tuple[Flat, Flat]:
-        """Free pages that the checkpoint has not, and pages of the checkpoint that are in use."""
+    def difference(self) -> tuple[WordList, WordList]:
+        """Free pages that are not in the checkpoint, and pages of the checkpoint that are in use."""
         if self._freed or self._counted > self.top:
             self.use(np.zeros(0, np.int64))
         words, half = self._words, self._half
@@ -71,7 +70,7 @@ class FreeList:
         return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
-        """n pages that were never used, free now."""
+        """Make n pages that were never used free."""
         fresh = range(self.top, self.top + n)
         self.top = fresh.stop
         self._freed.extend(range(self._counted, self.top))
@@ -81,7 +80,7 @@ class FreeList:
         return fresh
 
     def take_back(self, pages: np.ndarray) -> None:
-        """Lent pages int64[n] that were not used after all. O(n)."""
+        """Make lent pages int64[n] that were not used free again. O(n)."""
         kernel.take_back(pages, self._free, self._book)
 
     def retract(self, pages: np.ndarray) -> int:
@@ -95,21 +94,19 @@ class FreeList:
         return n
 
     def use(self, pages: np.ndarray) -> None:
-        """Lent pages are part of the state that is being committed. O(1) each."""
+        """Count lent pages as used by the commit under way. O(1) each."""
         freed, used, lists, place = self.to_count(pages)
         kernel.count(*freed.buffer_info(), used, lists, place)
 
-    def free(self, pages: Flat) -> None:
-        """Pages are free in the state that is being committed, but not reused before it is durable. O(1)
-        each.
-        """
+    def free(self, pages: WordList) -> None:
+        """Count pages as free from the commit under way on; they are reused once it is durable. O(1) each."""
         self.pending += pages
         self._freed += pages
 
-    def settle(self) -> None:
-        """The commit is durable: what it freed may be reused."""
+    def reuse_pending(self) -> None:
+        """Allow the pages that the commit freed to be reused, now that it is durable."""
         self._durable += self.pending
-        self.pending = empty()
+        self.pending = empty_list()
 
     def trim(self) -> int:
         """Lower `top` past the free pages at the end; returns how many. O(top)."""
@@ -120,23 +117,24 @@ class FreeList:
         return before - self.top
 
     def checkpoint_due(self) -> bool:
-        """Whether the difference has outgrown what is cheaper to write as a new checkpoint.
+        """Whether a new checkpoint is cheaper to write than the difference.
 
-        What became free since it was counted mostly takes pages out of `removed`, unless that is much.
+        Pages freed since the lists were counted mostly leave `removed`, so they count only where they are many.
         """
         freed = len(self._freed)
         return max(self._words[0] + self._words[self._half] - freed, freed) > 256 + 4 * isqrt(len(self))
 
     def changed(self) -> int:
-        """How many pages the difference has at most."""
+        """The most pages that the difference may have."""
         return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
 
     def is_free(self, pages: np.ndarray) -> np.ndarray:
-        """Which of some pages may be lent, bool[n]."""
-        return self._noted().view(bool)[pages]
+        """Which of pages int64[n] may be lent, bool[n]."""
+        lendable: np.ndarray = self._noted().view(bool)[pages]
+        return lendable
 
     def extents(self, lent: np.ndarray) -> np.ndarray:
-        """All free pages, the lent ones too, as runs of neighbours: int64[n, 2], the first and how many. O(top)."""
+        """All free pages, lent ones too, as rows (first, count) of neighbours: int64[n, 2]. O(top)."""
         free = np.zeros(self.top + 2, bool)
         inner = free[1:-1]
         inner[:] = self._noted()[: self.top]
@@ -152,12 +150,12 @@ class FreeList:
         self._lists[:, 0] = 0
         return self.extents(lent)
 
-    def to_count(self, used: np.ndarray) -> tuple[Flat, np.ndarray, np.ndarray, np.ndarray]:
-        """What `kernels.space.count` takes for pages that are used: also such that became free, the lists, the places.
+    def to_count(self, used: np.ndarray) -> tuple[WordList, np.ndarray, np.ndarray, np.ndarray]:
+        """The arguments that `kernels.free_list.count` takes for used pages: freed pages, used pages, lists, places.
 
-        The kernel is called with it at once.
+        The caller must call the kernel at once, for the freed pages are no longer noted here.
         """
-        freed, self._freed = self._freed, empty()
+        freed, self._freed = self._freed, empty_list()
         if self._counted > self.top:
             used, self._counted = np.concatenate([np.arange(self.top, self._counted), used]), self.top
         self._room -= len(freed) + len(used)
@@ -166,10 +164,10 @@ class FreeList:
         return freed, used, self._lists, self._place
 
     def _widen(self, n: int) -> None:
-        """Let each list have room for n pages more, and some to spare."""
+        """Let each list have room for at least n more pages."""
         before, longest = self._lists, max(self._words[0], self._words[self._half])
         if before.shape[1] < ROOM + 2 * (longest + n):
-            self._words = flat_words(np.zeros(4 * (ROOM + longest + n), np.int64))
+            self._words = to_word_list(np.zeros(4 * (ROOM + longest + n), np.int64))
             self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
             self._half = self._lists.shape[1]
             self._lists[:, : longest + 1] = before[:, : longest + 1]
@@ -177,7 +175,7 @@ class FreeList:
 
 
 def right_below(pages: np.ndarray, top: int) -> int:
-    """How many at the end of some pages stand side by side, in order, right below `top`.
+    """How many of the last pages ascend one by one to `top` - 1.
 
     >>> right_below(np.array([3, 7, 8, 9]), 10)
     3

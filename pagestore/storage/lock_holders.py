@@ -7,19 +7,19 @@ from datetime import datetime
 from pathlib import Path
 
 
-def holders(path: Path, at: int) -> list[int]:
+def lock_holders(path: Path, at: int) -> list[int]:
     """The processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
     pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
-            for first, last in pattern.findall(info.read_text()):  # neighbours that one handle locks are one range
+            for first, last in pattern.findall(info.read_text()):  # one handle's neighbouring locks are one range
                 if int(first) <= at <= int(last):
                     found.add(int(info.parts[2]))
     return sorted(found)
 
 
-def started(pid: int) -> float:
+def process_start(pid: int) -> float:
     """When a process began, in seconds since the machine's start; 0 where that cannot be seen."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -27,9 +27,9 @@ def started(pid: int) -> float:
     return 0.0
 
 
-def described(path: Path, at: int) -> str:
-    """Who holds a lock on byte `at`: process, state and since when it has run, or that nobody is to be seen."""
-    return " and ".join(map(_process, holders(path, at))) or "a process that this user cannot see"
+def describe_holders(path: Path, at: int) -> str:
+    """The holders of a lock on byte `at`, for a message: each process, its state and since when it has run."""
+    return " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
 
 
 def _process(pid: int) -> str:

@@ -11,7 +11,7 @@ from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TY
 from pagestore.pages.page_map import Pages
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import lay_out
-from pagestore.storage.word_list import Flat
+from pagestore.storage.word_list import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
@@ -28,13 +28,16 @@ class Run(NamedTuple):
 
     @property
     def length(self) -> int:
+        """The length of the record in words."""
         return self.words & LENGTHS
 
     @property
     def stamp(self) -> int:
+        """The record's stamp; 0 where it is not known."""
         return self.words >> LENGTH_BITS
 
     def ids(self, page_words: int) -> range:
+        """The pages of the record; none for page 0."""
         return range(self.page, self.page + (run_pages(self.words, page_words) if self.page else 0))
 
 
@@ -44,11 +47,13 @@ NO_RUN = Run(0, 0)
 
 
 def run_pages(words: int, page_words: int) -> int:
-    """Pages that a run of so many words takes."""
+    """How many pages a record of `words` words takes; bits above the length are ignored."""
     return max(1, -(-(words & LENGTHS) // (page_words - HEADER)))
 
 
-def pages_of_run(run: Run, record: Flat, birth: int, purpose: int, page_words: int) -> tuple[np.ndarray, np.ndarray]:
+def pages_of_run(
+    run: Run, record: WordList, birth: int, purpose: int, page_words: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The pages of a run as an arena, and their ids; `File.write_pages` stamps them. Zeros fill up a shorter record."""
     page, words = run
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
@@ -69,7 +74,7 @@ class Mapping:
         self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
 
     def cover(self, top: int) -> None:
-        """Map the file anew if pages below `top` are not in the map yet."""
+        """Map the file anew if pages below `top` are not in the map yet. Raises CorruptionError if it is too short."""
         if top <= len(self.pages.seen):
             return
         count = self.file.size() // self.page_size
@@ -85,13 +90,13 @@ class Mapping:
     def grow(self, top: int, spare: int = 0) -> None:
         """Make the file and the map hold all pages below `top`, `spare` more, and some to grow into.
 
-        The last `spare` pages of a full disk are left for what frees space. Raises OSError(ENOSPC).
+        The last `spare` pages of a full disk are left to commits that free space. Raises OSError(ENOSPC).
         """
         if top + spare <= len(self.pages.seen):
             return
         size = self.file.size()
         ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
-        for more in (ample, GROWTH_MIN, 0):  # of a disk that has not so much left they take little
+        for more in (ample, GROWTH_MIN, 0):  # a disk that is nearly full is asked for little
             wanted = -(-max((top + spare) * self.page_size, size + more) // self.page_size) * self.page_size
             try:
                 self.file.fallocate(size, wanted - size)

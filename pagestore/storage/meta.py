@@ -23,10 +23,10 @@ from crc32c import crc32c
 from pagestore.pages.layout import FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PAGES
 
 MAGIC = b"pageSTR\x00"
-FORMAT, OLDEST = 2, 1  # what is written, and what is read
+FORMAT, OLDEST = 2, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
-VERSIONS = 1 << 61  # a version has a byte far behind the data, which readers lock
-CLEAN = 1
+NUMBER_END = 1 << 61  # above every number of a version or commit: readers lock byte VERSION_LOCK + version
+CLEAN_FLAG = 1
 
 _SLOT = struct.Struct("<8sII16sqqqqqq12x")
 _CHECKSUM = struct.Struct("<I")
@@ -47,7 +47,7 @@ class Meta(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Which commit it says is the newest: after a failed write two may have had the same number."""
+        """Tells commits apart: after a failed write two may have had the same number."""
         return self.sequence, self.state, self.words
 
     def pack(self) -> bytes:
@@ -86,6 +86,6 @@ def unpack(data: bytes) -> Meta | str:
     page_size, identity, sequence, version, state, words, top = fields
     if page_size & (page_size - 1) or not PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX:
         return f"pages of {page_size} bytes"
-    if min(sequence, version, state, words) < 0 or version >= VERSIONS or not FIRST_PAGE <= top <= PAGES:
+    if min(sequence, version, state, words) < 0 or version >= NUMBER_END or not FIRST_PAGE <= top <= PAGES:
         return f"commit {sequence} of version {version} with {top} pages"
-    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN), format_version)
+    return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN_FLAG), format_version)

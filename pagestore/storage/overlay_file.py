@@ -1,4 +1,4 @@
-"""A store's file as it is now, and behind its end a temporary one: what is written goes there.
+"""A store's file as it is now, and behind its end a temporary file that takes all that is written.
 
     bytes      0 .............. | end ........
                the store's file | a file without a name, gone with its handle
@@ -19,7 +19,7 @@ from pagestore.storage.page_writer import CLOSED, PageWriter
 
 
 class OverlayFile(File):
-    """Bytes from `end` on are the temporary file's."""
+    """The bytes from `end` on are the temporary file's."""
 
     def __init__(self, below: File, page_size: int) -> None:
         self._below, self.end = below, below.size() // page_size * page_size
@@ -28,10 +28,11 @@ class OverlayFile(File):
         os.unlink(path)
         self.path, self.writable = Path(path), True
         self._map = np.zeros(0, np.int64)
-        self._outlet = PageWriter(self._fd)
+        self._page_writer = PageWriter(self._fd)
         open_files.add(self)
 
     def size(self) -> int:
+        """Bytes of both files."""
         return self.end + super().size()
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -39,16 +40,19 @@ class OverlayFile(File):
         return self._below.pread(count, offset) if offset < self.end else super().pread(count, offset - self.end)
 
     def pwrite(self, data: Buffer, offset: int) -> None:
+        """Write all of `data` to the temporary file."""
         assert offset >= self.end, "a page of the store itself would be written"
         super().pwrite(data, offset - self.end)
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
+        """As `File.write_pages`, to the temporary file."""
         own = ids - self.end // (page_words * WORD)
         assert own.min() >= 0, "a page of the store itself would be written"
         super().write_pages(arena, own, page_words)
 
     @property
     def page_writer(self) -> np.ndarray:
+        """CLOSED: kernels do not write here."""
         return CLOSED
 
     def fallocate(self, offset: int, count: int) -> None:
@@ -56,6 +60,7 @@ class OverlayFile(File):
         os.truncate(self._fd, offset + count - self.end)
 
     def map(self, count: int) -> np.ndarray:
+        """The first `count` bytes of both files as one array."""
         if count > self._map.nbytes:
             self._map = mapped((self._below._fd, self.end), (self._fd, max(2 * (count - self.end), RESERVE_MIN)))
         return self._map[: count // 8]

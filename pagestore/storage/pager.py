@@ -1,8 +1,8 @@
-"""Fresh pages for the one who writes.
+"""Fresh pages for the writer.
 
 A committed page is never modified. A transaction reserves pages, writes each once at its final place, and
-they become reachable with the commit; until then nobody else looks at them. Where a page goes that is not
-needed any more depends on its birth version:
+they become reachable with the commit; until then nobody else looks at them. The birth version of a page says
+where it goes when it is no longer needed:
 
     born in this transaction   ──▶ released: reused by this transaction or, after it, by the next
     born before                ──▶ on the dead list of the version being made; free when no version needs it
@@ -23,18 +23,18 @@ from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
 from pagestore.storage.page_writer import CLOSED
 from pagestore.storage.step import Work
-from pagestore.storage.word_list import Flat, flat
+from pagestore.storage.word_list import WordList, word_list
 
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
-POOL_PAGES = 64  # free pages looked up at once: few, so that what was freed last, and lies in front, is used again
-REUSE_PAGES = 64  # so many given back by the transaction itself are worth to be looked for
-AHEAD_PAGES = 8  # lent beyond what is asked, so that not every small transaction looks
+POOL_PAGES = 64  # free pages lent at once: few, so that pages in front that were just freed are soon used again
+REUSE_PAGES = 64  # released pages; a transaction that has as many looks for them and uses them again
+AHEAD_PAGES = 8  # pages lent beyond the request, so that not every small transaction has to lend
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 
 
 class Mark(NamedTuple):
-    """A point in a transaction to go back to: how much there was, and pages of the segment that was open."""
+    """A point in a transaction to rewind to: lengths of the pager's lists, and pages used of the open segment."""
 
     consumed: int
     opened: int
@@ -46,8 +46,8 @@ class Pager:
     """Pages for one transaction after the other.
 
     `version` is the one being made, `lineage` where retired pages belong and `origin` the version that the
-    lineage branched off from: what was born up to there belongs to the lineage below, and stays. Large batches of
-    edits are applied by so many `threads`.
+    lineage branched off from: pages born up to there belong to the lineage below, and stay. Large batches of
+    edits are applied by `threads` threads.
     """
 
     def __init__(self, mapping: Mapping, space: FreeList, threads: int = 1, work: Work | None = None):
@@ -55,20 +55,21 @@ class Pager:
         self.free_list = space
         self.threads = threads
         self.work = work or Work()
-        self.spare = 0  # pages that the file must have left behind those that are written
+        self.spare = 0  # pages of room that the file must keep behind the written ones
         self.version = 0
         self.lineage, self.origin = STORE_LINEAGE, NO_ORIGIN
         self.poison: OSError | None = None
-        self.retired: Flat = flat()  # rows: lineage, page, birth
+        self.retired: WordList = word_list()  # rows: lineage, page, birth
         self._owns = True  # whether pages born in `version` are this transaction's own
         self._pool = np.zeros(0, np.int64)  # lent pages; those from start to position were handed out
         self._start = self._position = 0
-        self._consumed: list[np.ndarray] = []  # handed out before those
-        self._released: list[np.ndarray] = []  # handed out, and not needed any more
+        self._consumed: list[np.ndarray] = []  # pages handed out before those
+        self._released: list[np.ndarray] = []  # pages handed out, and given back
         self._marks = 0
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels."""
         return self.mapping.pages
 
     def reserve(self, n: int) -> np.ndarray:
@@ -78,7 +79,7 @@ class Pager:
         return ids
 
     def at_hand(self, least: int, most: int) -> np.ndarray:
-        """Pages as `reserve` gives them, more than the least where there are, for a kernel of which `took` tells."""
+        """Pages for a kernel, `least` to `most` of them; the caller reports to `took` how many it has written."""
         if self._position + least > len(self._pool):
             self._refill(least)
         return self._pool[self._position : self._position + most]
@@ -94,7 +95,7 @@ class Pager:
             self._put(max(ids.tolist()) + 1, file.write_pages, arena, ids, page_words)
 
     def _put(self, top: int, write: Callable[..., None], arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """Have pages written below `top`; they need not be verified. Errors as `write` says."""
+        """Write pages below `top` by a function, and mark them as verified. Raises as `write`."""
         self._grow(top)
         try:
             write(arena, ids, page_words)
@@ -104,7 +105,7 @@ class Pager:
         self.pages.seen[ids] = arena[TYPE : len(ids) * page_words : page_words] >> 16 & COLUMNS_MAX
 
     def _grow(self, top: int) -> None:
-        """Let the file hold pages below `top`, and leave what frees space its pages: free ones inside are as good."""
+        """Let the file hold pages below `top` and `spare` more; as many free pages inside the file are as good."""
         try:
             self.mapping.grow(top, self.spare)
         except OSError:
@@ -113,22 +114,22 @@ class Pager:
             self.mapping.grow(top)
 
     def make_room(self, top: int) -> np.ndarray:
-        """See to it that pages below `top` may be written, by several threads too; what kernels write them by."""
+        """Let the file hold pages below `top`; returns the page writer for them, which several threads may use."""
         self._grow(top)
         return self.mapping.file.page_writer
 
     def page_writer(self, top: int) -> np.ndarray:
-        """What kernels write pages below `top` by, where the file holds these."""
+        """The page writer for pages below `top`; CLOSED where the file does not hold them."""
         return self.mapping.file.page_writer if top <= len(self.pages.seen) else CLOSED
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
-        """A kernel has written the first pages of an arena to the first of ids[n]; write the others, as `write`."""
+        """A kernel has written the first `written` pages of an arena to ids[:written]; write the others, as `write`."""
         self.mapping.file.wrote(ids[:written])
         if written < len(ids):
             self.write(arena[written * self.pages.page_words :], ids[written:])
 
     def took(self, ids: np.ndarray, written: int, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """A kernel has written the first of the pages at hand.
+        """A kernel has written the first `written` of the pages at hand, `ids`.
 
         They replace the pages in the rows of `dead` (lineage, page, birth), born from version `oldest` to `newest`.
         """
@@ -137,7 +138,7 @@ class Pager:
         self._bury(dead, oldest, newest)
 
     def release(self, ids: np.ndarray) -> None:
-        """Pages reserved in this transaction are not needed after all. O(1) for those reserved last."""
+        """Give back pages that were reserved in this transaction. O(1) for those reserved last."""
         n = len(ids)
         if not n:
             return
@@ -148,14 +149,14 @@ class Pager:
             self._released.append(ids)
 
     def retire(self, dead: np.ndarray) -> None:
-        """Pages that this transaction replaced, and the versions that made them: int64[n, 2]. O(n)."""
+        """Note pages that this transaction replaced, as rows (page, birth) int64[n, 2]. O(n)."""
         if len(dead):
             rows, births = np.empty((len(dead), 3), np.int64), dead[:, 1]
             rows[:, 0], rows[:, 1:] = self.lineage, dead
             self._bury(rows, np.minimum.reduce(births), np.maximum.reduce(births))
 
     def _bury(self, dead: np.ndarray, oldest: int, newest: int) -> None:
-        """Rows of a dead list, born from version `oldest` to `newest`; what this transaction made is free again."""
+        """Note rows of a dead list, born in versions `oldest` to `newest`; pages of this transaction are free again."""
         if newest >= self.version or oldest <= self.origin:
             _, pages, births = dead.T
             own = self._owns & (births == self.version)
@@ -164,12 +165,12 @@ class Pager:
         self.retired.frombytes(dead.tobytes())
 
     def retire_pages(self, ids: np.ndarray) -> None:
-        """As `retire`; the pages say themselves when they were made."""
+        """As `retire`, for pages whose headers say when they were born."""
         self.retire(np.stack([ids, self.pages.words[ids * self.pages.page_words + BIRTH]], axis=1))
 
     @contextmanager
-    def of(self, lineage: int, origin: int = 0) -> Iterator[None]:
-        """Retire pages into another lineage for a while."""
+    def retiring_into(self, lineage: int, origin: int = 0) -> Iterator[None]:
+        """Retire pages into another lineage inside the block."""
         before = self.lineage, self.origin
         self.lineage, self.origin = lineage, origin
         try:
@@ -177,13 +178,13 @@ class Pager:
         finally:
             self.lineage, self.origin = before
 
-    def write_run(self, record: Flat, purpose: int) -> Run:
+    def write_run(self, record: WordList, purpose: int) -> Run:
         """Write a record to consecutive fresh pages; `purpose` stands for a tree id."""
         run = self.reserve_run(len(record))
         return self.fill_run(run, record, purpose)
 
     def reserve_run(self, words: int) -> Run:
-        """Consecutive pages for a record of so many words."""
+        """Consecutive pages for a record of `words` words."""
         n = run_pages(words, self.pages.page_words)
         if n == 1:
             return Run(int(self.reserve(1)[0]), words)
@@ -193,15 +194,15 @@ class Pager:
         self._consumed.append(np.arange(first, first + n))
         return Run(first, words)
 
-    def fill_run(self, run: Run, record: Flat, purpose: int) -> Run:
-        """Write a record to the pages of a run reserved for it, zeros fill what it leaves; the run, and its stamp."""
+    def fill_run(self, run: Run, record: WordList, purpose: int) -> Run:
+        """Write a record to the run reserved for it, with zeros behind it; returns the run with the record's stamp."""
         page_words = self.pages.page_words
         arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
         self._put(run.page + len(ids), self.mapping.file.write_pages, arena, ids, page_words)
         return Run(run.page, run.length | int(arena[STAMP]) << LENGTH_BITS)
 
     def retire_run(self, run: Run) -> None:
-        """A record is replaced or not needed any more."""
+        """Retire the pages of a record."""
         self.retire_pages(np.array(run.ids(self.pages.page_words), np.int64))
 
     def mark(self) -> Mark:
@@ -219,19 +220,19 @@ class Pager:
         del self.retired[mark.retired :]
 
     def unmark(self) -> None:
-        """The last mark is not needed any more."""
+        """Forget the last mark."""
         self._marks -= 1
 
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        """Start making `version`, or, where it `owns` no page of it, adding to one that is there."""
+        """Start the transaction that makes `version`; where it `owns` no page of that version, one that adds to it."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
 
     def taken(self) -> int:
         """How many pages were handed out, at least as many as the transaction keeps."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
-    def settle(self) -> np.ndarray:
-        """The pages that the transaction keeps: it has handed them over, and forgets them."""
+    def hand_over(self) -> np.ndarray:
+        """The pages that the transaction keeps; the pager forgets them."""
         self._close_segment()
         kept = self._kept()
         self._forget()
@@ -264,7 +265,7 @@ class Pager:
         self._start = self._position = 0
 
     def _kept(self) -> np.ndarray:
-        """The pages handed out; what was released of them is free again."""
+        """The pages handed out but for the released ones, which are free again."""
         parts = self._consumed
         kept = parts[0] if len(parts) == 1 else np.concatenate([self._pool[:0], *parts])
         if self._released:

@@ -1,37 +1,51 @@
-"""TODO: pagestore/storage/record.py."""
+"""Records as int64 words: what a writer puts in, a reader takes out in the same order (see docs/format.md).
+
+    first word    the purpose of the record: COMMIT, CATALOG, SETTINGS, FREE or TEXT
+    a list        its number of rows, then the rows
+    a text        its length in bytes, then its UTF-8 bytes, padded with zeros to whole words
+
+>>> out = RecordWriter(SETTINGS)
+>>> out.put(7)
+>>> out.put_text("main")
+>>> source = RecordReader(np.array(out.words), SETTINGS)
+>>> source.take(), source.take_text()
+(7, 'main')"""
 
 import numpy as np
 
 from pagestore.errors import CorruptionError, SchemaError
 from pagestore.storage.kernels.record import COMMIT
-from pagestore.storage.word_list import Flat, flat, flat_words
+from pagestore.storage.word_list import WordList, to_word_list, word_list
 
 CATALOG, SETTINGS, FREE, TEXT = range(COMMIT + 1, 6)  # purposes of runs
 
 
-class Writer:
+class RecordWriter:
     """Builds a record: words and texts, in order."""
 
     def __init__(self, purpose: int):
-        self.words = flat((purpose,))
+        self.words = word_list((purpose,))
 
     def put(self, *words: int) -> None:
+        """Append words."""
         self.words.extend(words)
 
-    def put_list(self, rows: Flat, width: int) -> None:
-        """Rows of `width` words."""
+    def put_list(self, rows: WordList, width: int) -> None:
+        """Append a list of rows of `width` words each."""
         self.words.append(len(rows) // width)
         self.words += rows
 
     def put_bytes(self, data: bytes) -> None:
+        """Append bytes, in the way of a text."""
         put_text(self.words, data)
 
     def put_text(self, text: str, what: str = "text") -> None:
+        """Append a text, which is a `what`. Raises SchemaError for a value that is no text in UTF-8."""
         self.put_bytes(utf8(text, what))
 
 
 def utf8(text: str, what: str) -> bytes:
-    """The bytes of a text, which is a `what`. Raises SchemaError for what has none.
+    """The UTF-8 bytes of a text, which is a `what`. Raises SchemaError for a value that has none.
 
     >>> utf8("caf\\udce9", "tag")
     Traceback (most recent call last):
@@ -39,17 +53,18 @@ def utf8(text: str, what: str) -> bytes:
     """
     try:
         return str.encode(text)
-    except (TypeError, UnicodeEncodeError):  # no text; half of a surrogate pair, as for a stray byte of a command line
+    except (TypeError, UnicodeEncodeError):  # not a str; a surrogate, as for a stray byte of a command line
         raise SchemaError(f"{text!r} cannot be a {what}: it is no text that UTF-8 can hold") from None
 
 
-def put_text(words: Flat, text: bytes) -> None:
+def put_text(words: WordList, text: bytes) -> None:
+    """Append a text to the words of a record."""
     words.append(len(text))
     if text:
         words.frombytes(text + bytes(-len(text) % 8))
 
 
-class Reader:
+class RecordReader:
     """Reads a record back in the order it was written."""
 
     def __init__(self, content: np.ndarray, purpose: int):
@@ -59,32 +74,37 @@ class Reader:
             raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
 
     def take(self) -> int:
+        """The next word. Raises CorruptionError at the end."""
         if self.at >= len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += 1
         return int(self.words[self.at - 1])
 
     def take_many(self, n: int) -> np.ndarray:
+        """The next n words, int64[n]. Raises CorruptionError."""
         if n < 0 or self.at + n > len(self.words):
             raise CorruptionError("a record ends too early")
         self.at += n
         return self.words[self.at - n : self.at]
 
-    def take_list(self, width: int) -> Flat:
-        return flat_words(self.take_many(self.take() * width))
+    def take_list(self, width: int) -> WordList:
+        """The next list, of rows of `width` words. Raises CorruptionError."""
+        return to_word_list(self.take_many(self.take() * width))
 
     def take_bytes(self) -> bytes:
+        """The next bytes. Raises CorruptionError."""
         n = self.take()
         if n < 0:
             raise CorruptionError(f"a record says that a text has {n} bytes")
         return self.take_many(-(-n // 8)).tobytes()[:n]
 
     def take_text(self) -> str:
+        """The next text. Raises CorruptionError."""
         return text_of(self.take_bytes())
 
 
 def text_of(data: bytes) -> str:
-    """The text that bytes of a record are. Raises CorruptionError."""
+    """The text that bytes of a record encode. Raises CorruptionError."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,14 +1,14 @@
 """A step of a transaction: made wholly, or the transaction can only be rolled back.
 
-What a transaction knows of its trees and pages changes in many places. An exception that no step raises by itself (a
-signal's, an interrupt, a failed write) may come between any two of them; what was counted by then is not to be trusted,
-so nothing of it is committed. A rollback trusts none of it either: the books are opened anew from the last commit.
+A step changes a transaction's trees and page counts in many places. An exception that no step raises by itself (a
+signal's, an interrupt, a failed write) may come between any two of them; nobody knows then what was counted, so the
+transaction cannot be committed. A rollback relies on none of it: the books are opened anew from the last commit.
 """
 
 from collections.abc import Callable
 from functools import wraps
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pagestore.errors import (
     EditError,
@@ -20,20 +20,20 @@ from pagestore.errors import (
     WordError,
 )
 
-REFUSALS = EditError, ExistsError, MissingError, OrderError, SchemaError, WordError  # a step undoes itself with these
+REFUSALS = EditError, ExistsError, MissingError, OrderError, SchemaError, WordError  # steps that raise these are undone
 
-Of = TypeVar("Of")
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+Owner = TypeVar("Owner")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Work:
-    """Whether a step is under way in some books, and whether one was broken off."""
+    """The books' lock, which a step holds, and whether a step was broken off."""
 
     def __init__(self, lock: Any = None) -> None:
         self.lock = lock or RLock()  # held during a step, so that a store is not closed in the midst of one
         self.broken = False
-        self.given: BaseException | None = None  # what the rows of somebody else's iterator raised, if anything
+        self.given: BaseException | None = None  # what a caller's iterator raised: it breaks no step off
 
     def check(self) -> None:
         """Raises TransactionError after a step that was broken off, or when another transaction has new books."""
@@ -41,13 +41,13 @@ class Work:
             raise TransactionError("the transaction was interrupted in the midst of a change; roll it back, begin anew")
 
 
-def step(change: Callable[Concatenate[Of, Given], Made]) -> Callable[Concatenate[Of, Given], Made]:
+def step(change: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
     """Decorate a method that changes what a transaction will commit; its object has a `pager`. Steps may be nested."""
 
     @wraps(change)
-    def whole(self: Any, *args: Any, **named: Any) -> Made:
+    def whole(self: Any, *args: Any, **named: Any) -> Result:
         work: Work = self.pager.work
-        lock: Any = work.lock  # whose `_is_owned` threading's Condition goes by, too
+        lock: Any = work.lock  # threading.Condition, too, asks `_is_owned`
         nested = lock._is_owned()
         with lock:
             if nested:
@@ -63,4 +63,4 @@ def step(change: Callable[Concatenate[Of, Given], Made]) -> Callable[Concatenate
             work.broken = False
             return made
 
-    return whole
+    return cast(Callable[Concatenate[Owner, Arguments], Result], whole)

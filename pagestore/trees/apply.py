@@ -44,7 +44,7 @@ from pagestore.trees.kernels.arguments import Edits as Batch
 from pagestore.trees.kernels.arguments import IndexedTrees, Output, Part, Reordering, Room
 from pagestore.trees.kernels.compose_edits import compose_few, compose_ordered
 from pagestore.trees.scratch import TREES_MAX, Scratch, scratch
-from pagestore.trees.tree import Pager, Spec, Tree, checked, scan_array
+from pagestore.trees.tree import Pager, Spec, Tree, checked, fold_array
 
 EDITS_MAX = 1 << 15  # edits of one descent; longer batches go in several
 ARENA_PAGES_MAX = 512
@@ -117,7 +117,7 @@ def _apply_few(
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     done = APPLY.call(
         pager.page_writer(int(ids[-1]) + 1), k_indexed.apply_indexed_at.address(), pager.pages,
-        IndexedTrees(_rows_of(trees), places, scan_array(specs[0])), Batch(actions, edits, visible),
+        IndexedTrees(_rows_of(trees), places, fold_array(specs[0])), Batch(actions, edits, visible),
         Part(WHOLE, 0, ALL), output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     if done < len(trees):
@@ -256,7 +256,7 @@ def _run(pager: Pager, page_writer: np.ndarray, tree: Tree, visible: int, share:
     output = Output(room.arena, ids, room.dead, pager.version, reserve)
     APPLY.call(
         page_writer, k_indexed.apply_indexed_at.address(), pager.pages,
-        IndexedTrees(_rows_of((tree,)), ALONE, scan_array(tree.spec)), Batch(actions, edits, visible), stages,
+        IndexedTrees(_rows_of((tree,)), ALONE, fold_array(tree.spec)), Batch(actions, edits, visible), stages,
         output, deltas, room.tallies, room.room, room.reordering,
     )  # fmt: skip
     status, evidence, used, *_, written = tally.tolist()

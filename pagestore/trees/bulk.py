@@ -1,9 +1,14 @@
-"""TODO: pagestore/trees/bulk.py."""
+"""Build trees from records in key order, from the leaves up; several trees at once on several threads.
+
+level 1    (1, page 7) (5, page 8) ...         a page's entry waits in the buffer of the level above
+             |           |
+level 0    [1 2 3 4]   [5 6 7 8]   9 10 ..     records wait until they fill a page"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -19,20 +24,20 @@ from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Pager, Spec, Tree, shape_of
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
-BULK_PAGES = 256  # that bulk writes at once
+BULK_PAGES = 256  # pages that `bulk` writes at once
 UNSHARED = nullcontext()
 
 LOAD = Door(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
 FINISH = Door(k_bulk.finish_level, Shape, FreshPages, int, Loading)
 
 
-def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager = UNSHARED) -> Tree:
+def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
     """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
 
     A sixteenth of each page stays free for the first edits.
 
-    Pages are had and written within `turn`, for others may use the pager meanwhile.
-    Raises OrderError naming the first record out of order.  Memory is bounded by the arena.
+    `turn` is held while the pager is used, since other threads may use it meanwhile. Raises OrderError naming the
+    first record out of order.  Memory is bounded by the arena.
     """
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
@@ -62,7 +67,7 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
-    """A tree of each spec and parts[C, n], in any order, of its records; on as many threads as the pager has."""
+    """Build a tree from each spec and the parts[C, n] of its records, in any order; uses the pager's threads."""
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:

@@ -1,4 +1,5 @@
-"""T without its subset S, in order, at a cost of what is missing (*Efficient iteration of complements*).
+"""The records of T that its subset S lacks, in order, at a cost of how many they are (*Efficient iteration of
+complements*).
 
 Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both trees need a
 "count" scan and the same key columns.
@@ -19,8 +20,8 @@ from pagestore.trees.kernels.arguments import CountedTree
 from pagestore.trees.kernels.range_fold import acc_words
 from pagestore.trees.lookup import get
 from pagestore.trees.range_folds import RangeFold, count_rows, ranks, rows_of
-from pagestore.trees.reading import scan
-from pagestore.trees.tree import Tree, checked, scan_array
+from pagestore.trees.reading import read_batches
+from pagestore.trees.tree import Tree, checked, fold_array
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
@@ -28,10 +29,10 @@ NEXT = Door(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Wo
 
 
 class Complement:
-    """The records of `whole` whose keys `part` has not, as batches int64[C, n] in key order.
+    """The records of `whole` whose keys `part` lacks, as batches int64[C, n] in key order.
 
-    `part` must be a subset: counts alone do not tell when it is not (see `subset` and `accounted`), and what
-    comes then is some part of the difference. `probes` counts the ranks looked at so far: O((missing + 1) log count).
+    `part` must be a subset: counts alone do not always tell when it is not (see `subset` and `accounted`), and then
+    some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
     Raises MissingError without count scans, OrderError where the counts show that `part` is no subset.
     """
 
@@ -57,12 +58,13 @@ class Complement:
 
     @property
     def probes(self) -> int:
+        """How many ranks were looked up so far."""
         return int(self._state[kernel.PROBES])
 
     def __iter__(self) -> Iterator[np.ndarray]:
         (_, whole), (_, part) = self._sides
         counted = [
-            CountedTree(pages, tree.pointer, tree.height, scan_array(tree.spec), row, tree.count)
+            CountedTree(pages, tree.pointer, tree.height, fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
         key, acc = np.empty(whole.spec.keys, np.int64), np.empty(acc_words(len(part.spec.scans)), np.int64)
@@ -77,12 +79,12 @@ class Complement:
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
     """Whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
     keys = part.spec.keys
-    batches = scan(part_pages, part, columns=tuple(range(keys))) if part.root else ()
+    batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
 def accountable(whole: Tree, part: Tree) -> bool:
-    """Whether `accounted` can tell: records are keys and nothing else, and both trees carry the checksum of them."""
+    """Whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
     sums = ((CHECKSUM, whole.spec.keys),)
     return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
@@ -90,8 +92,7 @@ def accountable(whole: Tree, part: Tree) -> bool:
 def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
     """Whether `part` is `whole` without the records missing[K, n] of it, by "checksum" scans. O(missing + log count).
 
-    Two sets of records with one checksum are told apart in all but one of 2^64 cases; that they are a chance, and
-    nobody's choice, is assumed.
+    Two different sets of records have one checksum in one of 2^64 cases, if nobody chose the records to that end.
     """
     total = _checksum(part_pages, part) + int(record_hashes(np.ascontiguousarray(missing)).sum())
     return whole.count == part.count + missing.shape[1] and (_checksum(pages, whole) - total) % (1 << 64) == 0
@@ -100,14 +101,14 @@ def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing:
 def _checksum(pages: Pages, tree: Tree) -> int:
     rows = rows_of(tree.spec, ((CHECKSUM, tree.spec.keys),))
     assert rows, "asked of trees that are not accountable"
-    return RangeFold(pages, tree, rows).scan()[0][0]
+    return RangeFold(pages, tree, rows).fold()[0][0]
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:
-    """Whether probing for what `part` records of `whole` leave out beats a pass over `passed` records, all unless told.
+    """Whether probing for the records of `whole` that `part` lacks beats a pass over `passed` records (default: all).
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; the numbers are O(1) from the trees. A missing
-    record takes two probes for each doubling of the gap before it, and a few.
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their numbers. A missing
+    record takes two probes for each doubling of the gap before it, and a few more.
 
     >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)
     (True, False, False)

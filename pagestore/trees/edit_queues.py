@@ -21,7 +21,7 @@ from pagestore.trees.kernels.apply_indexed import HEIGHT, ROOT, apply_indexed_at
 from pagestore.trees.kernels.apply_layout import ALL, DELTA, GAIN, WORDS
 from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues, Reordering
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Spec, Tree, scan_array
+from pagestore.trees.tree import Spec, Tree, fold_array
 
 PAGES, PAGES_MAX = 64, 256  # pages that all queues together may write in a first call: at least, at most
 PAGES_AGAIN = 1024  # ... in a second call, if they were too few
@@ -46,7 +46,7 @@ class EditQueues:
         self.numbers = [spec.tree_id for spec in specs]
         self._specs = specs
         self._ends = ends = [0, *accumulate(len(queue.names) for queue in queues)]
-        scans = [scan_array(specs[first]) for first in ends[:-1]]
+        scans = [fold_array(specs[first]) for first in ends[:-1]]
         scanned = [0, *accumulate(map(len, scans))]
         spans = zip(pairwise(ends), pairwise(scanned), queues, strict=True)
         self._columns, folds = max(spec.columns for spec in specs), max(len(spec.scans) for spec in specs)

@@ -40,7 +40,9 @@ def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """As `overlaps_many`, but a record for each point it meets; and how many folds and records were looked at."""
+    """As `overlaps_many`, but a record once for each point it meets; and how many folds and records were looked at.
+
+    `room` is the number of records to make room for at first."""
     spec = tree.spec
     alphas = len(points) - 2
     row = spec.scans.index((MAX, alphas + 1))

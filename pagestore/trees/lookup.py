@@ -1,4 +1,8 @@
-"""TODO: pagestore/trees/lookup.py."""
+"""Look up keys in a tree: many in one call, single ones at little cost, and how many records have a prefix.
+
+get(pages, tree, keys[K, n])             found[n], values[V, n]; in key order, each page is read once
+RecordFinder(pages, tree).find(key)      the values or None; its kernel's arguments are packed once
+count_prefixes(pages, tree, prefixes)    how many records begin with each prefix"""
 
 from functools import partial
 
@@ -14,7 +18,7 @@ from pagestore.trees.kernels import read_range as k_read_range
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
-SHARE = 1 << 13  # keys that a thread of its own looks up at least; a millisecond of work
+SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -30,10 +34,11 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
-        return k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+        status: int = k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+        return status
 
     order = near_order(keys) if n > FEW else np.arange(n)
-    if threads < 2 or n < 2 * SHARE:  # to cut one share takes as long as to look a few keys up
+    if threads < 2 or n < 2 * SHARE:  # cutting shares takes as long as looking a few keys up
         checked(look_up(order), spec)
         return found, out
     shares = np.array_split(order, min(threads, n // SHARE))
@@ -42,18 +47,20 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     return found, out
 
 
-def ready(pages: Pages, tree: Tree) -> np.ndarray:
-    """Map and tree as numbers, for kernels that are called for a single key; whoever has it keeps `pages`, too."""
+def packed_tree(pages: Pages, tree: Tree) -> np.ndarray:
+    """The map and the tree as one array, for kernels that look up a single key.
+
+    It holds addresses: its user must keep `pages` alive."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
     return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
 
 
-class Finder:
-    """Looks up single keys in one tree; what its kernel needs stands ready, so that a call costs little more."""
+class RecordFinder:
+    """Looks up single keys in one tree; its kernel's arguments are packed once, so that a call costs little more."""
 
     def __init__(self, pages: Pages, tree: Tree) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
-        self._ready = ready(pages, tree)
+        self._ready = packed_tree(pages, tree)
         self._at, self._values = self._ready.ctypes.data, tree.spec.values
         self._find = compiled(k_point_lookup.find_record, f"(int64, UniTuple(int64, {tree.spec.keys}), int64)")
 

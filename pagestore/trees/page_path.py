@@ -19,7 +19,7 @@ def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
 
 
 def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]) -> tuple[int, ...]:
-    """The way from page `at`, an index page whose words begin at `start`; pages that were passed are known not to."""
+    """The path from page `at`, an index page whose words begin at `start`; `passed` pages do not lead to the page."""
     if at == page:
         return (at,)
     if start <= 0 or at in passed:

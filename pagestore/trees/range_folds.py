@@ -1,4 +1,4 @@
-"""Folds of a tree at the level of words: a scan of one interval or of many, rank, select (*Scans*).
+"""Folds over key intervals of a tree of words, one interval or many at once; rank and select (*Scans*).
 
 a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the subtrees that lie inside it
 """
@@ -16,8 +16,8 @@ from pagestore.runtime.compiler import compiled
 from pagestore.trees.kernels import range_fold as kernel
 from pagestore.trees.kernels import rank_select
 from pagestore.trees.kernels.arguments import Bounds, FoldWords
-from pagestore.trees.lookup import ready
-from pagestore.trees.tree import Spec, Tree, checked, scan_array
+from pagestore.trees.lookup import packed_tree
+from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
 FOLD = Door(kernel.fold_intervals, MappedWords, Bytes, int, int, int, int, FoldWords, Bounds, Table, Words, Words)
 
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 @lru_cache(256)
 def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
     """Where a tree carries a scan, None where it does not."""
-    scans = (*spec.scans, (COUNT, 0))  # a stop
+    scans = (*spec.scans, (COUNT, 0))  # a sentinel
     for first in range(len(scans) - len(wanted)):
         end = first + len(wanted)
         if scans[first:end] == wanted and scans[end][0] not in (CARRY, THEN):
@@ -51,23 +51,23 @@ def count_rows(tree: Tree) -> Rows:
 
 
 class Folds(NamedTuple):
-    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), ⊕ applied that often in all."""
+    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), and how often ⊕ was applied."""
 
     words: np.ndarray
     full: np.ndarray
     applications: int
 
 
-def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
+def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
     """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes of keys.
 
-    No columns mean unbounded. O(log count) applications and page touches an interval.
+    A bound without columns is open. O(log count) applications and page touches an interval.
     """
     n = lo.shape[1]
     out, full = np.empty((rows.end - rows.first, n), np.int64), np.empty(n, np.int64)
     bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
-    scans = scan_array(tree.spec)
+    scans = fold_array(tree.spec)
     work = np.empty(kernel.work_words(len(scans), n), np.int64)
     folds, given = FoldWords(scans, rows.first, rows.end), Bounds(bounds, len(lo), len(hi))
     status = FOLD.call(*pages, tree.pointer, tree.height, tree.spec.keys, folds, given, out, full, work)
@@ -75,20 +75,20 @@ def scan_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
 
 
 class RangeFold:
-    """Folds single intervals by one scan of one tree; what its kernel needs stands ready, as in `tree.Finder`."""
+    """Folds single intervals by one scan of one tree; its kernel's arguments are packed once, as a RecordFinder's."""
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
-        scans = scan_array(tree.spec)
-        self._head = np.concatenate([ready(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
+        scans = fold_array(tree.spec)
+        self._head = np.concatenate([packed_tree(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
         self._scan = compiled(kernel.fold_one, "(int64, int64, int64)")
-        self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread scans in, by address
+        self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
 
-    def scan(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
-        """(fold words, whether there is a record) of those with lo <= key < hi; prefixes allowed, () is unbounded."""
+    def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
+        """(fold words, whether there is a record) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
         try:
             room = self._rooms.pop()
         except IndexError:
@@ -119,11 +119,14 @@ class RangeFold:
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
     """How many records are below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
     none = np.zeros((0, keys.shape[1]), np.int64)
-    return scan_many(pages, tree, count_rows(tree), none, keys).words[0]
+    below: np.ndarray = fold_many(pages, tree, count_rows(tree), none, keys).words[0]
+    return below
 
 
 def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
-    """The records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each."""
+    """The records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each.
+
+    Raises IndexError for another rank, MissingError without a "count" scan."""
     spec = tree.spec
     ranks = np.ascontiguousarray(ranks, np.int64)
     out = np.zeros((spec.columns, len(ranks)), np.int64)

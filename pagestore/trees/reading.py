@@ -1,6 +1,10 @@
-"""TODO: pagestore/trees/reading.py."""
+"""Read the records of a tree in key order, in batches or all at once; count them; list a tree's pages.
+
+tree        (0, a) (2, b) (4, c) (5, d) (6, e)
+read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]"""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +17,17 @@ from pagestore.trees.kernels.cursor import CURSOR_WORDS
 from pagestore.trees.tree import Tree, checked
 
 
-def scan(
+def read_batches(
     pages: Pages,
     tree: Tree,
-    lo: tuple = (),
-    hi: tuple = (),
+    lo: tuple[Any, ...] = (),
+    hi: tuple[Any, ...] = (),
     columns: tuple[int, ...] | None = None,
     rows: int = 65536,
 ) -> Iterator[np.ndarray]:
     """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
 
-    Raises CorruptionError; at the latest where all are read and are not as many as the tree has.
+    Raises CorruptionError, at the latest where all are read and their number is not the tree's count.
     """
     spec = tree.spec
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
@@ -45,17 +49,17 @@ def scan(
 
 
 def read(
-    pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = (), columns: tuple[int, ...] | None = None
+    pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = (), columns: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """All records with lo <= key < hi at once, int64[C, n]; counted first, so that each is written once."""
+    """All records with lo <= key < hi at once, int64[C, n]; they are counted first, so that each is written once."""
     wanted = tuple(range(tree.spec.columns)) if columns is None else columns
     n = count(pages, tree, lo, hi) if lo or hi else tree.count
-    return next(scan(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
+    return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
 
 
-def count(pages: Pages, tree: Tree, lo: tuple = (), hi: tuple = ()) -> int:
+def count(pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
     """How many records have lo <= key < hi, by the counts in their leaves' headers.  O(leaves)."""
-    return sum(block.shape[1] for block in scan(pages, tree, lo, hi, (), tree.count))
+    return sum(block.shape[1] for block in read_batches(pages, tree, lo, hi, (), tree.count))
 
 
 def pages_of(pages: Pages, tree: Tree) -> np.ndarray:

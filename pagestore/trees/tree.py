@@ -17,7 +17,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.trees.kernels import bulk as k_bulk
 
-RECORDS_MIN, ENTRIES_MIN = 2, 4  # that a leaf, and an index page, must hold however wide they are
+LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
 
 
 class Spec(NamedTuple):
@@ -33,17 +33,18 @@ class Spec(NamedTuple):
 
     @property
     def columns(self) -> int:
+        """Words of a record."""
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Whether pages of so many words hold such records, and entries with so many folds, all words being wide."""
+        """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if max(self.columns, entry) > COLUMNS_MAX:
             return False
         room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
         descriptors = 3  # words a column: two, and what the rounding to whole words takes
-        return room >= max((RECORDS_MIN + descriptors) * self.columns, (ENTRIES_MIN + descriptors) * entry)
+        return room >= max((LEAF_RECORDS_MIN + descriptors) * self.columns, (INDEX_ENTRIES_MIN + descriptors) * entry)
 
 
 class Tree(NamedTuple):
@@ -54,16 +55,17 @@ class Tree(NamedTuple):
 
     pointer: int
     height: int
-    count: int  # type: ignore[assignment]  # a tuple's own count() is never asked for
+    count: int  # type: ignore[assignment]  # hides tuple.count(), which nobody calls
     spec: Spec
 
     @classmethod
     def empty(cls, spec: Spec) -> "Tree":
+        """The tree without records."""
         return cls(0, 0, 0, spec)
 
     @classmethod
     def at(cls, page: int, height: int, count: int, spec: Spec, birth: int) -> "Tree":
-        """The tree whose root is a page that a version wrote; 0 for a version that is not known."""
+        """The tree whose root is `page`, written by version `birth`; 0 for a version that is not known."""
         return cls(pointer_to(page, spec.columns, birth), height, count, spec)
 
     @property
@@ -79,30 +81,45 @@ class Pager(Protocol):
     threads: int
 
     @property
-    def pages(self) -> Pages: ...
-    def reserve(self, n: int) -> np.ndarray: ...
-    def write(self, arena: np.ndarray, ids: np.ndarray) -> None: ...
-    def make_room(self, top: int) -> np.ndarray: ...
-    def page_writer(self, top: int) -> np.ndarray: ...
-    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None: ...
-    def release(self, ids: np.ndarray) -> None: ...
-    def retire(self, dead: np.ndarray) -> None: ...
+    def pages(self) -> Pages:
+        """The map, for kernels."""
+
+    def reserve(self, n: int) -> np.ndarray:
+        """n fresh pages, ascending."""
+
+    def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
+        """Write the first n pages of an arena to ids[n]."""
+
+    def make_room(self, top: int) -> np.ndarray:
+        """Let the file hold pages below `top`; returns the page writer for them."""
+
+    def page_writer(self, top: int) -> np.ndarray:
+        """The page writer for pages below `top`, or one that is closed."""
+
+    def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
+        """A kernel has written ids[:written] from an arena; write the others."""
+
+    def release(self, ids: np.ndarray) -> None:
+        """Give back reserved pages."""
+
+    def retire(self, dead: np.ndarray) -> None:
+        """Note replaced pages, as rows (page, birth)."""
 
 
 @cache
 def shape_of(spec: Spec) -> Shape:
     """The shape of a tree as kernels take it."""
-    return Shape(spec.keys, spec.values, scan_array(spec), spec.tree_id)
+    return Shape(spec.keys, spec.values, fold_array(spec), spec.tree_id)
 
 
 @cache
-def scan_array(spec: Spec) -> np.ndarray:
+def fold_array(spec: Spec) -> np.ndarray:
     """The scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 
 def checked(status: int, spec: Spec) -> int:
-    """Pass a count or status through; a negative one names a corrupt page."""
+    """Pass a count or status through. Raises CorruptionError for a negative one, which names a bad page."""
     if status < 0:
         raise CorruptionError(page=-int(status), tree=spec.tree_id)
     return int(status)

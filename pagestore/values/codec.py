@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import SchemaError, WordError
-from pagestore.pages.layout import GREATEST, LEAST
-from pagestore.values.types import Column, Interner, Schema, Type, _remedy
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
+from pagestore.values.types import Column, Interner, Schema, Type, remedy_for
 
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
-YEARS = {  # the words of the first and the last that Python has a value for
+YEARS = {  # the words of the first and the last value that Python has
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
@@ -57,7 +57,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
     if column.type.name == "decimal":
         return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
     if column.type.name == "bool":
-        return array.cast(pa.int8()).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(array.cast(pa.int8()).to_numpy(zero_copy_only=False), np.int64)
     if column.type.name == "date":
         return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
     words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -65,7 +65,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
-    """The usual case without a detour: numpy int64, or a short list of nothing but int."""
+    """The words of numpy int64 or of a short list of nothing but int, without Arrow; None for anything else."""
     if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:  # others may have a mask
         return values
     if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
@@ -79,7 +79,7 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 def _arrow_array(column: Column, values: Any) -> pa.Array:
     """Values as an Arrow array of the column's type, refusing what does not fit."""
     if isinstance(values, pa.ChunkedArray | pa.Array) and pa.types.is_dictionary(values.type):
-        values = _taken_out(values)  # first: no chunks of dictionaries make no array
+        values = _taken_out(values)  # first: Arrow cannot combine zero chunks of dictionaries
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     try:
@@ -99,7 +99,7 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
         if not _castable(values.type, column.type):
             raise WordError(
                 f"column {column.name!r}: {values.type} values for a column of type {column.type}; "
-                f"{_remedy(values.type)}"
+                f"{remedy_for(values.type)}"
             )
         return _checked_decimal(column, values.cast(wanted))
     except _REFUSALS as error:
@@ -111,7 +111,7 @@ _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """The values of a dictionary's indices; Arrow itself takes none out of one of views."""
+    """The plain values of a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
     kind = values.type.value_type
     if kind in _VIEWS:
         values = values.cast(pa.dictionary(values.type.index_type, _VIEWS[kind]))
@@ -119,7 +119,7 @@ def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
 
 
 def _refuse_mixed(column: Column, values: Any) -> None:
-    """In a list Arrow would take True for 1, cut 1.5 to 1, a datetime to its date, and zones off: say so instead."""
+    """Raise WordError for what Arrow would change: True to 1, 1.5 to 1, a datetime to its date or out of its zone."""
     if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date", "timestamp"):
         return
     if column.type.name in ("date", "timestamp"):
@@ -154,7 +154,7 @@ def _castable(have: pa.DataType, want: Type) -> bool:
 
 
 def _checked_decimal(column: Column, array: pa.Array) -> pa.Array:
-    """Decimals that Arrow let through with more digits than the column has."""
+    """The array, if its decimals have no more digits than the column: Arrow did not check. Raises ArrowInvalid."""
     if column.type.name == "decimal" and len(array) and array.null_count < len(array):
         array.validate(full=True)
     return array
@@ -209,13 +209,13 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         return least, most
     if name in YEARS:
         return YEARS[name]
-    return {"bool": (0, 1), "int64": (LEAST, GREATEST)}.get(name, (1, GREATEST))
+    return {"bool": (0, 1), "int64": (WORD_MIN, WORD_MAX)}.get(name, (1, WORD_MAX))
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
     """Words int64[n] of float64[n] without a NaN."""
     bits = (values + 0.0).view(np.int64)
-    return bits ^ (bits >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))
+    return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
 
 # --- words to values ----------------------------------------------------------------------------
@@ -241,23 +241,24 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
 
 def float_values(words: np.ndarray) -> np.ndarray:
     """float64[n] of a float column's words."""
-    return (words ^ (words >> 63 & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
+    bits: np.ndarray = words ^ (words >> 63 & np.int64(WORD_MAX))
+    return bits.view(np.float64)
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
-    """A column as numpy likes it: the native dtype where there is one, objects for decimals and texts."""
+    """A column as a numpy array: of the native dtype where there is one, of objects for decimals and texts."""
     name = column_type.name
     if name == "int64":
         return words
     if name == "float64":
         return float_values(words)
     if name == "bool":
-        return words != 0
+        return words.astype(bool)
     if name == "date":
         return words.astype("datetime64[D]")
     if name == "timestamp":
         return words.view("datetime64[us]")
-    return decode(column_type, words, interner).to_numpy(zero_copy_only=False)
+    return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
 
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:

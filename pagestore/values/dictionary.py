@@ -22,13 +22,13 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.page_map import Pages
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager
-from pagestore.storage.record import TEXT, Reader, Writer
+from pagestore.storage.record import TEXT, RecordReader, RecordWriter
 from pagestore.storage.step import step
-from pagestore.storage.word_list import flat_words
+from pagestore.storage.word_list import to_word_list
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import INSERT, SET
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 
 TEXTS = Spec(1, 2, 1)
@@ -41,7 +41,7 @@ BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large t
 
 
 class Dictionary:
-    """Reading texts of a version. `trees` maps tree ids to trees, `read_run` gives a run's words."""
+    """The texts of a version, to be read. `trees` maps tree ids to trees, `read_run` gives a run's words."""
 
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
@@ -54,7 +54,8 @@ class Dictionary:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find([_bytes(text) for text in distinct.dictionary.to_pylist()])
-        return known[distinct.indices.to_numpy(zero_copy_only=False)]
+        ids: np.ndarray = known[distinct.indices.to_numpy(zero_copy_only=False)]
+        return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
         """The texts of ids int64[n] as an Arrow array, of a large type where they take more than 2 GiB.
@@ -76,7 +77,7 @@ class Dictionary:
     def lengths(self, first: int, end: int) -> np.ndarray:
         """How many bytes the texts of ids from `first` up to `end` have, int64[n]. O(bytes of short ones)."""
         lengths = np.zeros(end - first, np.int64)
-        for ids, parts, words in scan(self._pages(), self._tree(TEXTS), (first,), (end,)):
+        for ids, parts, words in read_batches(self._pages(), self._tree(TEXTS), (first,), (end,)):
             heads, fourth = parts == 0, parts == 4
             lengths[ids[heads] - first] = words[heads] & 0xFFFF
             at, words = ids[fourth] - first, words[fourth]
@@ -87,14 +88,14 @@ class Dictionary:
     def greatest_id(self) -> int:
         """The id that was given last; 0 in an empty dictionary. O(texts)."""
         tree = self._tree(PLACES)
-        ids = (int(batch[0].max()) for batch in scan(self._pages(), tree, columns=(1,)) if tree.count)
+        ids = (int(batch[0].max()) for batch in read_batches(self._pages(), tree, columns=(1,)) if tree.count)
         return max(ids, default=0)
 
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
         """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
         heads: dict[int, list[int]] = {}
         tree = self._tree(TEXTS)
-        for batch in scan(self._pages(), tree) if tree.count else ():
+        for batch in read_batches(self._pages(), tree) if tree.count else ():
             long = (batch[1] == 0) & (batch[2] & 0xFFFF == LONG_MARK)
             heads.update((id_, []) for id_ in batch[0, long].tolist())
             for id_, part, word in batch[:, (batch[1] == 1) | (batch[1] == 2)].T.tolist():
@@ -165,7 +166,8 @@ class Dictionary:
             missing = int(ids[~found][0])
             remedy = "if a record has that id, pagestore fsck says what is damaged"
             raise CorruptionError(f"the dictionary has no text of id {missing}; {remedy}")
-        return values[0]
+        words: np.ndarray = values[0]
+        return words
 
 
 class DictionaryWriter(Dictionary):
@@ -187,10 +189,11 @@ class DictionaryWriter(Dictionary):
         if unknown:
             fresh = iter(self._resolve(unknown))
             ids = [id_ or next(fresh) for id_ in ids]
-        return np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        return words
 
     def committed(self) -> None:
-        """The transaction is durable: its texts may be remembered."""
+        """Remember the ids of the transaction's texts, now that it is durable."""
         if len(self._cache) + len(self.added) > CACHE_MAX:
             self._cache.clear()
         self._cache.update(self.added)
@@ -203,8 +206,8 @@ class DictionaryWriter(Dictionary):
         for id_, page, words in self.long_texts():
             if page not in moved:
                 run = Run(page, words)
-                moved[page] = self.pager.write_run(flat_words(self._read_run(run)), TEXT)
-                with self.pager.of(STORE_LINEAGE):
+                moved[page] = self.pager.write_run(to_word_list(self._read_run(run)), TEXT)
+                with self.pager.retiring_into(STORE_LINEAGE):
                     self.pager.retire_run(run)
             edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
         if edits:
@@ -220,12 +223,12 @@ class DictionaryWriter(Dictionary):
             self.next_id += len(new)
             self._add_places(new, ids, places)
             self._add_texts([texts[i] for i in new.tolist()], ids[new])
-        resolved = ids.tolist()
+        resolved: list[int] = ids.tolist()
         self.added.update(zip(texts, resolved, strict=True))
         return resolved
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Two new texts may want the same free place: the later ones move on by themselves."""
+        """Add new ids at their places; where two texts want the same free place, the later one moves on."""
         wanted = places[new]
         while True:
             order = np.argsort(wanted, kind="stable")
@@ -264,7 +267,7 @@ class DictionaryWriter(Dictionary):
     def _add_frame(self, group: list[tuple[bytes, int]]) -> None:
         """Write long texts as one zstandard frame and say where each is."""
         raw = b"".join(text for text, _ in group)
-        out = Writer(TEXT)
+        out = RecordWriter(TEXT)
         out.put_bytes(zstandard.compress(raw))
         out.put(len(raw))
         run = self.pager.write_run(out.words, TEXT)
@@ -277,18 +280,19 @@ class DictionaryWriter(Dictionary):
 
     def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
         actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
-        with self.pager.of(STORE_LINEAGE):
+        with self.pager.retiring_into(STORE_LINEAGE):
             self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
 
 
-class Finder:
-    """An interner that only looks up: what a key or a bound is encoded with."""
+class TextFinder:
+    """An interner that looks up ids and adds none; keys and bounds are encoded with it."""
 
     def __init__(self, dictionary: Dictionary):
         self._dictionary = dictionary
         self.texts = dictionary.texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
+        """Ids int64[n] of texts, 0 for those that the store does not hold."""
         return self._dictionary.known(texts)
 
 
@@ -302,7 +306,7 @@ def _check_utf8(texts: pa.Array) -> None:
 
 def _frame(content: np.ndarray, page: int) -> bytes:
     """What the record of a run of long texts unpacks to. Raises CorruptionError."""
-    source = Reader(content, TEXT)
+    source = RecordReader(content, TEXT)
     packed, size = source.take_bytes(), source.take()
     try:
         if zstandard.frame_content_size(packed) != size:

@@ -1,4 +1,4 @@
-"""Rows in every form that a caller may have them in, as columns of a schema."""
+"""Rows in any form that callers give (tuples, columns, dicts, Arrow tables), as columns of a schema."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from pagestore.errors import SchemaError
 from pagestore.values.codec import arrow_columns, encode
-from pagestore.values.dictionary import Dictionary, Finder
+from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema
 
-WORDS = np.dtype(np.int64)
+INT64 = np.dtype(np.int64)
 
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
@@ -23,7 +23,9 @@ def key_columns(keys: Any, schema: Schema) -> list[Any]:
 
 
 def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """The usual small transaction without a detour: whole records, tuples of nothing but int or columns of words."""
+    """The words int64[C, n] of whole records that are tuples of nothing but int, or columns of words; else None.
+
+    Most small transactions have their rows so, and need no more than this."""
     if not isinstance(rows, list) or not rows:
         return None
     width = len(schema.columns)
@@ -31,7 +33,7 @@ def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
     return words if words is None or schema.in_order else words[np.argsort(schema.places)]
 
 
-def _of_tuples(rows: list, width: int) -> np.ndarray | None:
+def _of_tuples(rows: list[Any], width: int) -> np.ndarray | None:
     if set(map(type, rows)) != {tuple} or set(map(len, rows)) != {width}:
         return None
     flat = list(chain.from_iterable(rows))
@@ -43,15 +45,15 @@ def _of_tuples(rows: list, width: int) -> np.ndarray | None:
         return None
 
 
-def _of_columns(columns: list, width: int) -> np.ndarray | None:
+def _of_columns(columns: list[Any], width: int) -> np.ndarray | None:
     if len(columns) != width or set(map(type, columns)) != {np.ndarray}:
         return None
     kinds = {(column.dtype, column.shape) for column in columns}
-    return np.array(columns) if kinds == {(WORDS, (columns[0].size,))} else None
+    return np.array(columns) if kinds == {(INT64, (columns[0].size,))} else None
 
 
 def as_columns(what: str, values: Any) -> Sequence[Any]:
-    """Rows of one length, or columns, as columns; a flat list is one column. SchemaError says `what` they are."""
+    """Rows of one length, or columns, as columns; a flat list is one column. `what` names them in a SchemaError."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
         return list(values)
     if len(values) and isinstance(values[0], tuple):
@@ -64,8 +66,10 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
 
 
 def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
-    """Words int64[m, n] of m columns to look for, of the types of the first `wanted`; texts never seen become 0."""
-    finder = Finder(dictionary)
+    """Words int64[m, n] of m columns to look for, with the types of the first m `wanted`; unknown texts become 0.
+
+    `what` names them in a SchemaError for columns of different lengths."""
+    finder = TextFinder(dictionary)
     words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
     if len({len(column) for column in words}) > 1:
         raise SchemaError(f"{what} in columns of {', '.join(str(len(column)) for column in words)} values")
@@ -82,7 +86,7 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
         if set(rows) != set(names):
             raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
         return [rows[name] for name in names]
-    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple[Any, ...]):
         if not isinstance(rows, Iterable):
             raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
         rows = list(rows)
@@ -113,7 +117,7 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     return list(arrow_columns(schema, table))
 
 
-def _transposed(rows: list[tuple], schema: Schema, keys_allowed: bool) -> list[list]:
+def _transposed(rows: list[tuple[Any, ...]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
     stray = next((i for i, row in enumerate(rows) if not isinstance(row, tuple)), None)
     if stray is not None:
         raise SchemaError(f"row {stray} is {rows[stray]!r}; a record is a tuple ({schema})")

@@ -1,4 +1,4 @@
-"""Scans as their users name them: text to the rows of a tree's scans, fold words to values.
+"""Scans by the names that users give them: from text to the rows of a tree's scans, from fold words to values.
 
 count                 records                         max:price         greatest value
 sum:price             exact sum                       max:price,item    greatest tuple
@@ -23,10 +23,10 @@ USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "conc
 ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
-class Scan(NamedTuple):
-    """One scan: its operator's name, its rows in a tree, the columns of a result, how many words those skip.
+class ScanSpec(NamedTuple):
+    """One scan: its operator's name, its rows in a tree, its result's columns, and how many fold words come before.
 
-    `whole` says whether its value is a whole number, the words as they stand.
+    `whole` says whether its value is an integer that the fold words are.
     """
 
     operator: str
@@ -37,7 +37,7 @@ class Scan(NamedTuple):
 
 
 @lru_cache(256)
-def parse_scan(text: str, schema: Schema) -> Scan:
+def parse_scan(text: str, schema: Schema) -> ScanSpec:
     """Read a scan of a relation. Raises SchemaError for one that makes no sense."""
     if not isinstance(text, str):
         raise SchemaError(f"scan {text!r}: {USE}")
@@ -49,7 +49,7 @@ def parse_scan(text: str, schema: Schema) -> Scan:
     if name in ("count", "checksum"):
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
-        return Scan(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
+        return ScanSpec(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
     if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
         raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
@@ -62,17 +62,17 @@ def parse_scan(text: str, schema: Schema) -> Scan:
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
         skipped = int(name.startswith("arg"))
         whole = len(columns) == 1 and columns[0].type.name == "int64"
-        return Scan(name, rows, columns[skipped:], skipped, whole)
+        return ScanSpec(name, rows, columns[skipped:], skipped, whole)
     if name == "sum":
         if columns[0].type.name not in ("int64", "decimal"):
             raise SchemaError(
                 f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or decimal, whose "
                 "addition is associative"
             )
-        return Scan(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=columns[0].type.name == "int64")
+        return ScanSpec(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=columns[0].type.name == "int64")
     if not is_name(name):
         raise SchemaError(f"scan {text!r}: {USE}")
-    return Scan(name, ((code_of(name), places[0]),), columns)
+    return ScanSpec(name, ((code_of(name), places[0]),), columns)
 
 
 def concatenated(text: str, schema: Schema) -> Column:
@@ -106,7 +106,7 @@ def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
     return out
 
 
-def values_of(scan: Scan, words: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
+def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
     """Fold words int64[rows, n] as an Arrow array; of no records: 0, an operator's identity, or null.
 
     A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone gives it.
@@ -137,7 +137,7 @@ def values_of(scan: Scan, words: np.ndarray, full: np.ndarray, interner: Interne
 
 
 def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
-    """Texts of ids where there is one."""
+    """The texts of ids[n], null where there was no record."""
     texts = decode(column.type, ids[full], interner)
     places = pa.array(np.cumsum(full) - 1, mask=~full)
     return texts.take(places)
@@ -155,7 +155,7 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
     return pa.array(words[0])
 
 
-def value_of(scan: Scan, words: list[int], full: bool, interner: Interner) -> Any:
+def value_of(scan: ScanSpec, words: list[int], full: bool, interner: Interner) -> Any:
     """As `values_of`, one value as Python has it; sums are exact whatever their size."""
     if scan.whole:
         if len(words) == 2 and words[1] != words[0] >> 63:

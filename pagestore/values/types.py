@@ -1,4 +1,10 @@
-"""TODO: pagestore/values/types.py."""
+"""The types of columns, and schemas: the columns of a relation and its key.
+
+    text        price: float64, item: string     with key=["item"], as users write it
+    columns     price, item                      in the order of the text
+    stored      item, price                      in the order of a record's words: the key, then the values
+
+codec.py says which word stands for which value."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +17,7 @@ import pyarrow as pa
 
 from pagestore.errors import SchemaError
 
-COLUMNS_MAX = 64
+RELATION_COLUMNS_MAX = 64
 KEYS_MAX = 16
 DIGITS_MAX = 18
 
@@ -19,8 +25,11 @@ DIGITS_MAX = 18
 class Interner(Protocol):
     """Gives texts their ids and ids their texts."""
 
-    def intern(self, texts: pa.Array) -> np.ndarray: ...
-    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array: ...
+    def intern(self, texts: pa.Array) -> np.ndarray:
+        """The ids int64[n] of texts."""
+
+    def texts(self, ids: np.ndarray, binary: bool) -> pa.Array:
+        """The texts of ids int64[n], as bytes if `binary`."""
 
 
 class Type(NamedTuple):
@@ -55,10 +64,12 @@ class Type(NamedTuple):
 
     @property
     def interned(self) -> bool:
+        """Whether words are ids of texts."""
         return self.name in ("string", "bytes")
 
     @property
     def arrow(self) -> pa.DataType:
+        """The Arrow type of such a column."""
         return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
 
     def __str__(self) -> str:
@@ -97,14 +108,16 @@ class Schema:
 
     @classmethod
     def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
-        """Read `name: type, ...`; without a key, the key is all columns. A schema is as it is, or has this key."""
+        """Read `name: type, ...`; without a key, the key is all columns. A schema is taken as it is, or with this key.
+
+        Raises SchemaError."""
         if isinstance(text, Schema) and key is None:
             return text
-        columns = text.columns if isinstance(text, Schema) else columns_of(text)
+        columns = text.columns if isinstance(text, Schema) else parse_columns(text)
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
-        if not columns or len(columns) > COLUMNS_MAX:
-            raise SchemaError(f"a relation has 1 to {COLUMNS_MAX} columns, not {len(columns)}")
+        if not columns or len(columns) > RELATION_COLUMNS_MAX:
+            raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}")
         for name in names:
             if names.count(name) > 1:
                 raise SchemaError(f"column {name!r} is there twice")
@@ -119,6 +132,7 @@ class Schema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the user's order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
@@ -145,6 +159,7 @@ class Schema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
+        """The schema of Arrow tables of these columns."""
         return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
 
     def __hash__(self) -> int:
@@ -159,8 +174,8 @@ class Schema:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
 
 
-def columns_of(text: "str | pa.Schema") -> tuple[Column, ...]:
-    """Columns from text, or from an Arrow schema."""
+def parse_columns(text: "str | pa.Schema") -> tuple[Column, ...]:
+    """Columns from text, or from an Arrow schema. Raises SchemaError."""
     if isinstance(text, pa.Schema):
         return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
     columns = []
@@ -173,7 +188,7 @@ def columns_of(text: "str | pa.Schema") -> tuple[Column, ...]:
 
 
 def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
-    """The type that holds an Arrow type without loss."""
+    """The type that holds an Arrow type without loss. Raises SchemaError."""
     if pa.types.is_dictionary(arrow):
         arrow = arrow.value_type
     for matches, word_type in _OF_ARROW:
@@ -181,7 +196,7 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
             return Type(word_type)
     if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
         return Type("decimal", arrow.precision, arrow.scale)
-    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {_remedy(arrow)}")
+    raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
 
 
 _OF_ARROW = (
@@ -195,7 +210,7 @@ _OF_ARROW = (
 )
 
 
-def _remedy(arrow: pa.DataType) -> str:
+def remedy_for(arrow: pa.DataType) -> str:
     """What to do with values of an Arrow type that a column does not take."""
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         return f'a store keeps no zones: take the time in UTC by .cast(pa.timestamp("{arrow.unit}")), or where it is'

@@ -16,14 +16,14 @@ from pagestore.pages.fold_operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN,
 from pagestore.pages.host_operators import is_name, name_of
 from pagestore.pages.layout import COLUMNS_MAX
 from pagestore.storage.mapping import NO_RUN, Run
-from pagestore.storage.record import CATALOG, Reader, Writer, text_of, utf8
-from pagestore.storage.word_list import Flat, flat, rows
+from pagestore.storage.record import CATALOG, RecordReader, RecordWriter, text_of, utf8
+from pagestore.storage.word_list import WordList, rows, word_list
 from pagestore.trees.tree import Spec
 from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import KEYS_MAX, Column, Schema, Type
-from pagestore.versions.dependants import Dependants, recorded
+from pagestore.versions.dependants import Dependants, recorded_dependants
 
-FIRST_TREE, TREES_MAX = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
+FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself
 
 
 class Info(NamedTuple):
@@ -36,6 +36,7 @@ class Info(NamedTuple):
 
     @property
     def hidden(self) -> bool:
+        """Whether it is a tree of raw words, which users do not see."""
         return self.schema is None
 
 
@@ -54,19 +55,20 @@ class Catalog:
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
-        """What hosts keep of the relations, by host; of a catalog that is committed and changes no more."""
-        return recorded(self.properties)
+        """What hosts keep of the relations, by host; only for a committed catalog, which does not change."""
+        return recorded_dependants(self.properties)
 
     def copy(self) -> "Catalog":
+        """A catalog with the same content, to be changed."""
         return Catalog(self.relations, self.properties, self.run)
 
     def same_as(self, other: "Catalog") -> bool:
-        """Whether both say the same, wherever they stand."""
+        """Whether both have the same content, in whatever run."""
         return self.relations == other.relations and self.properties == other.properties
 
-    def encode(self) -> Flat:
-        """Its record. Raises SchemaError for a name or property that is no text."""
-        out = Writer(CATALOG)
+    def encode(self) -> WordList:
+        """The catalog as a record. Raises SchemaError for a name or property that is no text."""
+        out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         for info in self.relations.values():
             _put_info(out, info)
@@ -79,8 +81,8 @@ class Catalog:
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
-        """The catalog that a record says. Raises CorruptionError, also for what no transaction would have made."""
-        source = Reader(content, CATALOG)
+        """The catalog of a record. Raises CorruptionError, also for a catalog that no transaction would have made."""
+        source = RecordReader(content, CATALOG)
         infos = [_take_info(source) for _ in range(source.take())]
         for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
             if len(set(names)) < len(names):
@@ -93,10 +95,10 @@ class Catalog:
         return cls({info.name: info for info in infos}, properties, run)
 
 
-def _put_info(out: Writer, info: Info) -> None:
+def _put_info(out: RecordWriter, info: Info) -> None:
     out.put_text(info.name, "relation's name")
     out.put(info.spec.tree_id, info.spec.keys, info.spec.values)
-    out.put_list(flat(*info.spec.scans), 2)
+    out.put_list(word_list(*info.spec.scans), 2)
     columns = info.schema.columns if info.schema else ()
     out.put(len(columns))
     for column in columns:
@@ -109,7 +111,7 @@ def _put_info(out: Writer, info: Info) -> None:
             out.put_text(name)
 
 
-def _take_info(source: Reader) -> Info:
+def _take_info(source: RecordReader) -> Info:
     name = source.take_text()
     tree_id, keys, values = source.take_many(3).tolist()
     scans = tuple((code, place) for code, place in rows(source.take_list(2), 2))
@@ -129,12 +131,12 @@ def _take_info(source: Reader) -> Info:
 
 
 def _fault(info: Info) -> str | None:
-    """Why no transaction would have made a relation as it is, or None: kernels take its numbers as they are."""
+    """Why no transaction would have made this relation, or None; kernels rely on its numbers."""
     _, tree_id, keys, values, scans = info.name, *info.spec
     stored = info.schema.stored if info.schema else ()
     if not info.name or info.hidden != info.name.startswith("$"):
         return "the name of a hidden tree starts with $, and no other"
-    if not FIRST_TREE <= tree_id < TREES_MAX:
+    if not FIRST_TREE <= tree_id < RELATION_TREE_END:
         return f"there is no tree {tree_id} of a relation"
     if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > COLUMNS_MAX:
         return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"

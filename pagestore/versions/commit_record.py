@@ -1,12 +1,10 @@
-"""Records: what a commit says, as int64 words in a run of pages (see docs/format.md).
+"""The record of a commit: int64 words in a run of pages (see docs/format.md; storage/record.py for lists and texts)."""
 
-A text in a record is its length in bytes, then its UTF-8 bytes padded with zeros to whole words. A list is
-its number of rows, then the rows. Every record begins with a word that says what it is.
-"""
-
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +12,11 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE, PAGES
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import NO_RUN, Mapping, Run
-from pagestore.storage.record import FREE, Reader, put_text
-from pagestore.storage.word_list import Flat, empty, flat_words
+from pagestore.storage.meta import NUMBER_END
+from pagestore.storage.record import FREE, RecordReader, put_text
+from pagestore.storage.word_list import WordList, empty_list, to_word_list
 
-NUMBER_MAX = 1 << 61  # of what is counted; version_locks.py has a byte for each version
-TREE_MAX = 1 << 32  # of a tree, of which the type word has so many bits
+TREE_END = 1 << 32  # above every tree's number, for which a type word has 32 bits
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 
 
@@ -26,7 +24,7 @@ TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
 class Commit:
     """One commit: a version (unless it is administrative) and the state of the whole store after it.
 
-    The lists are flat, rows of as many words as WIDTHS says.
+    Each list holds its rows one behind the other; WIDTHS says how many words a row has.
     """
 
     sequence: int
@@ -44,19 +42,19 @@ class Commit:
     settings: Run = NO_RUN
     checkpoint: Run = NO_RUN
     checksum: int = 0  # sum of the crc32c of all pages in `written`
-    roots: Flat = field(default_factory=empty)  # tree, root, height, count
-    system: Flat = field(default_factory=empty)  # the same, for the store's own trees
-    branches: Flat = field(default_factory=empty)  # branch, head version, its page, its words, origin
-    recent: Flat = field(default_factory=empty)  # version, page, words, timestamp, branch
-    dead: Flat = field(default_factory=empty)  # lineage, page, birth
-    written: Flat = field(default_factory=empty)  # first page, count
-    added: Flat = field(default_factory=empty)  # pages free since the checkpoint
-    removed: Flat = field(default_factory=empty)  # pages of the checkpoint that are in use
+    roots: WordList = field(default_factory=empty_list)  # tree, root, height, count
+    system: WordList = field(default_factory=empty_list)  # the same, for the store's own trees
+    branches: WordList = field(default_factory=empty_list)  # branch, head version, its page, its words, origin
+    recent: WordList = field(default_factory=empty_list)  # version, page, words, timestamp, branch
+    dead: WordList = field(default_factory=empty_list)  # lineage, page, birth
+    written: WordList = field(default_factory=empty_list)  # first page, count
+    added: WordList = field(default_factory=empty_list)  # pages free since the checkpoint
+    removed: WordList = field(default_factory=empty_list)  # pages of the checkpoint that are in use
     message: str = ""
 
-    def said(self) -> Flat:
-        """What storage/kernels/record.py gathers a record from; only as long as the lists stay where they are."""
-        said = Flat("q", (
+    def gather_arguments(self) -> WordList:
+        """Words and addresses that storage/kernels/record.py gathers a record from; valid until a list changes."""
+        said = array("q", (
             COMMIT, self.sequence, self.version, self.administrative, self.parent, self.branch, self.timestamp,
             self.last_version, self.next_tree, self.next_branch, self.next_text, self.top, self.checksum,
             *self.catalog, *self.settings, *self.checkpoint,
@@ -67,13 +65,14 @@ class Commit:
         put_text(said, self.message.encode())
         return said
 
-    def encode(self) -> Flat:
-        record = flat_words(np.zeros(self.length(), np.int64))
-        gather(np.frombuffer(self.said(), np.int64), np.frombuffer(record, np.int64))
+    def encode(self) -> WordList:
+        """The commit as a record. O(words)."""
+        record = to_word_list(np.zeros(self.length(), np.int64))
+        gather(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
         return record
 
     def length(self) -> int:
-        """Words that `encode` makes."""
+        """How many words the record has."""
         lists = (
             self.roots, self.system, self.branches, self.recent, self.dead, self.written, self.added, self.removed
         )  # fmt: skip
@@ -81,9 +80,9 @@ class Commit:
 
     @classmethod
     def read(cls, mapping: Mapping, run: Run, version: int | None = None) -> "Commit":
-        """The commit in a run, the one that made a version where that is given.
+        """The commit whose record is a run; where `version` is given, it must be the commit that made that version.
 
-        Raises CorruptionError, also for another one, and for what no commit says.
+        Raises CorruptionError, also for a record that no commit would have written.
         """
         commit = cls.decode(mapping.read_run(run))
         if version is not None and (commit.version, commit.administrative) != (version, 0):
@@ -95,19 +94,20 @@ class Commit:
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Commit":
-        source = Reader(content, COMMIT)
-        fields: dict = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
+        """The commit of a record's words. Raises CorruptionError."""
+        source = RecordReader(content, COMMIT)
+        fields: dict[str, Any] = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
         fields |= {name: Run(*source.take_many(2).tolist()) for name in _RUNS}
         fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
         return cls(message=source.take_text(), **fields)
 
     def _fault(self) -> str | None:
-        """What the record says that no commit says, or None."""
+        """Why no commit would have written this record, or None."""
         ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)
         versions = [*self.branches[1::5], *self.recent[::5], self.version, 0]
-        if not lie_within(ordered, 0, NUMBER_MAX) or not lie_within(versions, 0, self.last_version + 1):
+        if not lie_within(ordered, 0, NUMBER_END) or not lie_within(versions, 0, self.last_version + 1):
             return f"commit {self.sequence} made version {self.version} of {self.last_version}"
-        if not is_time(self.timestamp) or self.next_tree >= TREE_MAX:
+        if not is_time(self.timestamp) or self.next_tree >= TREE_END:
             return f"it was made at {self.timestamp}, and the next tree is {self.next_tree}"
         firsts, counts = self.written[::2], self.written[1::2]
         lists = {
@@ -127,7 +127,7 @@ def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
 
 
 def is_time(timestamp: int) -> bool:
-    """Whether so many microseconds since 1970 are a time that `datetime` knows."""
+    """Whether a number of microseconds since 1970 is a time that `datetime` knows."""
     return 0 <= timestamp < TIME_END
 
 
@@ -135,9 +135,9 @@ def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
     """Pages that are free by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
     if not commit.checkpoint.page:
         return np.zeros(0, np.int64)
-    extents = Reader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
+    extents = RecordReader(mapping.read_run(commit.checkpoint), FREE).take_list(2)
     firsts, counts = extents[::2], extents[1::2]
-    most = commit.top + len(commit.removed)  # the file may have been longer then, and those pages have been removed
+    most = commit.top + len(commit.removed)  # pages of a file that was longer then are in `removed`
     pages = np.zeros(0, np.int64)
     if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGES) and sum(counts) <= most:
         pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])

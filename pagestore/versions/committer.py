@@ -33,34 +33,34 @@ from pagestore.storage.kernels.record import write_commit
 from pagestore.storage.mapping import Mapping, Run, run_pages
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
-from pagestore.storage.record import CATALOG, FREE, Writer
+from pagestore.storage.record import CATALOG, FREE, RecordWriter
 from pagestore.storage.record import SETTINGS as SETTINGS_RUN
 from pagestore.storage.step import Work
-from pagestore.storage.word_list import Flat, empty, flat, flat_words, rows
+from pagestore.storage.word_list import WordList, empty_list, rows, to_word_list, word_list
 from pagestore.trees.kernels.apply import reserve_of
 from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within
 from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
-from pagestore.versions.retention import excess
+from pagestore.versions.retention import excess_versions
 from pagestore.versions.settings import Settings
-from pagestore.versions.store_state import Head, State, Version, roots_of
+from pagestore.versions.store_state import Head, StoreState, Version, roots_of
 from pagestore.versions.version_locks import VersionLocks
-from pagestore.versions.version_table import HISTORY, RECENT_MAX, Entry, VersionTable
+from pagestore.versions.version_table import RECENT_MAX, VERSION_TREE, Entry, VersionTable
 
 DEAD_LISTS_CACHED = 256
 SYNCS = ("full", "commit", "off")
-LOOK_AGAIN = 0.1  # seconds
+LOOK_AGAIN = 0.1  # seconds until the place of the file is looked at again
 
 WRITE = Door(write_commit, Words, Span, Counting, RecordRun, int, Bytes)
 
 
 class Interrupted(Exception):
-    """Why a handle is poisoned in whose commit something was raised that nobody has seen yet."""
+    """The cause of a handle's poison while a commit is under way, in case an exception ends it unseen."""
 
 
 class Draft(NamedTuple):
-    """What a transaction hands over."""
+    """What a transaction hands over to be committed."""
 
     branch: int
     trees: dict[int, Tree]
@@ -76,26 +76,26 @@ class Committer:
     """The writer's half of a store: free space, and one commit after the other."""
 
     def __init__(
-        self, mapping: Mapping, state: State, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
+        self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1
     ):  # fmt: skip
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 16 + 16_000 // mapping.pages.page_words  # pages: what dropping versions takes, mostly
         self.lock = RLock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
-        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once looked at
+        self._dead: dict[int, DeadList] = {}  # dead lists of versions, once they were read
         self._look = 0.0  # when to look next whether the file is in its place
-        self._closed = state if meta.clean else None  # what both slots say is the newest, and that it was closed
+        self._closed = state if meta.clean else None  # the state that both slots lead to, if it was closed cleanly
         self._open_books()
 
     def _open_books(self) -> None:
-        """Know of the free space what the last commit says."""
+        """Start with the free pages that the last commit says."""
         commit = self.state.commit
         space = FreeList(commit.top, _free(self.mapping, commit), commit.added, commit.removed)
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         if commit.administrative:  # its dead list is for the version to come
             self.pager.retired = commit.dead[:]
-        self._settled = True  # whether the books are those of the last commit
+        self._books_current = True  # whether the books are those of the last commit
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -105,13 +105,13 @@ class Committer:
         with self.lock:  # or else the store might be closed meanwhile
             self.check()
             now = time.monotonic()
-            if self.sync != "off" or now >= self._look:  # an unsynced commit takes little longer than the look
+            if self.sync != "off" or now >= self._look:  # looking takes nearly as long as an unsynced commit
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
-            if not self._settled:
-                self.pager.work.broken = True  # whoever still has these books may not go on
+            if not self._books_current:
+                self.pager.work.broken = True  # a transaction that still has these books may not go on
                 self._open_books()
-            self._settled, self.pager.spare = False, 0
+            self._books_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def check(self) -> None:
@@ -134,7 +134,7 @@ class Committer:
             draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,
         )  # fmt: skip
         try:
-            doomed = self.locks.lock(excess(state, self.mapping.pages, branch), parent)
+            doomed = self.locks.lock(excess_versions(state, self.mapping.pages, branch), parent)
             try:
                 reclaim = self.plan(doomed)
             except CorruptionError:  # what leads to a damaged page stays as it is; `check` names it
@@ -176,7 +176,7 @@ class Committer:
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
         """What dropping versions frees; reads only. Raises CorruptionError if a dead list does not read."""
         state = self.state
-        retained = state.history.entries(self.mapping.pages) if doomed else ()
+        retained = state.versions.entries(self.mapping.pages) if doomed else ()
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         for entry in doomed:
             reclaim.drop(entry, state.heads[entry.branch].origin)
@@ -213,40 +213,40 @@ class Committer:
             system[DEAD.tree_id] = reclaim.finish()
             if state.commit.administrative:
                 freed.extend(state.run.ids(self.mapping.pages.page_words))
-            history = state.history.without(pager, doomed)
-            history.spill(pager)
-            system[HISTORY.tree_id] = history.tree
+            versions = state.versions.without(pager, doomed)
+            versions.spill(pager)
+            system[VERSION_TREE.tree_id] = versions.tree
             record.system = state.commit.system if system == state.system else roots_of(system)
             record.settings = self._write_settings(settings, freed)
-            record.dead = self._dead_rows(history, freed)
+            record.dead = self._dead_rows(versions, freed)
             space.free(freed)
             record.checkpoint = state.commit.checkpoint
             kept = self._checkpoint(record, shrink) if shrink or space.checkpoint_due() else []
-            run = self._write_record(record, history, heads, kept)
+            run = self._write_record(record, versions, heads, kept)
             self._write_meta(record, run)
         except BaseException as error:
             self.poison = error
             raise
-        space.settle()
+        space.reuse_pending()
         if record.administrative:
             pager.retired = record.dead[:]  # of the version to come
         else:
-            pager.retired, self._dead[record.version] = empty(), record.dead
+            pager.retired, self._dead[record.version] = empty_list(), record.dead
         for entry in doomed:
             self._dead.pop(entry.version, None)
-        self.state = State(
+        self.state = StoreState(
             record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
-            heads, history, system, settings, record, run,
+            heads, versions, system, settings, record, run,
         )  # fmt: skip
-        self._settled = True
+        self._books_current = True
         self.poison = None
         return run
 
     def _make_room(self, pages: int) -> None:
-        """Let the file hold so many pages more: a full disk is noticed here, not half-way.
+        """Let the file hold `pages` pages more: a full disk is noticed here, not half-way.
 
-        Pages that are free inside the file are as good, if they are many: a record takes neighbours. What frees space
-        tries in any case.
+        Many free pages inside the file are as good; few are not, since a record takes neighbours. A commit that frees
+        space tries in any case.
         """
         space, spare = self.pager.free_list, self.pager.spare
         try:
@@ -256,17 +256,17 @@ class Committer:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], reclaim: Reclaim) -> int:
-        """Pages that a commit may need at most for its own records and trees, and lends in advance on the way."""
-        pager, history = self.pager, self.state.history
+        """The most pages that a commit may need for its records and trees, pages lent in advance included."""
+        pager, versions = self.pager, self.state.versions
         page_words = pager.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists that have a bound
         room = 4 * words // page_words + 18 + AHEAD_PAGES
-        spilt = RECENT_MAX // 2 if len(history.recent) >= RECENT_MAX else 0
-        held = history.tree.count  # in at most so many pages
+        spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
+        held = versions.tree.count  # records, and thus pages at most
         dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
         for n in filter(None, (spilt, dropped, reclaim.edits)):
-            room += 2 * n + reserve_of(HEIGHT_MAX, n, HISTORY.columns, page_words) + AHEAD_PAGES
+            room += 2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) + AHEAD_PAGES
         return room
 
     def dead_of(self, version: int) -> DeadList:
@@ -275,21 +275,21 @@ class Committer:
         if dead is None:
             if len(self._dead) >= DEAD_LISTS_CACHED:
                 self._dead.clear()
-            entry = self.state.history.find(self.mapping.pages, version)
+            entry = self.state.versions.find(self.mapping.pages, version)
             assert entry is not None
             dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
         return dead
 
-    def _dead_rows(self, history: VersionTable, freed: Flat) -> DeadList:
-        """What this commit replaced, without the pages of it that no version needs any more: they are freed.
+    def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
+        """What this commit replaced, except pages that no version needs any more, which are freed.
 
-        That happens only after the newest version was dropped with its branch.
+        There are such pages only after the newest version was dropped with its branch.
         """
-        newest, dead = history.newest(self.mapping.pages), self.pager.retired
+        newest, dead = versions.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
             return dead
         freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
-        return flat(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
+        return word_list(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed."""
@@ -301,7 +301,7 @@ class Committer:
         catalog.run = self.pager.write_run(catalog.encode(), CATALOG)
         return catalog
 
-    def _write_settings(self, settings: Settings, freed: Flat) -> Run:
+    def _write_settings(self, settings: Settings, freed: WordList) -> Run:
         """Write the settings if they changed."""
         before = self.state.commit.settings
         if settings is self.state.settings:
@@ -315,24 +315,24 @@ class Committer:
         Returns the pages that the transaction keeps, so far; the free space knows them.
         """
         pager, space, before = self.pager, self.pager.free_list, record.checkpoint
-        kept = [pager.settle()]
+        kept = [pager.hand_over()]
         space.use(kept[0])
         if shrink:
             pager.give_back()
             space.trim()
             if not (before.page or space.checkpoint_due()):
                 return kept
-        space.free(flat(before.ids(self.mapping.pages.page_words)))
+        space.free(word_list(before.ids(self.mapping.pages.page_words)))
         run = pager.reserve_run(2 * len(space.extents(pager.lent())) + 512)
-        kept.append(pager.settle())
+        kept.append(pager.hand_over())
         space.use(kept[1])  # before the difference is counted anew
-        out = Writer(FREE)
-        out.put_list(flat_words(space.checkpoint(pager.lent()).ravel()), 2)
+        out = RecordWriter(FREE)
+        out.put_list(to_word_list(space.checkpoint(pager.lent()).ravel()), 2)
         record.checkpoint = pager.fill_run(run, out.words, FREE)
         return kept
 
     def _write_record(
-        self, record: Commit, history: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
+        self, record: Commit, versions: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
     ) -> Run:
         """Write the commit's record, which holds the place of its own run and the free space without it.
 
@@ -340,23 +340,23 @@ class Committer:
         """
         pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
-        words = record.length() + 5 * (len(history.recent) + 1 + len(heads)) + space.changed()
-        words += taken + 2 * AHEAD_PAGES  # as many may become free with its own place
+        words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
+        words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free as many
         if self.sync == "commit":
             words += 2 * (sum(map(len, kept)) + taken)
-        words += 2 + 2 * words // (page_words // 2)  # its own pages change the rest
+        words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists
         run = pager.reserve_run(words)
-        used = pager.settle()
+        used = pager.hand_over()
         if not record.administrative:
-            history.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
+            versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
-        record.top, record.recent = space.top, history.words
+        record.top, record.recent = space.top, versions.words
         self.mapping.grow(record.top)  # lent pages may lie behind all that was written
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
             written = np.setdiff1d(np.concatenate([*kept, used]), run.ids(page_words))
-            record.written, record.checksum = flat(extents_of(written)), checksum_of(self.mapping, written)
+            record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
         self._write_run(run, record, used)
         return run
 
@@ -364,7 +364,7 @@ class Committer:
         """Tell the free space what is used, and write the record, which then knows what is free."""
         space, file, page_words = self.pager.free_list, self.mapping.file, self.mapping.pages.page_words
         freed, used, lists, place = space.to_count(used)
-        n, said = run_pages(run.words, page_words), record.said()
+        n, said = run_pages(run.words, page_words), record.gather_arguments()
         room, arena, ids = np.empty(run.words, np.int64), np.empty(n * page_words, np.int64), np.empty(n, np.int64)
         counting = Counting(Span(*freed.buffer_info()), used, lists, place)
         target = RecordRun(room, run.page, self.pager.version, arena, ids)
@@ -385,19 +385,20 @@ class Committer:
         file.pwrite(self.meta(record, run, clean=False).pack(), SLOT_SIZE * slot_of(record.sequence))
         if sync != "off":
             file.fdatasync()
-        if before != FORMAT:  # else a library that reads no more than that takes the commit before for the newest
+        if before != FORMAT:  # or a library for the old format would take the commit before for the newest
             state = self.state
             file.pwrite(self.meta(state.commit, state.run, clean=False).pack(), SLOT_SIZE * slot_of(state.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
+        """The meta slot that leads to a commit."""
         return Meta(
             self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
         )
 
     def close(self) -> None:
-        """Cut the file behind the last page, and mark both slots clean. Nobody is writing.
+        """Cut the file behind the last page, and mark both slots clean. Nobody may be writing.
 
-        On a disk that is nearly full what frees space keeps its pages.
+        On a disk that is nearly full, `reserve` pages stay for commits that free space.
         """
         if self.poison or self.pager.poison:
             return

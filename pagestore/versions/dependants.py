@@ -1,6 +1,6 @@
-"""What a version says that hosts keep of its relations.
+"""What hosts keep of a version's relations, as the version itself records it.
 
-edge  ──▶  host "ivm"  ──▶  reach, $index:edge:1.0          a property of each version says so, whoever opens it
+edge  ──▶  host "ivm"  ──▶  reach, $index:edge:1.0          a property of each version says so
 """
 
 import json
@@ -15,8 +15,8 @@ PROPERTY = "pagestore.dependants"
 class Dependants(NamedTuple):
     """What a host keeps, and of what: the relations it reads, its own relations and hidden trees, its properties.
 
-    `edit` and `release` are for whoever is refused: how relations are edited so that what is kept can follow, and how
-    the host lets go of them.
+    `edit` and `release` go into the errors of refused changes: how to edit relations so that the host can follow, and
+    how to make the host let go of them.
     """
 
     host: str
@@ -27,8 +27,8 @@ class Dependants(NamedTuple):
     release: str = "ask that host to let go of it"
 
 
-def recorded(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
-    """What the properties of a version say, by host. Raises DependantsError where that cannot be read."""
+def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
+    """The dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""
     try:
         said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]
         return {

@@ -25,14 +25,14 @@ from pagestore.errors import (
     VersionError,
 )
 from pagestore.storage.file import EXCLUSIVE, WRITER_LOCK, File
-from pagestore.storage.lock_holders import described
+from pagestore.storage.lock_holders import describe_holders
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
 from pagestore.versions.settings import MAIN_ID
-from pagestore.versions.store_state import State, Version, load_state, load_version
+from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.turns import AGAIN, Turn, Turns
 from pagestore.versions.version_locks import Pin, VersionLocks
 from pagestore.versions.version_table import Entry
@@ -41,7 +41,7 @@ VERSIONS_CACHED = 64
 
 
 class Handle:
-    """Threads may share it; a forked process may not."""
+    """An open store. Threads may share it; a forked process may not."""
 
     def __init__(
         self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
@@ -52,7 +52,7 @@ class Handle:
         self.locks = VersionLocks(file, writer=mode == "rw")
         self.open = False
         self._pid = os.getpid()
-        self._guard = threading.RLock()  # of what is remembered
+        self._guard = threading.RLock()  # guards the caches
         self._turns = Turns()
         try:
             if mode == "rw":
@@ -64,16 +64,16 @@ class Handle:
         self.open = True
 
     def _lock(self, timeout: float) -> None:
-        """Be the one handle that writes, as soon as no other one does. Raises LockedError after so many seconds."""
+        """Take the writer's lock, once no other handle has it. Raises LockedError after `timeout` seconds."""
         end = time.monotonic() + timeout
         while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
             if time.monotonic() >= end:
-                who = described(self.file.path, WRITER_LOCK)
+                who = describe_holders(self.file.path, WRITER_LOCK)
                 raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
             time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
-        """Read the newest commit from the file; whoever writes sees to it that it is on the disk."""
+        """Read the newest commit from the file; a writer also makes it durable."""
         self.recovery: Recovery | None
         while True:
             found = search(self.file) if searched else recover(self.file, page_size)
@@ -82,7 +82,7 @@ class Handle:
             self._versions: dict[int, Version] = {}
             self.texts: dict[bytes, int] = {}
             self._searched = searched
-            self._doubtful = newest_meta(self.file)  # of a crash, maybe: then `recover` did not take it
+            self._doubtful = newest_meta(self.file)  # after a crash `recover` may not have taken it
             if self.mode == "rw" or searched or self._is_still_there():
                 break
         if self.recovery and self.recovery.problems:
@@ -98,22 +98,22 @@ class Handle:
             self.recovery = None  # it is being written
 
     def _is_still_there(self) -> bool:
-        """Read what may have to be read of the state, unless a writer went on meanwhile."""
+        """Read the version tree, while the state is held; False if a writer has committed since it was loaded."""
         pin = self.locks.pin(self.meta.version)
         try:
             if pin is None or newest_meta(self.file) != self._doubtful:
                 return False
-            if self.state.history.tree.count:
-                self.state.history.old(self.mapping.pages)
+            if self.state.versions.tree.count:
+                self.state.versions.old(self.mapping.pages)
             return True
         except CorruptionError:
-            return newest_meta(self.file) == self._doubtful  # damaged: whoever asks for these versions is told
+            return newest_meta(self.file) == self._doubtful  # damaged: asking for one of these versions raises
         finally:
             if pin:
                 self.locks.unpin(pin)
 
-    def refresh(self) -> State:
-        """The newest commit's state; a reader looks at the file, the writer knows."""
+    def refresh(self) -> StoreState:
+        """The newest commit's state; a reader looks at the file, the writer has it in memory."""
         self.check()
         if self.mode == "rw":
             self.state = self.committer.state
@@ -139,7 +139,7 @@ class Handle:
             return self.state
 
     def _adopt(self, meta: Meta) -> bool:
-        """Take a newer commit's state, holding its newest version meanwhile; False if that was too late."""
+        """Take over a newer commit's state, with its newest version pinned meanwhile; False if a writer was faster."""
         pin = self.locks.pin(meta.version)
         if pin is None:
             return False
@@ -150,8 +150,8 @@ class Handle:
             state = load_state(self.mapping, meta)
             if meta == self._doubtful:
                 verify(self.mapping, state)
-            if state.history.tree.count:
-                state.history.old(self.mapping.pages)
+            if state.versions.tree.count:
+                state.versions.old(self.mapping.pages)
             self.state, self.meta = state, meta
             return True
         finally:
@@ -164,10 +164,13 @@ class Handle:
 
     @property
     def page_size(self) -> int:
+        """Bytes of a page."""
         return self.meta.page_size
 
     def close(self) -> None:
-        """Idempotent; an open transaction is lost. A commit, or a change, that another thread makes is waited for."""
+        """Close the store; an open transaction is lost. Idempotent.
+
+        Waits for a commit, or a change, that another thread is making."""
         mine, was_open = os.getpid() == self._pid, self.open
         self.open = False
         with self.committer.lock if mine and self.mode == "rw" else nullcontext():
@@ -193,8 +196,8 @@ class Handle:
     # --- versions -------------------------------------------------------------------------------
 
     def version_of(self, number: int) -> Version | None:
-        """A retained version, read once."""
-        entry = self.state.history.find(self.mapping.pages, number)
+        """A retained version, read once; None if it is not retained."""
+        entry = self.state.versions.find(self.mapping.pages, number)
         if entry is None:
             return None
         with self._guard:
@@ -220,13 +223,13 @@ class Handle:
 
     def entry(self, version: int) -> Entry:
         """Where the record of a version is. Raises VersionError."""
-        entry = self.state.history.find(self.mapping.pages, version)
+        entry = self.state.versions.find(self.mapping.pages, version)
         if entry is None:
             raise VersionError(f"version {version} is not retained; store.history() lists those that are")
         return entry
 
     def number(self, version: int | str | datetime) -> int:
-        """The number of a version that is said as in `Store.at`, which may be gone. Raises as that."""
+        """The number of a version that is named as in `Store.at`; it may be dropped already. Raises as `Store.at`."""
         state = self.refresh()
         if isinstance(version, datetime):
             return self._number_at(version)
@@ -244,7 +247,7 @@ class Handle:
             limit = int(when.timestamp() * 1e6)
         except (OverflowError, ValueError, OSError):
             raise VersionError(f"{when} is out of the range of times that this system knows") from None
-        for entry in self.state.history.newest_first(self.mapping.pages):
+        for entry in self.state.versions.newest_first(self.mapping.pages):
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
         raise VersionError(f"no retained version is as old as {when}; store.history() lists those that are there")
@@ -265,7 +268,7 @@ class Handle:
         return pin
 
     def unpin(self, pin: Pin) -> None:
-        """A snapshot lets a version go."""
+        """Let a version go."""
         if self.open and os.getpid() == self._pid:
             self.locks.unpin(pin)
 
@@ -276,7 +279,7 @@ class Handle:
         try:
             while True:
                 state = self.refresh()
-                wanted = {entry.version for entry in state.history.readable(self.mapping.pages)}
+                wanted = {entry.version for entry in state.versions.readable(self.mapping.pages)}
                 for version in sorted(wanted - held.keys()):
                     if pin := self.pin(version):
                         held[version] = pin
@@ -290,7 +293,7 @@ class Handle:
     # --- writing --------------------------------------------------------------------------------
 
     def take_turn(self, turn: Turn, timeout: float | None = None) -> None:
-        """Become the one that writes, until the turn is over; another thread is waited for, so many seconds at most.
+        """Become the writer until the turn is over; waits for another thread, `timeout` seconds at most.
 
         Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
         """
@@ -303,23 +306,23 @@ class Handle:
             raise
 
     def _check_turn(self) -> None:
-        """Go on from the newest commit; whoever had the turn before may have failed, or closed the store."""
+        """Go on from the newest commit; the turn before may have failed, or closed the store."""
         self.check()
         self.committer.check()
         self.state = self.committer.state
 
     def give_turn_back(self, turn: Turn) -> None:
-        """A turn is over. Idempotent."""
+        """End a turn. Idempotent."""
         self._turns.give_back(turn)
 
     def committed(self, version: Version) -> None:
-        """A version was made."""
+        """Take over the state that a version was just committed to."""
         self.state = self.committer.state
         self._remember(version)
 
     @contextmanager
     def administering(self) -> Iterator[None]:
-        """Alone among writers for a change of the store's own affairs."""
+        """Hold the turn to write, for a change of the store's own affairs."""
         self.check_writable()
         with self._turn():
             self._check_turn()

@@ -1,8 +1,8 @@
-"""Hosts: whoever keeps something of relations. It follows every change of these, or the change is refused.
+"""Hosts: programs that keep something that follows from relations. They follow every change, or it is refused.
 
-At the commit the trees are compared with those that the transaction began with, so that it does not matter by which
-door they were changed. Where a relation has changed that a host stands on, the host carries the change on into what it
-keeps, in the same commit. It is refused where the host is not there to do so, and so is whatever changes what is kept.
+At the commit the trees are compared with those that the transaction began with, so it does not matter how they were
+changed. Where a relation that a host reads has changed, the host carries the change on into what it keeps, in the
+same commit. The commit is refused where that host is not loaded, or where it would change what a host keeps.
 """
 
 import json
@@ -12,15 +12,15 @@ from typing import Any, Protocol
 from pagestore.errors import DependantsError, ExistsError
 from pagestore.trees.delta import Delta
 from pagestore.trees.tree import Tree
-from pagestore.versions.dependants import PROPERTY, Dependants, recorded
+from pagestore.versions.dependants import PROPERTY, Dependants, recorded_dependants
 from pagestore.versions.working_trees import WorkingTrees
 
 ALL = "*"
-FEW = 16  # changes are looked for, so many at once
+CHANGES_PEEKED = 16  # changes read to see whether there are any
 
 
 class Host(Protocol):
-    """Whoever keeps something of relations up to date; `mark` is a property that its versions have."""
+    """A program that keeps something of relations up to date; `mark` is a property that its versions have."""
 
     name: str
     mark: str
@@ -33,17 +33,17 @@ class Host(Protocol):
         """
 
     def dependants(self, txn: Any) -> Dependants | None:
-        """What it keeps of the version that a transaction is over, where that has the mark and no record."""
+        """What it keeps of a transaction's base version, which has the mark and no record of dependants."""
 
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
-        """What of all that it keeps is not as it follows from its relations."""
+        """Violations: what the host keeps and does not follow from its relations."""
 
 
 _hosts: dict[str, Host] = {}
 
 
 def register_host(host: Host) -> None:
-    """Let a host carry changes on, in this process, from now on. Raises ExistsError for a name that is taken."""
+    """Let a host follow changes that this process makes. Raises ExistsError for a name that is taken."""
     if _hosts.setdefault(host.name, host) is not host:
         raise ExistsError(f"there is a host {host.name!r} already in this process")
 
@@ -53,12 +53,12 @@ def hosts() -> Mapping[str, Host]:
     return _hosts
 
 
-def record(txn: WorkingTrees, dependants: Dependants) -> None:
-    """Say what a host keeps from this transaction on, in place of what it kept before; it may read and keep nothing.
+def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
+    """Record what a host keeps from this transaction on, in place of what it kept; one that keeps nothing is removed.
 
-    Raises DependantsError where another host keeps some of that, or stands on it: which of both would go first?
+    Raises DependantsError where another host keeps or reads some of that: neither could then go first.
     """
-    said = recorded(txn.catalog.properties)
+    said = recorded_dependants(txn.catalog.properties)
     said.pop(dependants.host, None)
     for other in said.values():
         both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
@@ -73,18 +73,18 @@ def record(txn: WorkingTrees, dependants: Dependants) -> None:
         txn.properties[PROPERTY] = text
 
 
-def follow(txn: WorkingTrees) -> list[Callable[[], None]]:
-    """Let hosts carry on what a transaction has changed; returns what is to be called after the commit.
+def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
+    """Let hosts carry the changes of a transaction into what they keep; returns functions to call after the commit.
 
-    Raises DependantsError. O(relations that hosts stand on or keep), and O(changes) where there are any.
+    Raises DependantsError. O(relations that hosts read or keep), and O(changes) where there are any.
     """
     now, was, vouched = txn.catalog, txn.base.catalog, txn.vouched
     if now is was and was.dependants.keys() <= vouched and _hosts.keys() <= vouched:
-        return []  # as mostly, and at once
+        return []  # the common case, decided at once
     if ALL in vouched:
         return []
     if now is not was and now.properties.get(PROPERTY) != was.properties.get(PROPERTY):
-        recorded(now.properties)  # what does not read would refuse every commit from then on
+        recorded_dependants(now.properties)  # one that does not read would make every later commit fail
     told = []
     for one in _standing(txn):
         _refuse_changed(txn, one)
@@ -102,7 +102,7 @@ def follow(txn: WorkingTrees) -> list[Callable[[], None]]:
 
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:
-    """What is kept of the version that a transaction is over, but by hosts that the transaction is vouched for by."""
+    """The dependants of a transaction's base version, without those of hosts that the transaction vouches for."""
     catalog, vouched = txn.base.catalog, txn.vouched
     known = catalog.dependants
     found = [one for name, one in known.items() if name not in vouched]
@@ -113,13 +113,13 @@ def _standing(txn: WorkingTrees) -> list[Dependants]:
 
 
 def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
-    """Raise DependantsError for a change of what a host keeps, of what it says there is, or of its properties."""
+    """Raise DependantsError for a change of what a host keeps, of its record of dependants, or of its properties."""
     if txn.catalog is not txn.base.catalog:
         old, new = txn.base.catalog.properties, txn.catalog.properties
         for name in one.properties:
             if old.get(name) != new.get(name):
                 raise DependantsError(f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}")
-        if one.host in txn.base.catalog.dependants and recorded(new).get(one.host) != one:
+        if one.host in txn.base.catalog.dependants and recorded_dependants(new).get(one.host) != one:
             said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
             raise DependantsError(f"{said}; nothing is changed: {one.release}")
     for name in one.keeps:
@@ -131,20 +131,20 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
 
 
 def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
-    """Has a relation other records than before? DependantsError if it is gone, or another one."""
+    """Has a relation changed its records? Raises DependantsError if it was dropped or made anew."""
     number = _number(txn, name)
     if number is None:
         return False
     info = txn.catalog.relations.get(name)
     if info is not None and info.spec.tree_id == number:
         old, new = txn.base.trees[number], txn.tree(name)
-        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=FEW))
+        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
     what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
     raise DependantsError(f"{name!r} was dropped, or made anew, and {what}; nothing is changed: {one.release}")
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:
-    """The number of a relation's tree, as the version has it that a transaction is over; None if that has none."""
+    """The number of a relation's tree in the transaction's base version; None if there is no such relation."""
     info = txn.base.catalog.relations.get(name)
     return info.spec.tree_id if info else None
 
@@ -155,7 +155,7 @@ def _kept(one: Dependants) -> str:
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:
-    """Some names; hidden trees where there is nothing else."""
+    """Names for a message, up to `most`; hidden trees only if there is nothing else."""
     known = sorted(names)
     shown = [name for name in known if "$" not in name] or known
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")

@@ -21,19 +21,21 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
+from sortedcontainers import SortedDict
 
 from pagestore.errors import CorruptionError
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
-from pagestore.storage.word_list import Flat, empty, rows
+from pagestore.storage.word_list import WordList, empty_list, rows
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.versions.version_table import Entry
 
 DEAD = Spec(4, 3, 1)
 
-DeadList = Flat  # rows: lineage, page, birth
+DeadList = WordList  # rows: lineage, page, birth
+NONE_MOVED = SortedDict()  # shared, since making one takes as long as dropping a version
 
 
 class Reclaim:
@@ -44,9 +46,9 @@ class Reclaim:
 
     def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
         self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
-        self._moved: dict[tuple[int, int, int], int] = {}  # rows to add: (lineage, d, page) -> b
+        self._moved = NONE_MOVED  # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
-        self.freed = empty()
+        self.freed = empty_list()
 
     def drop(self, entry: Entry, origin: int) -> None:
         """Free what only this version needs, whose branch began at `origin`.
@@ -60,7 +62,7 @@ class Reclaim:
             p -= 1
         while q < len(retained) and retained[q].branch != branch:
             q += 1
-        if p == q == at and (p or origin == NO_ORIGIN):  # between the same versions in both lineages
+        if p == q == at and (p or origin == NO_ORIGIN):  # k has the same neighbours in both lineages
             self._drop((branch, STORE_LINEAGE), entry.version, p, q, NO_ORIGIN)
         else:
             self._drop((branch,), entry.version, p, q, origin)
@@ -75,7 +77,8 @@ class Reclaim:
         p = self._retained[at - 1].version if at else origin
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)
-        if p >= 0:  # what was born at all
+        if p >= 0:  # there is a version before k
+            self._moved = self._moved or SortedDict()
             for line, page, birth in rows(self._dead_of(k), 3):
                 if line in lineages and birth <= p:
                     self._moved[line, k, page] = birth
@@ -93,7 +96,7 @@ class Reclaim:
             actions = np.array([INSERT] * len(added) + [ERASE] * len(gone))
             actions, edits = compose_edits(actions, np.array(added + gone, np.int64).T, DEAD)
             before = len(self._pager.retired)
-            with self._pager.of(STORE_LINEAGE):
+            with self._pager.retiring_into(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
             replaced = self._pager.retired[before:]  # no reader looks at this tree, so its pages need not wait
             self.freed += replaced[1::3]
@@ -102,7 +105,7 @@ class Reclaim:
 
     def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        if p < 0 and q == k + 1 and len(lineages) == 2:  # all of it, as mostly: it was born before q, and k is oldest
+        if p < 0 and q == k + 1 and len(lineages) == 2:  # the common case: k is the oldest, q the next, all of it goes
             self.freed += dead[1::3]
         else:
             self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
@@ -113,11 +116,10 @@ class Reclaim:
                     self._gone.add(key)
 
     def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
-        """Keys in the tree, or on their way there, that die in (k, q] and that only k still needs: p < b <=
-        k.
-        """
-        found = [(*key, birth) for key, birth in self._moved.items() if key[0] == lineage and k < key[1] <= q]
+        """Keys, in the tree or to be added, that die in (k, q] and that only k still needs: p < b <= k."""
+        first, end = (lineage, k + 1), (lineage, q + 1)
+        found = [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
         if self._tree.count:
-            for batch in scan(self._pager.pages, self._tree, (lineage, k + 1), (lineage, q + 1)):
+            for batch in read_batches(self._pager.pages, self._tree, first, end):
                 found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
         return [row[:3] for row in found if p < row[3] <= k]

@@ -36,11 +36,11 @@ from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.meta import SIZE, SLOT_SIZE, Meta, slot_of, unpack
 from pagestore.storage.word_list import rows
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.values.dictionary import Dictionary
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import checksum_of
-from pagestore.versions.store_state import State, load_state, load_version
+from pagestore.versions.store_state import StoreState, load_state, load_version
 
 TRIES, PAUSE = 3, 0.001  # how often, and after how many seconds, a slot that does not read is read again
 AT_ONCE = 1 << 20  # bytes written again at a time
@@ -68,7 +68,7 @@ def read_slots(file: File) -> list[Meta | str]:
         slots = [unpack(file.pread(SIZE, SLOT_SIZE * slot)) for slot in range(2)]
         if all(isinstance(slot, Meta) for slot in slots):
             break
-        time.sleep(PAUSE)  # a writer may be writing it
+        time.sleep(PAUSE)  # a writer may be in the midst of it
     return slots
 
 
@@ -78,7 +78,7 @@ def newest_meta(file: File) -> Meta | None:
     return max(slots, key=lambda slot: slot.sequence, default=None)
 
 
-def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Recovery | None]:
+def recover(file: File, page_size: int | None) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
     """The newest commit whose record reads. Raises FormatError, CorruptionError if there is none.
 
     A writer may go on meanwhile: what looks damaged then is looked at again.
@@ -98,7 +98,7 @@ def recover(file: File, page_size: int | None) -> tuple[Meta, State, Mapping, Re
 
 def _newest_whole(
     file: File, slots: list[Meta | str], page_size: int | None
-) -> tuple[Meta, State, Mapping, Recovery | None]:
+) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
     """What `recover` gives, as these slots say."""
     metas = sorted((slot for slot in slots if isinstance(slot, Meta)), key=lambda slot: -slot.sequence)
     if not metas:
@@ -124,8 +124,8 @@ def _newest_whole(
     return meta, state, mapping, None if meta.clean and not problems else recovery
 
 
-def _without_slot(file: File, older: Meta) -> tuple[Meta, State, Mapping] | None:
-    """The whole commit behind the one that the only readable slot says, if there is one. O(store)."""
+def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] | None:
+    """The commit after the one in the only readable slot, found in the file; None if it is not whole. O(store)."""
     mapping = Mapping(file, older.page_size)
     mapping.cover(file.size() // older.page_size)
     for meta in _commits(mapping, older.uuid):
@@ -139,7 +139,7 @@ def _without_slot(file: File, older: Meta) -> tuple[Meta, State, Mapping] | None
     return None
 
 
-def _read_all(mapping: Mapping, state: State) -> None:
+def _read_all(mapping: Mapping, state: StoreState) -> None:
     """Read all of the newest version of each branch, and what the store keeps for itself. Raises CorruptionError."""
     if state.commit.checkpoint.page:
         mapping.read_run(state.commit.checkpoint)
@@ -150,11 +150,11 @@ def _read_all(mapping: Mapping, state: State) -> None:
         for _, page, words in Dictionary(lambda: mapping.pages, version.trees, mapping.read_run).long_texts():
             mapping.read_run(Run(page, words))
     for tree in trees:
-        for _ in scan(mapping.pages, tree) if tree.root else ():
+        for _ in read_batches(mapping.pages, tree) if tree.root else ():
             pass
 
 
-def make_durable(mapping: Mapping, state: State, meta: Meta, both: bool) -> None:
+def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) -> None:
     """Write again what the newest commit wrote and may not be on the disk, and sync it.
 
     With sync="full" all but the slot was synced before the slot was written; with sync="commit" the record lists the
@@ -175,7 +175,7 @@ def make_durable(mapping: Mapping, state: State, meta: Meta, both: bool) -> None
         file.fdatasync()
 
 
-def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
+def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
     """The newest commit whose record can be found anywhere in a file whose meta slots are of no use.
 
     For salvage only: reads every page, takes a file that is cut off, and needs no settings. Raises CorruptionError
@@ -195,7 +195,7 @@ def search(file: File) -> tuple[Meta, State, Mapping, Recovery]:
 
 
 def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
-    """Meta slots as they would be for the commit records that stand in a file."""
+    """The meta slots that would lead to the commit records found in a file."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]
@@ -210,7 +210,7 @@ def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
             yield Meta(mapping.page_size, uuid, commit.sequence, commit.last_version, *run, commit.top, False)
 
 
-def verify(mapping: Mapping, state: State) -> None:
+def verify(mapping: Mapping, state: StoreState) -> None:
     """Check the pages of a commit that was not ordered behind them (sync="commit")."""
     ids = [page for first, count in rows(state.commit.written, 2) for page in range(first, first + count)]
     words, page_words = mapping.pages.words, mapping.pages.page_words
@@ -223,7 +223,7 @@ def verify(mapping: Mapping, state: State) -> None:
 
 
 def _not_a_store(file: File, slots: list[Meta | str]) -> Exception:
-    """Say what the file is, as far as one can see."""
+    """The error that says what the file is, as far as its bytes tell."""
     newer = [slot for slot in slots if isinstance(slot, str) and slot.startswith("format")]
     if newer:
         return FormatError(f"{file.path} is a store of {newer[0]}; use the library that wrote it, or dump and restore")

@@ -2,14 +2,14 @@
 
 from pagestore.pages.page_map import Pages
 from pagestore.versions.settings import RETAIN_ALL
-from pagestore.versions.store_state import State
+from pagestore.versions.store_state import StoreState
 from pagestore.versions.version_table import Entry
 
-OLD_BATCH = 32  # versions in the history tree go so many at a time, since each batch rewrites pages of it
-BATCH = 8  # others do, since one that goes takes locks and a look at its neighbours; at most half of what is retained
+OLD_BATCH = 32  # versions dropped at a time from the version tree, since each batch rewrites pages of it
+BATCH = 8  # other versions dropped at a time, since a drop takes locks and reads a neighbour; at most half of `retain`
 
 
-def needed(state: State) -> set[int]:
+def needed_versions(state: StoreState) -> set[int]:
     """Versions that nothing may drop: tagged, a branch's newest, or where a branch begins."""
     versions = set(state.settings.tags.values())
     for head in state.heads.values():
@@ -17,25 +17,25 @@ def needed(state: State) -> set[int]:
     return versions
 
 
-def excess(state: State, pages: Pages, branch: int) -> list[Entry]:
-    """Versions of a branch beyond the newest `retain`, one more being made; oldest first, none until they are a batch.
+def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
+    """The versions of a branch beyond the newest `retain`, with one being made; oldest first, none until a batch.
 
     O(1) mostly, O(versions) where there are several branches.
     """
-    retain, history = state.settings.retain, state.history
+    retain, versions = state.settings.retain, state.versions
     batch = OLD_BATCH if retain > OLD_BATCH else max(1, min(BATCH, retain // 2))
-    if retain == RETAIN_ALL or len(history) - retain + 1 < batch:
+    if retain == RETAIN_ALL or len(versions) - retain + 1 < batch:
         return []
-    entries = history.entries(pages)
+    entries = versions.entries(pages)
     if len(state.heads) > 1:
         entries = [entry for entry in entries if entry.branch == branch]
     beyond = len(entries) - retain + 1
     if beyond < batch:
         return []
-    kept = needed(state)
+    kept = needed_versions(state)
     doomed = [entry for entry in entries[:beyond] if entry.version not in kept]
-    if not history.tree.count:
+    if not versions.tree.count:
         return doomed
-    first_recent = history.recent[0].version if history.recent else 0
+    first_recent = versions.recent[0].version if versions.recent else 0
     old = sum(entry.version < first_recent for entry in doomed)
     return doomed if old >= OLD_BATCH else doomed[old:]

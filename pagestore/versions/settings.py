@@ -7,13 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.errors import CorruptionError, SchemaError
-from pagestore.storage.record import SETTINGS, Reader, Writer, utf8
-from pagestore.storage.word_list import Flat
-from pagestore.versions.commit_record import NUMBER_MAX, lie_within
+from pagestore.pages.layout import WORD_MAX
+from pagestore.storage.meta import NUMBER_END
+from pagestore.storage.record import SETTINGS, RecordReader, RecordWriter, utf8
+from pagestore.storage.word_list import WordList
+from pagestore.versions.commit_record import lie_within
 
 RETAIN_DEFAULT = 16
 RETAIN_ALL = 0
-RETAIN_MAX = 2**63 - 1  # one word
+RETAIN_MAX = WORD_MAX
 MAIN, MAIN_ID = "main", 1
 
 
@@ -24,8 +26,9 @@ class Settings(NamedTuple):
     tags: Mapping[str, int] = MappingProxyType({})
     branches: Mapping[str, int] = MappingProxyType({MAIN: MAIN_ID})
 
-    def encode(self) -> Flat:
-        out = Writer(SETTINGS)
+    def encode(self) -> WordList:
+        """The settings as a record."""
+        out = RecordWriter(SETTINGS)
         out.put(self.retain)
         for names in (self.tags, self.branches):
             out.put(len(names))
@@ -36,16 +39,17 @@ class Settings(NamedTuple):
 
     @classmethod
     def decode(cls, content: np.ndarray) -> "Settings":
-        source = Reader(content, SETTINGS)
+        """The settings of a record. Raises CorruptionError."""
+        source = RecordReader(content, SETTINGS)
         retain = source.take()
         tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
-        if retain < 0 or branches.get(MAIN) != MAIN_ID or not lie_within([*tags.values()], 0, NUMBER_MAX):
+        if retain < 0 or branches.get(MAIN) != MAIN_ID or not lie_within([*tags.values()], 0, NUMBER_END):
             raise CorruptionError(f"the settings say what cannot be: {retain} versions of {branches}, tags {tags}")
         return cls(retain, tags, branches)
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises SchemaError for what cannot be a tag or branch."""
+    """Raise SchemaError for a name that a tag or branch (`what`) cannot have."""
     if not utf8(name, what) or name.isdigit():
         raise SchemaError(f"{name!r} cannot be a {what}: it would read as a version number")
 

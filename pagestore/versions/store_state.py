@@ -1,5 +1,6 @@
-"""A store in memory: what the newest commit says, and the versions that were looked at."""
+"""A store in memory: what the newest commit says, and single versions."""
 
+from array import array
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
@@ -7,18 +8,18 @@ from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGES, RECO
 from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.word_list import Flat, flat, rows
+from pagestore.storage.word_list import WordList, rows, word_list
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import PLACES, TEXTS
 from pagestore.versions.catalog import FIRST_TREE, Catalog
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.reclaim import DEAD
 from pagestore.versions.settings import MAIN_ID, Settings
-from pagestore.versions.version_table import HISTORY, Entry, VersionTable
+from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
 
-SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, HISTORY, DEAD)}
-SHARED = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that a version reads; its others are gone by now
-HEIGHT_BITS = 8  # of the word with a tree's height; the birth of its root is above them
+SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, VERSION_TREE, DEAD)}
+TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that versions share; the others are the newest's
+HEIGHT_BITS = 8  # low bits of a word, with a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 
@@ -43,7 +44,7 @@ class Head(NamedTuple):
     origin: int = NO_ORIGIN
 
 
-class State(NamedTuple):
+class StoreState(NamedTuple):
     """What the newest commit says. A value: a commit makes the next one."""
 
     sequence: int
@@ -52,14 +53,14 @@ class State(NamedTuple):
     next_branch: int
     next_text: int
     heads: dict[int, Head]
-    history: VersionTable
+    versions: VersionTable
     system: dict[int, Tree]
     settings: Settings
     commit: Commit
     run: Run
 
 
-def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
+def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreState:
     """The state that a meta slot points to; where `lenient`, a new store's settings take the place of lost ones.
 
     Raises CorruptionError.
@@ -84,9 +85,9 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> State:
     if not (known == heads.keys() or (lenient and known <= heads.keys())) or commit.top != meta.top:
         raise CorruptionError("the newest commit does not say where the branches are, or how many pages there are")
     recent = [*map(Entry.of, rows(commit.recent, 5))]
-    return State(
+    return StoreState(
         commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
-        heads, VersionTable(recent, commit.recent, system[HISTORY.tree_id]), system, settings, commit, run,
+        heads, VersionTable(recent, commit.recent, system[VERSION_TREE.tree_id]), system, settings, commit, run,
     )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Cat
     if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
         raise CorruptionError("the catalog says what cannot be: records that pages do not hold", page=catalog.run.page)
     trees = trees_of(commit.roots, specs, mapping)
-    trees |= trees_of(flat(*(row for row in rows(commit.system, 4) if row[0] in SHARED)), SHARED, mapping)
+    trees |= trees_of(word_list(*(row for row in rows(commit.system, 4) if row[0] in TEXT_TREES)), TEXT_TREES, mapping)
     return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
 
 
@@ -112,7 +113,7 @@ def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Ca
     return catalogs[key]
 
 
-def trees_of(words: Flat, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
+def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
     """Trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
 
     Raises CorruptionError for a row that cannot be.
@@ -129,13 +130,13 @@ def trees_of(words: Flat, specs: dict[int, Spec], mapping: Mapping) -> dict[int,
     return trees
 
 
-def roots_of(trees: dict[int, Tree]) -> Flat:
+def roots_of(trees: dict[int, Tree]) -> WordList:
     """The rows of the trees that are not empty."""
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer:
             words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
-    return Flat("q", words)
+    return array("q", words)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)

@@ -1,7 +1,7 @@
 """Whose turn it is to write: one transaction at a time, of whatever thread.
 
-A turn is held by a weak reference, so that it ends with whoever holds it: given back, dropped without a word, or left
-behind by a thread that has died. An exception at any moment can then leave no lock that nobody would ever let go.
+A turn is held by a weak reference, so that it ends with its transaction: given back, dropped without a word, or left
+behind by a thread that has died. So no exception, at whatever moment, leaves a lock that nothing ever releases.
 """
 
 import gc
@@ -35,8 +35,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._holder: Any = lambda: None  # a weak reference, once a turn was taken
-        self._ended: SimpleQueue[None] = SimpleQueue()  # one entry for a waiting thread, or some too many
+        self._holder: Any = lambda: None  # a weak reference to a Turn, once one was taken
+        self._ended: SimpleQueue[None] = SimpleQueue()  # an entry for each waiting thread, at least
         self._waiting = 0
 
     @property
@@ -46,7 +46,7 @@ class Turns:
         return None if turn is None or turn.over or not turn.thread.is_alive() else turn
 
     def take(self, turn: Turn, timeout: float | None = None) -> None:
-        """Wait until nobody holds a turn, for so many seconds at most, and hold this one.
+        """Wait until no turn is held, `timeout` seconds at most, and hold this one.
 
         Raises TransactionError where this thread holds one already, LockedError after the time.
         """
@@ -77,7 +77,7 @@ class Turns:
             holder = self.holder
             if holder is None:
                 abandoned = self._holder()
-                if abandoned is not None:  # its thread has died: whoever still has the transaction may not go on
+                if abandoned is not None:  # its thread has died: its transaction may not go on
                     abandoned.over = True
                 self._holder = ref(turn)
             return holder is None

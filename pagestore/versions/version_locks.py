@@ -1,9 +1,8 @@
 """Which versions are being read, and which are being dropped: one excludes the other.
 
 Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
-handle
-locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin lasts
-as long as somebody holds it, so that an exception at any moment leaves none behind.
+handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
+lasts as long as something refers to it, so that no exception, at whatever moment, leaves one behind.
 """
 
 import threading
@@ -13,36 +12,36 @@ from weakref import ref
 
 from pagestore.errors import CorruptionError
 from pagestore.storage.file import EXCLUSIVE, SHARED, UNLOCKED, VERSION_LOCK, File
-from pagestore.storage.meta import VERSIONS
+from pagestore.storage.meta import NUMBER_END
 from pagestore.versions.version_table import Entry
 
 
-class Mark(ref["Pin"]):
-    """A weak reference to a pin, which is one of its own also when the pin is gone."""
+class PinReference(ref["Pin"]):
+    """A weak reference to a pin that equals only itself, also when the pin is gone."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class Pin:
-    """Keeps a version from being dropped until it is let go, or forgotten."""
+    """Keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
 
     __slots__ = ("__weakref__", "mark", "version")
 
     def __init__(self, version: int):
         self.version = version
-        self.mark: Mark
+        self.mark: PinReference
 
 
 class VersionLocks:
-    """The books of one handle."""
+    """The pins and locks of one handle."""
 
     def __init__(self, file: File, writer: bool):
         self._file, self._writer = file, writer
         self._guard = threading.RLock()
-        self._marks: dict[int, set[Mark]] = {}  # the pins of each version
-        self._versions: dict[Mark, int] = {}
-        self._forgotten: deque[Mark] = deque()
+        self._marks: dict[int, set[PinReference]] = {}  # the pins of each version
+        self._versions: dict[PinReference, int] = {}
+        self._forgotten: deque[PinReference] = deque()
         self._locked: set[int] = set()  # versions whose bytes this handle may have locked
         self._going: set[int] = set()  # versions that are being dropped
 
@@ -50,15 +49,15 @@ class VersionLocks:
     def pins(self) -> set[int]:
         """The versions that snapshots of this handle read."""
         with self._guard:
-            self._settle()
+            self._unlock_unread()
             return {*self._marks}
 
     def pin(self, version: int) -> Pin | None:
         """Keep a version from being dropped; None if that is happening at this moment. O(1)."""
-        if not 0 <= version < VERSIONS:
+        if not 0 <= version < NUMBER_END:
             raise CorruptionError(f"there can be no version {version}")
         with self._guard:
-            self._settle()
+            self._unlock_unread()
             if version in self._going:
                 return None
             if not (self._writer or version in self._marks):
@@ -67,7 +66,7 @@ class VersionLocks:
                     self._locked.discard(version)
                     return None
             pin = Pin(version)
-            pin.mark = Mark(pin, self._forgotten.append)
+            pin.mark = PinReference(pin, self._forgotten.append)
             self._versions[pin.mark] = version
             self._marks.setdefault(version, set()).add(pin.mark)
             return pin
@@ -76,10 +75,10 @@ class VersionLocks:
         """Let a version go. Idempotent. O(1)."""
         self._forgotten.append(pin.mark)
         with self._guard:
-            self._settle()
+            self._unlock_unread()
 
-    def _settle(self) -> None:
-        """Unlock what nobody reads any more."""
+    def _unlock_unread(self) -> None:
+        """Unlock the versions that no snapshot reads any more."""
         while self._forgotten:
             mark = self._forgotten[0]
             version = self._versions.get(mark)
@@ -96,25 +95,25 @@ class VersionLocks:
                 self._locked.discard(version)
 
     def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions, ascending, against new readers until `unlock`; those read, and the parent, are left out."""
+        """Lock versions, ascending, against new readers until `unlock`; returns them, without `parent` and any read."""
         if not entries:
             return []
         with self._guard:
-            self._settle()
+            self._unlock_unread()
             free = [entry for entry in entries if entry.version != parent and entry.version not in self._marks]
             self._going.update(entry.version for entry in free)
-            locked = free if self._whole(free) else [entry for entry in free if self._whole([entry])]
+            locked = free if self._lock_together(free) else [entry for entry in free if self._lock_together([entry])]
             self._going.intersection_update([entry.version for entry in locked])
         return locked
 
-    def _whole(self, entries: Sequence[Entry]) -> bool:
-        """Lock versions that follow each other in one go; False, and nothing is locked, where that cannot be."""
+    def _lock_together(self, entries: Sequence[Entry]) -> bool:
+        """Lock versions that follow each other in one call; False, and none is locked, where one is read or missing."""
         if not entries or entries[-1].version - entries[0].version >= len(entries):
             return False
         return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
 
     def unlock(self) -> None:
-        """After the commit: whoever comes now finds that the locked versions are gone."""
+        """Unlock the locked versions; a reader that comes now finds that they were dropped."""
         if self._going:
             first, last = min(self._going), max(self._going)
             self._file.lock(UNLOCKED, VERSION_LOCK + first, last - first + 1)

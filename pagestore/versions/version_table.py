@@ -15,23 +15,22 @@ from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE, PAGES
 from pagestore.pages.page_map import Pages
 from pagestore.storage.mapping import Run
+from pagestore.storage.meta import NUMBER_END
 from pagestore.storage.pager import STORE_LINEAGE, Pager
-from pagestore.storage.word_list import Flat, flat
+from pagestore.storage.word_list import WordList, word_list
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
-from pagestore.versions.commit_record import NUMBER_MAX, is_time, lie_within
+from pagestore.versions.commit_record import is_time, lie_within
 
-HISTORY = Spec(3, 1, 4)
+VERSION_TREE = Spec(3, 1, 4)
 RECENT_MAX = 64
 
 
 class Entry(NamedTuple):
-    """A retained version: its record's run, when it was made (microseconds since 1970, UTC) and on which
-    branch.
-    """
+    """A retained version: its record's run, its time (microseconds since 1970, UTC) and its branch."""
 
     version: int
     page: int
@@ -41,15 +40,16 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> "Entry":
-        """An entry as a record or tree has it. Raises CorruptionError for one that cannot be."""
+        """The entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
         entry = cls(*row)
-        numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_MAX)
+        numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
         if not numbers or not FIRST_PAGE <= entry.page < PAGES or not is_time(entry.timestamp):
             raise CorruptionError(f"the history has an entry that cannot be: {tuple(entry)}")
         return entry
 
     @property
     def run(self) -> Run:
+        """The run with the version's record."""
         return Run(self.page, self.words)
 
 
@@ -59,9 +59,9 @@ WIDTH = len(Entry._fields)
 class VersionTable:
     """The retained versions of a store, ascending."""
 
-    def __init__(self, recent: list[Entry], words: Flat, tree: Tree):
+    def __init__(self, recent: list[Entry], words: WordList, tree: Tree):
         self.recent, self.words, self.tree = recent, words, tree  # `words` of the recent entries, for a record
-        self._old: list[Entry] | None = None  # what the tree holds, once somebody asked
+        self._old: list[Entry] | None = None  # what the tree holds, once it was read
 
     def __len__(self) -> int:
         return self.tree.count + len(self.recent)
@@ -82,15 +82,16 @@ class VersionTable:
     def old(self, pages: Pages) -> list[Entry]:
         """The entries in the tree. O(versions) the first time."""
         if self._old is None:
-            batches = scan(pages, self.tree) if self.tree.count else ()
+            batches = read_batches(pages, self.tree) if self.tree.count else ()
             self._old = [Entry.of(row) for batch in batches for row in batch.T.tolist()]
         return self._old
 
     def entries(self, pages: Pages) -> list[Entry]:
+        """All entries, ascending. O(versions) the first time."""
         return self.old(pages) + self.recent if self.tree.count else self.recent
 
     def readable(self, pages: Pages) -> list[Entry]:
-        """As `entries`, or of a tree that is damaged only those that do not stand in it."""
+        """As `entries`, or only the recent ones where the tree is damaged."""
         try:
             return self.entries(pages)
         except CorruptionError:
@@ -101,11 +102,12 @@ class VersionTable:
         return (self.recent or self.old(pages))[-1].version
 
     def newest_first(self, pages: Pages) -> Iterator[Entry]:
-        """Entries from the newest back; the tree is read only as far as asked."""
+        """Entries from the newest back; the tree is read only if the recent ones do not suffice."""
         yield from reversed(self.recent)
         yield from reversed(self.old(pages))
 
     def add(self, entry: Entry) -> None:
+        """Append the entry of the version that is being made."""
         self.recent.append(entry)
         self.words.extend(entry)
 
@@ -120,13 +122,13 @@ class VersionTable:
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
     def without(self, pager: Pager, doomed: Sequence[Entry]) -> "VersionTable":
-        """A copy that has forgotten some versions; those in the tree take one batch of edits."""
+        """A copy without some versions; those in the tree take one batch of edits."""
         n, gone = len(doomed), {*doomed}
         if self.recent[:n] == [*doomed]:  # mostly the oldest go
             kept, words = self.recent[n:], self.words[n * WIDTH :]
         else:
             kept = [entry for entry in self.recent if entry not in gone]
-            words = flat(*kept)
+            words = word_list(*kept)
         left = VersionTable(kept, words, self.tree)
         left._old = None if self._old is None else list(self._old)
         if len(self.recent) - len(kept) < n:
@@ -136,6 +138,6 @@ class VersionTable:
         return left
 
     def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:
-        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, HISTORY)
-        with pager.of(STORE_LINEAGE):
+        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, VERSION_TREE)
+        with pager.retiring_into(STORE_LINEAGE):
             self.tree = apply(pager, self.tree, actions, edits)[0]

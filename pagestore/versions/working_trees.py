@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from pagestore.trees.apply import ALONE, apply_indexed, compose_edits, one_batch
 from pagestore.trees.bulk import bulk
 from pagestore.trees.edit_queues import EditQueue, EditQueues
 from pagestore.trees.kernels.apply_layout import ADD, ERASE
-from pagestore.trees.lookup import Finder
+from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import DictionaryWriter
 from pagestore.values.types import KEYS_MAX, Schema
 from pagestore.versions.catalog import Catalog, Info
-from pagestore.versions.store_state import State, Version
+from pagestore.versions.store_state import StoreState, Version
+
+T = TypeVar("T")
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, so that memory stays bounded
 
@@ -37,21 +39,28 @@ class WorkingTrees:
     _open = False
 
     def _begin(
-        self, pager: Pager, base: Version, trees: dict[int, Tree], state: State, texts: dict[bytes, int], reserve: int
+        self,
+        pager: Pager,
+        base: Version,
+        trees: dict[int, Tree],
+        state: StoreState,
+        texts: dict[bytes, int],
+        reserve: int,
     ) -> None:
         self.pager, self.base = pager, base
         self._deletes, self._reserve = True, reserve
         self._trees, self._catalog = trees, base.catalog
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._relations: dict[str, Any] = {}  # relations that somebody may hold: writable ones, by name
-        self._finders: dict[str, Finder] = {}
+        self._relations: dict[str, Any] = {}  # the writable relations that callers may hold, by name
+        self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
         self.vouched: set[str] = set()
         self._open = True
 
     @cached_property
     def dictionary(self) -> DictionaryWriter:
+        """The texts of the store, to which the transaction may add."""
         return DictionaryWriter(self.pager, self._trees, *self._texts)
 
     def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
@@ -71,21 +80,22 @@ class WorkingTrees:
 
     @property
     def properties(self) -> dict[str, str | bytes]:
-        """What the host keeps beside its relations; assign to it to change it."""
+        """What a host keeps beside its relations; assign to it to change it."""
         return self._changed_catalog().properties
 
     @property
     def pages(self) -> Pages:
+        """The map, for kernels."""
         return self.pager.pages
 
     @property
     def threads(self) -> int:
-        """How many apply many edits, and look many keys up, side by side."""
+        """How many threads apply large batches of edits, and look many keys up."""
         return self.pager.threads
 
     @property
     def catalog(self) -> Catalog:
-        """Which relations there are, of which shapes; another object where that has changed."""
+        """The relations and their shapes; another object once they have changed."""
         return self._catalog
 
     @property
@@ -99,11 +109,11 @@ class WorkingTrees:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
 
-    def finder(self, name: str) -> Finder:
-        """Looks up single keys in a relation as it is now."""
-        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # pages as they are then
+    def finder(self, name: str) -> RecordFinder:
+        """A finder of single keys in a relation as it is now."""
+        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # the tree may replace the pages
         if finder is None or finder.tree is not tree or finder.pages is not pages:
-            finder = self._finders[name] = Finder(pages, tree)
+            finder = self._finders[name] = RecordFinder(pages, tree)
         return finder
 
     def edit(self, info: Info, actions: np.ndarray, rows: np.ndarray) -> None:
@@ -132,9 +142,9 @@ class WorkingTrees:
         self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
         visible: int | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-        """Apply edits of words to the first of some relations, and what they changed to the others; all deltas.
+        """Apply edits of words to the first of some relations, and what they changed to the others; returns all deltas.
 
-        The others have the first one's columns places[t] each, see trees/apply.py.
+        Relation t holds columns places[t] of the first one, see trees/apply.py.
         """
         for name in self._buffers.keys() & names:
             self._flush(name)
@@ -189,7 +199,7 @@ class WorkingTrees:
 
         If the transaction ends inside, so does the savepoint.
         """
-        self._settle()
+        self._flush_all()
         trees, catalog, next_tree = dict(self._trees), self._catalog, self._next_tree
         before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
@@ -197,7 +207,7 @@ class WorkingTrees:
         try:
             yield
             if self._open:
-                self._settle()
+                self._flush_all()
         except BaseException:
             if self._open and not self.pager.work.broken:
                 self._go_back(mark, trees, catalog, before, next_tree)
@@ -208,14 +218,14 @@ class WorkingTrees:
                 self.pager.unmark()
 
     @step
-    def _settle(self) -> None:
+    def _flush_all(self) -> None:
         """Apply all that is buffered."""
         for name in list(self._buffers):
             self._flush(name)
 
     @step
     def _go_back(self, mark: Mark, trees: dict[int, Tree], catalog: Catalog, before: Catalog, next_tree: int) -> None:
-        """Be as at a mark."""
+        """Restore pages, trees and catalog as they were at a mark."""
         self.pager.rewind(mark)
         self._buffers.clear()
         self._trees.clear()
@@ -246,7 +256,7 @@ class WorkingTrees:
         self._trees[spec.tree_id] = Tree.empty(spec)
 
     def _fitting(self, name: str, spec: Spec) -> Spec:
-        """A shape whose records and folds fit pages; SchemaError for another."""
+        """The shape, if its records and folds fit pages. Raises SchemaError."""
         if not spec.fits(self.pages.page_words):
             raise SchemaError(
                 f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are too many for pages "
@@ -255,7 +265,7 @@ class WorkingTrees:
         return spec
 
     def _follow(self) -> None:
-        """Relations that somebody may hold are what they have become."""
+        """Let the relations that callers may hold follow the catalog; those that were dropped become invalid."""
         now = self._catalog.relations
         self._relations = {name: held for name, held in self._relations.items() if held.follow(now.get(name))}
 
@@ -272,7 +282,7 @@ class WorkingTrees:
 
     @step
     def _flush(self, name: str) -> None:
-        """Apply what is buffered for a relation. On an error its buffer is gone, the relation as before."""
+        """Apply the buffered edits of a relation. After an error its buffer is empty, the relation as before."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         try:
@@ -284,7 +294,7 @@ class WorkingTrees:
             self._take_turns(info, turns)
 
     def _take_turns(self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]) -> None:
-        """Apply buffered edits that add and others in turn: no batch can do both to one record."""
+        """Apply buffered edits that add, and other edits, in turn: no batch can do both to one record."""
         number = info.spec.tree_id
         before = self._trees[number]
         try:
@@ -312,7 +322,7 @@ class WorkingTrees:
         return deltas
 
     def _given(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Batches of somebody else's, whose exceptions leave a step as good as undone."""
+        """The batches of a caller's iterator; an exception of its own does not break the step off."""
         work = self.pager.work
         try:
             yield from batches
@@ -332,7 +342,7 @@ class WorkingTrees:
             self.pager.unmark()
 
     def _grows(self) -> None:
-        """The transaction does more than delete: it must leave the disk's last pages to what frees space."""
+        """The transaction does more than delete: it must leave the disk's last pages to commits that free space."""
         self._deletes, self.pager.spare = False, self._reserve
 
 
@@ -341,8 +351,8 @@ def _adds(part: tuple[np.ndarray, np.ndarray]) -> bool:
     return bool((part[0] == ADD).any())
 
 
-def _restored(live: dict, before: dict) -> dict:
-    """A dictionary that somebody may hold, with what was in it before."""
+def _restored(live: dict[str, T], before: dict[str, T]) -> dict[str, T]:
+    """Put back into a dictionary, which callers may hold, what was in it before."""
     live.clear()
     live.update(before)
     return live

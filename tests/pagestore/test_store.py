@@ -164,7 +164,8 @@ def test_threads_take_turns(store):
 
 def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
     """Which began when versions were dropped already, and has some when the compaction comes to wait for it."""
-    begin, vacuum, begun, waited_for = transaction.begin, compact._vacuum, threading.Event(), threading.Event()
+    begin, vacuum = transaction.begin_transaction, compact._vacuum
+    begun, waited_for = threading.Event(), threading.Event()
 
     def write():
         with store.transaction() as txn:
@@ -188,7 +189,7 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
             assert begun.wait(10)
 
     vacuums, writer = count(1), threading.Thread(target=write)
-    monkeypatch.setattr(compact, "begin", begin_compacting)
+    monkeypatch.setattr(compact, "begin_transaction", begin_compacting)
     monkeypatch.setattr(compact, "_vacuum", vacuum_before_another_writes)
     store.compact()
     assert store.check() == []
@@ -994,7 +995,7 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
             store.at(dt.datetime.min)
         with pytest.raises(VersionError, match="None is no version; give a number"):
             store.at(None)
-        with pytest.raises(ValueError, match="limit=-1: so many versions"):
+        with pytest.raises(ValueError, match="limit=-1: give a number of versions"):
             store.history(-1)
 
 

@@ -118,7 +118,7 @@ def _back_up(store: Store, snapshot: Snapshot) -> None:
     version = store.backup(out)
     out.seek(0)
     copy = store.path.with_suffix(".copy")
-    assert backup.apply(copy, [out]) == version
+    assert backup.restore_backup(copy, [out]) == version
     with pagestore.open(copy, mode="r") as restored, restored.snapshot() as found:
         _is_whole(found)
     copy.unlink()

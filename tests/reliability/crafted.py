@@ -145,7 +145,7 @@ class Targets:
         path = self.folder / "backup"
         before = sorted(self.folder.iterdir())
         try:
-            backup.apply(path, [*map(io.BytesIO, parts)])
+            backup.restore_backup(path, [*map(io.BytesIO, parts)])
         except PagestoreError as error:
             assert sorted(self.folder.iterdir()) == before, f"a backup that was refused left a file behind: {error}"
             return type(error).__name__

@@ -219,7 +219,7 @@ def _judge(life: Life, done: int, image: bytes, counts: Counter[str]) -> None:
         f"after {done} operations version {store.version} is there, not {acknowledged} to {newest}; {store.recovery}"
     )
     handle = store._handle
-    history = handle.state.history.entries(handle.mapping.pages)
+    history = handle.state.versions.entries(handle.mapping.pages)
     for entry in history:
         with store.at(entry.version) as snapshot:
             found = _rows_of(snapshot)

@@ -49,7 +49,7 @@ class SimulatedFile:
         self._memory = np.frombuffer(mmap.mmap(self._fd, limit), np.uint8)
         self._memory[: len(content)] = np.frombuffer(content, np.uint8)
         self._size = len(content)
-        self._outlet = PageWriter(self._fd)
+        self._page_writer = PageWriter(self._fd)
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
@@ -98,14 +98,14 @@ class SimulatedFile:
             self.pwrite(data, offset)
 
     def write_mapped(self, page_size: int) -> None:
-        self._outlet.page_size = page_size
-        self._outlet.widen(self._memory.view(np.int64))
+        self._page_writer.page_size = page_size
+        self._page_writer.widen(self._memory.view(np.int64))
 
     @property
     def page_writer(self) -> np.ndarray:
         if config.DISABLE_JIT:
             return CLOSED
-        return REFUSES if self.calls + 1 in self.fail else self._outlet.words
+        return REFUSES if self.calls + 1 in self.fail else self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
         """Each page counts as a write of its own, so that a crash may keep any of them."""
@@ -131,7 +131,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         if self._failure():
             raise OSError(errno.EIO, "simulated")
-        self._outlet.cut(size)
+        self._page_writer.cut(size)
         self._memory[size : self._size] = 0
         self._size = size
         self.operations.append(Operation("cut", size))

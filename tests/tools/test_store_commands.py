@@ -104,7 +104,7 @@ def test_damage_to_the_books_is_named_and_salvage_needs_them_not(tmp_path, capsy
             store.vacuum(keep_versions=1)
             store.retain = 5
         state = store._handle.state
-        page = state.history.tree.root if which == "history" else state.commit.checkpoint.page
+        page = state.versions.tree.root if which == "history" else state.commit.checkpoint.page
     assert page
     overwrite(path, page, store.page_size)
     code, data = answer(capsys, "fsck", path, "--salvage", tmp_path / "saved.pages")

@@ -19,7 +19,7 @@ from pagestore.trees.bulk import bulk
 from pagestore.trees.complement import Complement
 from pagestore.trees.interval_index import interval_spec, overlaps_counted
 from pagestore.trees.kernels.apply_layout import SET
-from pagestore.trees.range_folds import Rows, scan_many
+from pagestore.trees.range_folds import Rows, fold_many
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
 
@@ -54,7 +54,7 @@ def counts(n: int, txn: Transaction) -> dict[str, float]:
 def _scan(txn: Transaction, tree: Tree, random: np.random.Generator) -> float:
     ends = np.sort(random.integers(0, STEP * tree.count, (2, SCANS)), axis=0)
     each = (ends[:, i : i + 1] for i in range(SCANS))
-    return max(scan_many(txn.pages, tree, Rows(0, 1), e[:1], e[1:]).applications for e in each)
+    return max(fold_many(txn.pages, tree, Rows(0, 1), e[:1], e[1:]).applications for e in each)
 
 
 def _update(txn: Transaction, tree: Tree, random: np.random.Generator) -> float:

@@ -7,7 +7,7 @@ import ivm as ivm  # registers its host, which --deep asks
 import pagestore
 from pagestore.admin.tree_check import Violation
 from pagestore.salvage import Lost, open_damaged, salvage
-from pagestore.versions.dependants import recorded
+from pagestore.versions.dependants import recorded_dependants
 from pagestore.versions.hosts import hosts
 
 from ..cli.answers import answer, common, counted, opened
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             lines.append(f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}")
         if not violations:
             lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
-            kept = ", ".join(recorded(store.snapshot().properties))
+            kept = ", ".join(recorded_dependants(store.snapshot().properties))
             if kept and not options.deep:
                 lines.append(f"what {kept} keeps was not compared with its source; --deep does that")
         answer(options, data, "\n".join(lines))
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
     """The violations in what hosts store, compared with its source."""
     found = [one for host in hosts().values() for one in host.check(store, progress)]
-    for name in recorded(store.snapshot().properties).keys() - hosts().keys():
+    for name in recorded_dependants(store.snapshot().properties).keys() - hosts().keys():
         found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
     return found
 

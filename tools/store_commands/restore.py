@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
         if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # peek, since a pipe cannot be read twice
-            versions = [backup.apply(options.file, sources)]
+            versions = [backup.restore_backup(options.file, sources)]
         else:
             versions = _from_dump(Path(options.file), *sources)
         progress.clear()

@@ -1,4 +1,7 @@
-"""TODO: ivm/join/kernels/bounds.py."""
+"""Bounds of a level: the interval that comparisons leave it, and the next value that they and the oracle admit.
+
+y >= x + 3, y <= 20, y != 9    with x = 5    ──▶    LOW = 8, HIGH = 20; admit(8) = 8, admit(9) = 10
+"""
 
 from ivm.join.kernels.join_layout import (
     BINDING,

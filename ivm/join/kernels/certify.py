@@ -1,4 +1,10 @@
-"""TODO: ivm/join/kernels/certify.py."""
+"""Certificates: trace rows that say why a level has the candidates it has, without an operation's worth of detail.
+
+    a    1 4 6 9        Both have nothing common but 6. The last to begin is b (2), the first to end is b (8):
+    b    2 5 6 8        a is sensitive to [2, 8] and b to (-inf, +inf), cut at keys where rows would cover too many.
+
+Where several operations may share a row (granularity above 1), this is enough, and the level may be found by merging.
+"""
 
 from ivm.join.kernels.bounds import set_bounds
 from ivm.join.kernels.emit import crowded

@@ -1,4 +1,9 @@
-"""TODO: ivm/join/kernels/collect.py."""
+"""Collecting levels: all candidates of a level under the values before it, brought together, each with a count.
+
+    two(x, z) <- edge(x, y), edge(y, z).        x = 1:  y = 2 gives z 3 5    y = 4 gives z 5 6    ──▶  3 ×1, 5 ×2, 6 ×1
+
+Where nothing below reads a variable, and nobody asks for it, its values need not be told apart.
+"""
 
 from ivm.join.kernels.flat_cursors import rewind
 from ivm.join.kernels.flat_layout import COLLECTED, COLLECTED_BASE, COUNT_LOW, NEXT, SORTS, SPARSE, STOP, TALLIES, TIMES

@@ -1,4 +1,10 @@
-"""TODO: ivm/join/kernels/emit.py."""
+"""What a join writes: bindings, and trace rows, each a context and an interval (*Sensitivity indices*).
+
+    triangle(x, y, z) with x = 1, y = 2 bound; the iterator of edge(y, z) sought 4 and landed on 7
+    trace row of edge(y, z) at depth 1:    y = 2, a = 4, b = 7        it would act otherwise if (2, 4..7) changed
+
+With granularity g, up to g operations under one context share a row, whose interval covers all of theirs.
+"""
 
 from ivm.join.kernels.join_layout import (
     BINDING,

@@ -1,4 +1,8 @@
-"""TODO: ivm/join/kernels/flat_cursors.py."""
+"""The slices that the iterators of a join over flat tries are in: how a binding moves those below it.
+
+edge   depth 0    keys 1 4        children 0 2 3        binding x = 4 puts the iterator of depth 1
+       depth 1    keys 2 5 | 2                          into the slice [2] = keys 2..3
+"""
 
 from ivm.join.kernels.flat_layout import AT, CHILDREN, END, FIRST_KEY, LEAST, STAMP, START, TABLE
 from ivm.join.kernels.join_layout import ATOM_DEPTH, BINDING, DEPTHS, PART_START, PARTS

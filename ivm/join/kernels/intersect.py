@@ -1,4 +1,11 @@
-"""TODO: ivm/join/kernels/intersect.py."""
+"""The keys that several sorted slices share.
+
+    a    1 4 6 7 9         ──▶  share: 4 7         merged without a branch, or, where b is much longer, sought in b
+    b    2 4 5 7 8
+
+Slices that do not change while the level before moves are *steady*. What they share is kept once it is needed for the
+second time, and marked in a table of bytes, by which the slices that move are filtered.
+"""
 
 from ivm.join.kernels.bounds import bound_value
 from ivm.join.kernels.flat_layout import (

@@ -1,4 +1,14 @@
-"""TODO: ivm/join/kernels/join_layout.py."""
+"""The arrays of a run: the header of `plan`, which stays the same, and of `state`, which says where the run is.
+
+    plan     | LEVELS = 3 | DEPTHS = 2 | ... | PART_START = 18 | ... ||  0 2 4 6 | 0 0  2 0 | 0 1  1 0 | 1 1  2 1 | ...
+    state    | LEVEL = 1  | PHASE = SEARCH | ... | BINDING = 25 | ... ||  1 5 . | ...
+
+    triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        parts of level 0 (x): atom 0 at depth 0, atom 2 at
+                                                                    depth 0; of level 1 (y): atom 0 at 1, atom 1 at 0
+
+Both are flat arrays with a header of numbers and of offsets to their sections: an array handed on costs a kernel more
+than an index.
+"""
 
 INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away

@@ -1,4 +1,10 @@
-"""TODO: ivm/join/kernels/leaf_slices.py."""
+"""The last level of a join: leapfrogging over the slices that its iterators have in their current leaves, decoded.
+
+    runs[0]   2 5 7 8 12        target 2:   part 0 at 2, part 1 seeks 2 and lands on 5
+    runs[1]   5 8 9 12          target 5:   part 0 seeks 5, both stand there: a binding, 5; part 0 goes on to 7, ...
+
+It does what `leapfrog.search` and `leapfrog.move_on` would do, operation by operation, without decoding a key twice.
+"""
 
 from ivm.join.kernels.emit import crowded, emit, record
 from ivm.join.kernels.join_layout import (

@@ -1,4 +1,10 @@
-"""TODO: ivm/join/kernels/traced.py."""
+"""The join over flat tries where every operation leaves a trace row: leapfrogging, with notes of what it does.
+
+    a    1 4 6 9        open at 1 and 2; a seeks 2 and lands on 4; b seeks 4 and lands on 5; a seeks 5, lands on 6, ...
+    b    2 5 6 8        notes of a: (2, 4) (5, 6) ...        notes of b: (4, 5) (6, 6) ...
+
+Two slices are leapfrogged without a branch: each step writes the note that it may have made, and counts it if it did.
+"""
 
 from ivm.join.kernels.flat_cursors import onward
 from ivm.join.kernels.flat_layout import (
@@ -163,33 +169,33 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
     x, last = data[i], data[i_last]
     if data[j] < x:
         j = leap(data, j, j_last, x, scratch, step, cursors, 1 - steady, b)
-    at, room, base, low, ranks = notes(step, steady), step[ROOM], step[BASE], step[MARK_LOW], step[RANKS]
-    other = notes(step, 1 - steady)
-    m, k, n = at + cursors[a, NOTED], other + cursors[b, NOTED], base
+    room, low, ranks = step[ROOM], step[MARK_LOW], step[RANKS]
+    notes_a, notes_b, found = notes(step, steady), notes(step, 1 - steady), step[BASE]
+    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]  # where the next note of either goes
     y = data[j]
     while y < last and j < j_last:
         i = ranked(bits, ranks, low, y)
         z = data[i]
-        scratch[m] = y
-        scratch[m + room] = z
-        m += x < y
+        scratch[to_a] = y
+        scratch[to_a + room] = z
+        to_a += x < y
         x = z
-        scratch[n] = y
-        n += y == z
+        scratch[found] = y
+        found += y == z
         if steady == 0:
             i += y == z
             x = data[i]
-            scratch[m] = y
-            scratch[m + room] = x
-            m += y == z
+            scratch[to_a] = y
+            scratch[to_a + room] = x
+            to_a += y == z
         j += 1
         y = data[j]
-        scratch[k] = x
-        scratch[k + room] = y
-        k += x <= y
+        scratch[to_b] = x
+        scratch[to_b + room] = y
+        to_b += x <= y
     cursors[a, AT], cursors[b, AT] = i, j
-    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - other
-    return n - base
+    cursors[a, NOTED], cursors[b, NOTED] = to_a - notes_a, to_b - notes_b
+    return found - step[BASE]
 
 
 @kernel
@@ -212,24 +218,24 @@ def alternate(data, plan, state, step, cursors, scratch, level):
         i = leap(data, i, i_last, data[j], scratch, step, cursors, 0, a)
     elif data[j] < data[i]:
         j = leap(data, j, j_last, data[i], scratch, step, cursors, 1, b)
-    at, room, base = step[NOTES], step[ROOM], step[BASE]
-    m, k, n = at + cursors[a, NOTED], at + 2 * room + cursors[b, NOTED], base
+    room, notes_a, notes_b, found = step[ROOM], notes(step, 0), notes(step, 1), step[BASE]
+    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]  # where the next note of either goes
     while i < i_last and j < j_last:
         x, y = data[i], data[j]
-        scratch[n] = x
-        n += x == y
+        scratch[found] = x
+        found += x == y
         i += x <= y
         j += y < x
-        to_x, to_y = data[i], data[j]
-        scratch[m] = y
-        scratch[m + room] = to_x
-        m += (x <= y) & (to_x >= y)
-        scratch[k] = x
-        scratch[k + room] = to_y
-        k += (y < x) & (to_y >= x)
+        next_x, next_y = data[i], data[j]
+        scratch[to_a] = y
+        scratch[to_a + room] = next_x
+        to_a += (x <= y) & (next_x >= y)
+        scratch[to_b] = x
+        scratch[to_b + room] = next_y
+        to_b += (y < x) & (next_y >= x)
     cursors[a, AT], cursors[b, AT] = i, j
-    cursors[a, NOTED], cursors[b, NOTED] = m - at, k - at - 2 * room
-    return n - base
+    cursors[a, NOTED], cursors[b, NOTED] = to_a - notes_a, to_b - notes_b
+    return found - step[BASE]
 
 
 @kernel

@@ -1,4 +1,11 @@
-"""TODO: ivm/join/kernels/trie_iterator.py."""
+"""Trie iterators over pages: open, seek_lub and the end of a run (*Leapfrog Triejoin*, section 3).
+
+    edge(x, y)    leaf   x   1 1 1 4 4 9        depth 0 stands at slot 0: x = 1, its run ends at slot 3
+                         y   2 5 8 2 7 1        open depth 1: y = 2, run 0..3       seek_lub(6) lands on slot 2: y = 8
+
+An atom has an iterator for each of its depths. It is a cursor of pagestore's in the state of the run, and behind that
+where its run of equal keys above ends in the current leaf. `forward` follows a run into the next leaf.
+"""
 
 from ivm.join.kernels.join_layout import AT, DEPTHS, INT_MAX, ITERATORS, PARTS, SENSOR, TREES
 from pagestore.compiled import (

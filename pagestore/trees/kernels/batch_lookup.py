@@ -1,7 +1,7 @@
 """Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
 
 from pagestore.pages.enter import child, columns_at, enter
-from pagestore.pages.layout import COUNT, GREATEST
+from pagestore.pages.layout import COUNT, WORD_MAX
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, run_end
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, either, prefetch, word_at
@@ -98,7 +98,7 @@ def children(words, seen, page_words, level, columns, keys, wanted, group, key, 
         if below < 0:
             return below
         low = field(words, page, 0, slot)
-        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else GREATEST
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else WORD_MAX
         pages[g] = below
         g += 1
         while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
@@ -144,11 +144,11 @@ def locate_column(words, c, columns, wanted, group, place):
         for g in range(n):
             place[RUN, g] = low[g]
             value = wanted[c - 1, group[g]]
-            x[g], size[g] = value + (value < GREATEST), equal[g] * min(end[g] - low[g], RUN_SHORT)
+            x[g], size[g] = value + (value < WORD_MAX), equal[g] * min(end[g] - low[g], RUN_SHORT)
         lower_many(words, c - 1, n, place)
         for g in range(n):
             run = place[RUN, g]
-            if low[g] - run == RUN_SHORT or x[g] == GREATEST:
+            if low[g] - run == RUN_SHORT or x[g] == WORD_MAX:
                 low[g] = run_end(words, pages[g], c - 1, run, end[g], wanted[c - 1, group[g]])
             low[g], end[g] = run, low[g]
     else:

@@ -1,4 +1,10 @@
-"""TODO: pagestore/trees/kernels/point_lookup.py."""
+"""One key looked up, as fast as memory answers.
+
+    root ──▶ leaf:  the separators around the leaf say about where in it the key is: its probe is asked for at once
+                    with the leaf's header, so that a look-up waits for the leaf once
+
+A branch that is guessed wrong costs as much as the rest, so halving takes none.
+"""
 
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import COUNT, HEADER

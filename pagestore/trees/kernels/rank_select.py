@@ -1,4 +1,10 @@
-"""TODO: pagestore/trees/kernels/rank_select.py."""
+"""Rank and select: how many records are below a key, and which record has so many below it.
+
+    root      | 0 (3 records) | 40 (5) | 90 (2) |        rank of 95: 3 + 5, and those below 95 in the third leaf
+                                                         select(6): 3 <= 6 < 8, so in the second leaf, place 6 - 3
+
+Both go by the count folds of index pages and of ScanTrees: O(height * log entries).
+"""
 
 from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import COUNT as ENTRIES

@@ -1,4 +1,7 @@
-"""TODO: pagestore/trees/kernels/read_range.py."""
+"""Ranges of records, leaf after leaf; the pages of a tree; how many records begin with a prefix.
+
+cursor ──▶ leaf 11, slot 3 .. end ──▶ leaf 12 ──▶ ... ──▶ the first key that is not below the upper bound
+"""
 
 import numpy as np
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from tests.support.mirror import Mirror
 from tests.support.strategies import FULL, cases
 
@@ -126,7 +126,7 @@ def words(workspace: ivm.Workspace, name: str) -> np.ndarray:
     """All records of a tree."""
     with workspace.store.snapshot() as snap:
         tree = snap.tree(name)
-        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *scan(snap.pages, tree)], axis=1)
+        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *read_batches(snap.pages, tree)], axis=1)
 
 
 def damage(workspace: ivm.Workspace, name: str, action: int, rows: np.ndarray) -> None:

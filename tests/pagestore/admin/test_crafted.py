@@ -193,7 +193,7 @@ def crafted_backup(head, pages=(), done=None):
 def test_a_backup_holds_what_it_says(head, pages, match, tmp_path):
     size, *rest = head
     with pytest.raises(CorruptionError, match=match):
-        backup.apply(tmp_path / "b.pages", [io.BytesIO(crafted_backup((size, bytes(16), *rest), pages))])
+        backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(crafted_backup((size, bytes(16), *rest), pages))])
     assert [*tmp_path.iterdir()] == []
 
 
@@ -221,7 +221,7 @@ def test_pages_are_verified_before_they_are_written(dumped, tmp_path):
         (page(-1, lambda words: np.put(words, 4, 1 << 60)), "not whole|lacks its commit"),
     ):
         with pytest.raises(CorruptionError, match=match):
-            backup.apply(tmp_path / "b.pages", [io.BytesIO(data)])
+            backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(data)])
         assert [*tmp_path.iterdir()] == []
 
 
@@ -235,7 +235,7 @@ def test_few_pages_make_no_huge_store(dumped, tmp_path, monkeypatch):
         fields[6] = top
         return with_block(backed, b"HEAD", lambda _: backup._HEADS[backup.FORMAT].pack(*fields))
 
-    backup.apply(tmp_path / "holes.pages", [io.BytesIO(of(1 << 20))])
+    backup.restore_backup(tmp_path / "holes.pages", [io.BytesIO(of(1 << 20))])
     assert (tmp_path / "holes.pages").stat().st_size > 1 << 32 > (tmp_path / "holes.pages").stat().st_blocks << 12
     with pagestore.open(tmp_path / "holes.pages", sync="off") as store:
         with store.transaction() as txn:
@@ -246,4 +246,4 @@ def test_few_pages_make_no_huge_store(dumped, tmp_path, monkeypatch):
         with pytest.raises(FormatError, match="are too few for a backup; compact the store"):
             store.backup(io.BytesIO())
     with pytest.raises(CorruptionError, match="says that the store has 1048576 pages, and holds"):
-        backup.apply(tmp_path / "b.pages", [io.BytesIO(of(1 << 20))])
+        backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(of(1 << 20))])

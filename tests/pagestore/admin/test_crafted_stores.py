@@ -10,7 +10,7 @@ from pagestore.pages.fold_operators import COUNT as COUNTS
 from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, SCAN, TYPE
 from pagestore.trees.bulk import bulk
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.tree import Spec, Tree
 from tests.reliability import crafted_stores
 from tests.support.memory import MemoryPager
@@ -86,7 +86,7 @@ def test_a_page_that_says_what_cannot_be_is_refused_at_first_touch(lie, kind):
     page = getattr(crafted, kind)
     crafted.change(page, LIES[lie](crafted, page))
     with pytest.raises(CorruptionError) as caught:
-        list(scan(crafted.pager.pages, crafted.tree))
+        list(read_batches(crafted.pager.pages, crafted.tree))
     assert caught.value.page == page
     with pytest.raises(CorruptionError):
         get(crafted.pager.pages, crafted.tree, KEYS[None])
@@ -97,22 +97,22 @@ def test_where_a_child_is_no_page_its_parent_lies(child_id):
     crafted = Crafted()
     crafted.change(crafted.index, {HEADER + 2: child_id, HEADER + 3: crafted.word(crafted.index, HEADER + 3) & ~255})
     with pytest.raises(CorruptionError) as caught:
-        list(scan(crafted.pager.pages, crafted.tree))
+        list(read_batches(crafted.pager.pages, crafted.tree))
     assert caught.value.page == crafted.index
 
 
 def test_a_page_with_fewer_columns_than_its_reader_wants_is_refused_though_it_was_verified():
     pager = MemoryPager()
     narrow, wide = (bulk(pager, Spec(1, 1, values), [np.ones((1 + values, 1), np.int64)]) for values in (0, 5))
-    list(scan(pager.pages, narrow))
+    list(read_batches(pager.pages, narrow))
     with pytest.raises(CorruptionError):
-        list(scan(pager.pages, Tree.at(narrow.root, 1, 1, wide.spec, 0)))
+        list(read_batches(pager.pages, Tree.at(narrow.root, 1, 1, wide.spec, 0)))
 
 
 def test_a_page_that_was_verified_is_not_looked_at_again():
     """What there is to do with it is one comparison, of a byte; none of its words is read."""
     crafted = Crafted()
-    list(scan(crafted.pager.pages, crafted.tree))
+    list(read_batches(crafted.pager.pages, crafted.tree))
     words, seen, page_words = crafted.pager.pages
     nothing = np.zeros_like(words)
     level = crafted.tree.height - 1

@@ -82,7 +82,7 @@ def test_no_version_at_all(store, tmp_path):
         assert target.restore(io.BytesIO(data)) == []
         assert target.version == 0
     with pytest.raises(FormatError, match="no backup to begin with"):
-        backup.apply(tmp_path / "b.pages", [])
+        backup.restore_backup(tmp_path / "b.pages", [])
 
 
 def test_a_dump_that_fails_holds_no_version(store):
@@ -144,7 +144,7 @@ def test_damaged_headers_are_named(store, tmp_path):
     wrong = bytearray(backed.getvalue())
     wrong[12:16] = b"PAGE"
     with pytest.raises(CorruptionError, match="HEAD belongs there"):
-        backup.apply(tmp_path / "b.pages", [io.BytesIO(wrong)])
+        backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(wrong)])
 
 
 def test_a_version_with_a_damaged_block_is_not_made(store, tmp_path):
@@ -177,7 +177,7 @@ def test_a_backup_and_its_increments(store, tmp_path):
     sources = [full, *parts]
     for source in sources:
         source.seek(0)
-    assert backup.apply(tmp_path / "b.pages", sources) == store.version
+    assert backup.restore_backup(tmp_path / "b.pages", sources) == store.version
     with pagestore.open(tmp_path / "b.pages", sync="off") as copy:
         assert copy.recovery is None
         assert copy.uuid == store.uuid
@@ -198,7 +198,7 @@ def test_backups_out_of_order_or_cut_are_refused(store, tmp_path):
         for source in sources:
             source.seek(0)
         with pytest.raises((FormatError, CorruptionError)):
-            backup.apply(tmp_path / "b.pages", sources)
+            backup.restore_backup(tmp_path / "b.pages", sources)
         assert not [p for p in tmp_path.iterdir() if "b.pages" in p.name]
     with pytest.raises(VersionError):
         store.backup(io.BytesIO(), since=99)
@@ -219,7 +219,7 @@ def test_a_backup_while_another_handle_writes(store, tmp_path):
         out = Busy()
         version = reader.backup(out)
     out.seek(0)
-    backup.apply(tmp_path / "b.pages", [io.BytesIO(out.getvalue())])
+    backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(out.getvalue())])
     with pagestore.open(tmp_path / "b.pages", mode="r") as copy:
         assert copy.version == version
         assert content(copy.snapshot()) == before
@@ -294,7 +294,7 @@ def backed_up(store, since=None):
 
 
 def applied(path, *parts):
-    return backup.apply(path, [*map(io.BytesIO, parts)])
+    return backup.restore_backup(path, [*map(io.BytesIO, parts)])
 
 
 def edited(store, *values):

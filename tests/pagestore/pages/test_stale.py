@@ -10,7 +10,7 @@ from pagestore.trees.apply import apply
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import SET
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import read, scan
+from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Spec, Tree
 from tests.reliability import stale
 from tests.support.memory import MemoryPager
@@ -72,7 +72,7 @@ def test_a_child_of_another_birth_is_refused_where_it_is_touched_first(ask):
     pager._words[leaf * pager.page_words :][: pager.page_words] = 0
     pager.write(stamped, np.array([leaf]))
     questions = {
-        "scan": lambda: list(scan(pager.pages, new)),
+        "scan": lambda: list(read_batches(pager.pages, new)),
         "read": lambda: read(pager.pages, new, (499 << 40,), (501 << 40,)),
         "get": lambda: get(pager.pages, new, np.array([[500 << 40]])),
         "set": lambda: apply(pager, new, np.array([SET]), np.array([[500 << 40], [8]])),
@@ -80,7 +80,7 @@ def test_a_child_of_another_birth_is_refused_where_it_is_touched_first(ask):
     with pytest.raises(CorruptionError) as caught:
         questions[ask]()
     assert caught.value.page == leaf
-    assert len(list(scan(pager.pages, tree))) == 1  # the old one is whole
+    assert len(list(read_batches(pager.pages, tree))) == 1  # the old one is whole
 
 
 def test_births_take_few_bits():

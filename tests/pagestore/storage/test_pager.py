@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pagestore.storage.free_list import FreeList
-from pagestore.storage.word_list import flat
+from pagestore.storage.word_list import word_list
 
 
 def pages_in(extents: np.ndarray) -> set[int]:
@@ -52,9 +52,9 @@ class SpaceMachine(RuleBasedStateMachine):
     @rule(share=st.integers(0, 3))
     def free(self, share: int) -> None:
         gone = set(sorted(self.used, key=hash)[: len(self.used) * share // 3])
-        self.free_list.free(flat(gone))
+        self.free_list.free(word_list(gone))
         assert not (gone & self.lendable())  # not before the commit is durable
-        self.free_list.settle()
+        self.free_list.reuse_pending()
         self.used -= gone
 
     @rule()

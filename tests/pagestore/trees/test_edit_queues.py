@@ -16,7 +16,7 @@ from pagestore.trees.edit_queues import EditQueue
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.kernels.arguments import FlushRoom, PageBooks, Queues
 from pagestore.trees.kernels.flush_queue import flush_queue
-from pagestore.trees.reading import scan
+from pagestore.trees.reading import read_batches
 from tests.support.simulator import compiled
 
 EDGES = EditQueue(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
@@ -52,7 +52,7 @@ def every(pages, books, queues, room, apply):
 
 
 def rows_of(source, name):
-    return [tuple(row) for batch in scan(source.pages, source.tree(name)) for row in batch.T.tolist()]
+    return [tuple(row) for batch in read_batches(source.pages, source.tree(name)) for row in batch.T.tolist()]
 
 
 def begun(path, **options):

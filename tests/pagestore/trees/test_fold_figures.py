@@ -16,7 +16,7 @@ from pagestore.runtime.arguments import Door, Words
 from pagestore.trees.bulk import bulk
 from pagestore.trees.interval_index import interval_spec, overlaps_counted, stab_many
 from pagestore.trees.kernels.range_fold import fold_page
-from pagestore.trees.tree import Spec, scan_array
+from pagestore.trees.tree import Spec, fold_array
 from tests.support.memory import MemoryPager
 from tests.support.paper import example
 
@@ -32,7 +32,7 @@ class Figure:
     def __init__(self, values, operator):
         n = len(values)
         self.spec = Spec(9, 1, 1, ((operator, 1),))
-        self.scans = scan_array(self.spec)
+        self.scans = fold_array(self.spec)
         self.page = np.zeros(PAGE_WORDS, np.int64)
         node = np.array([range(n), values])
         work = np.zeros(work_words(PAGE_WORDS, 1), np.int64)

@@ -18,8 +18,8 @@ from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_f
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.range_folds import Rows, ranks, rows_of, scan_many, select
-from pagestore.trees.reading import pages_of, scan
+from pagestore.trees.range_folds import Rows, fold_many, ranks, rows_of, select
+from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager, Recycling
@@ -63,7 +63,7 @@ def faults(pager, tree):
 
 
 def records(pager, tree):
-    batches = list(scan(pager.pages, tree)) if tree.root else []
+    batches = list(read_batches(pager.pages, tree)) if tree.root else []
     return np.concatenate(batches, axis=1) if batches else np.empty((tree.spec.columns, 0), np.int64)
 
 
@@ -75,7 +75,7 @@ def agrees(pager, tree, lo, hi):
         place = rows_of(tree.spec, one)
         if place is None:
             continue
-        got = scan_many(pager.pages, tree, place, lo[None, :], hi[None, :])
+        got = fold_many(pager.pages, tree, place, lo[None, :], hi[None, :])
         for i, (a, b) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             if a >= b:
                 assert not got.full[i]
@@ -133,11 +133,11 @@ def test_unbounded_prefix_and_empty_intervals():
     none, lo = np.zeros((0, 2), np.int64), np.array([[7, 299]])
     hi = np.array([[9, 299], [5, 3]])
     count = rows_of(tree.spec, SCANS[0])
-    assert scan_many(pager.pages, tree, count, none, none).words.tolist() == [[6000, 6000]]
-    assert scan_many(pager.pages, tree, count, lo, none).words.tolist() == [[5860, 20]]
-    assert scan_many(pager.pages, tree, count, lo, hi).words.tolist() == [[45, 3]]
-    assert scan_many(pager.pages, tree, count, hi[:1], lo).words.tolist() == [[0, 0]]
-    empty = scan_many(pager.pages, Tree.empty(tree.spec), count, lo, hi)
+    assert fold_many(pager.pages, tree, count, none, none).words.tolist() == [[6000, 6000]]
+    assert fold_many(pager.pages, tree, count, lo, none).words.tolist() == [[5860, 20]]
+    assert fold_many(pager.pages, tree, count, lo, hi).words.tolist() == [[45, 3]]
+    assert fold_many(pager.pages, tree, count, hi[:1], lo).words.tolist() == [[0, 0]]
+    empty = fold_many(pager.pages, Tree.empty(tree.spec), count, lo, hi)
     assert not empty.full.any()
 
 
@@ -160,7 +160,7 @@ def test_sums_beyond_a_word_are_exact():
     values = np.array([2**63 - 1, -(2**63)] * 3000)
     tree = bulk(pager, spec_of(SCANS[1]), [np.stack([np.arange(6000), values])])
     lo, hi = np.array([[0, 0, 1, 0]]), np.array([[6000, 5999, 6000, 1]])
-    low, high = scan_many(pager.pages, tree, Rows(0, 2), lo, hi).words.tolist()
+    low, high = fold_many(pager.pages, tree, Rows(0, 2), lo, hi).words.tolist()
     truth = [sum(values[a:b].tolist()) for a, b in zip(lo[0], hi[0], strict=True)]
     assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == truth
 
@@ -178,7 +178,7 @@ def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
     tree = bulk(pager, spec_of(SCANS[1]), [np.stack([np.arange(n), values])])
     sums = np.concatenate([[0], np.cumsum(values.astype(object))])
     lo, hi = np.sort(rng.integers(0, n, (2, 300)), axis=0)
-    low, high = scan_many(pager.pages, tree, Rows(0, 2), lo[None], hi[None]).words.tolist()
+    low, high = fold_many(pager.pages, tree, Rows(0, 2), lo[None], hi[None]).words.tolist()
     assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == (sums[hi] - sums[lo]).tolist()
 
 
@@ -201,7 +201,7 @@ def test_applications_of_a_scan(n, one):
     lo, hi = np.sort(rng.integers(0, 3 * n, (2, 300)), axis=0)
     most = 0
     for i in range(300):
-        got = scan_many(pager.pages, tree, Rows(0, len(one)), lo[None, i : i + 1], hi[None, i : i + 1])
+        got = fold_many(pager.pages, tree, Rows(0, len(one)), lo[None, i : i + 1], hi[None, i : i + 1])
         most = max(most, got.applications)
     assert most <= 2 * ceil(log2(n)) + 2 * leaf_entries_max(pager, tree) * tree.height
 
@@ -314,5 +314,5 @@ def test_a_churned_tree_is_as_good_as_a_fresh_one(pattern):
     assert len(pages_of(pager.pages, tree)) <= 2.5 * len(pages_of(pager.pages, fresh))
     assert tree.height <= fresh.height + 1
     lo, hi = np.sort(rng.integers(left[0].min(), left[0].max(), (2, 500)), axis=0)
-    costs = [scan_many(pager.pages, t, Rows(0, len(one)), lo[None, :], hi[None, :]).applications for t in (tree, fresh)]
+    costs = [fold_many(pager.pages, t, Rows(0, len(one)), lo[None, :], hi[None, :]).applications for t in (tree, fresh)]
     assert costs[0] <= 1.5 * costs[1]

@@ -22,8 +22,8 @@ from pagestore.trees.delta import Delta, delta
 from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply import cut_edits
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.lookup import SHARE, Finder, count_prefixes, get
-from pagestore.trees.reading import count, pages_of, read, scan
+from pagestore.trees.lookup import SHARE, RecordFinder, count_prefixes, get
+from pagestore.trees.reading import count, pages_of, read, read_batches
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 
@@ -31,7 +31,7 @@ SPEC = Spec(1, 2, 1, ((MAX, 2), (COUNT, 0)))
 
 
 def rows_of(pages, tree):
-    return [row for batch in scan(pages, tree) for row in map(tuple, batch.T.tolist())]
+    return [row for batch in read_batches(pages, tree) for row in map(tuple, batch.T.tolist())]
 
 
 def edited(model, actions, rows):
@@ -167,7 +167,7 @@ def test_a_batch_rewrites_only_the_pages_it_touches():
 
 def test_bulk_pages_are_in_order_and_full_but_for_a_sixteenth():
     pager, tree, keys = big_tree()
-    assert np.array_equal(np.concatenate(list(scan(pager.pages, tree)), axis=1)[0], keys)
+    assert np.array_equal(np.concatenate(list(read_batches(pager.pages, tree)), axis=1)[0], keys)
     assert 4 <= len(pager.live) * 4096 / len(keys) * 15 / 16 < 4.1  # 1,024 records a page are the most there may be
     found, _ = get(pager.pages, tree, np.stack([keys + 1]))
     assert not found.any()
@@ -210,7 +210,7 @@ def test_looking_up_many_in_any_order(seed, keys, bits, ends):
     answers = [model.get(key) for key in map(tuple, wanted.T.tolist())]
     assert found.tolist() == [answer is not None for answer in answers]
     assert values[0].tolist() == [answer or 0 for answer in answers]
-    one = Finder(pager.pages, tree)
+    one = RecordFinder(pager.pages, tree)
     for key, answer in zip(wanted.T.tolist()[:50], answers, strict=False):
         assert one.find(tuple(key)) == (None if answer is None else (answer,))
 
@@ -237,12 +237,12 @@ def test_records_that_are_not_there_are_missed():
     pager, tree, keys = big_tree()
     for wrong in (tree._replace(count=tree.count + 1), tree._replace(pointer=0, height=0)):
         with pytest.raises(CorruptionError, match=f"it leads to .* records, and the tree has {wrong.count}$"):
-            list(scan(pager.pages, wrong, rows=1000))
+            list(read_batches(pager.pages, wrong, rows=1000))
         with pytest.raises(CorruptionError, match=f"the tree has {wrong.count}$"):
             read(pager.pages, wrong)
         assert count(pager.pages, wrong, (int(keys[5]),)) == (len(keys) - 5 if wrong.root else 0)
     with pytest.raises(CorruptionError, match="the tree has 3$"):
-        list(scan(pager.pages, tree._replace(count=3)))
+        list(read_batches(pager.pages, tree._replace(count=3)))
 
 
 @pytest.mark.parametrize("before", [[], [1 << 16], [1 << 12, 1 << 16]])
@@ -277,7 +277,7 @@ def test_ranges_take_prefixes():
     rows = np.array([(a, b) for a in range(30) for b in range(40)]).T
     tree = bulk(pager, Spec(1, 2, 0), [rows])
     for lo, hi in [((3,), (9,)), ((3, 7), (3, 20)), ((), (1,)), ((29, 5), ()), ((40,), ()), ((5,), (5,))]:
-        got = [tuple(r) for batch in scan(pager.pages, tree, lo, hi, rows=37) for r in batch.T.tolist()]
+        got = [tuple(r) for batch in read_batches(pager.pages, tree, lo, hi, rows=37) for r in batch.T.tolist()]
         wanted = [t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)]
         assert got == wanted
         assert list(map(tuple, read(pager.pages, tree, lo, hi).T.tolist())) == wanted

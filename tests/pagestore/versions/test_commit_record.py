@@ -1,6 +1,7 @@
 """What a commit writes: against records put together word by word."""
 
 import errno
+from array import array
 from math import isqrt
 from random import Random
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from pagestore.storage.file import stamped
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
 from pagestore.storage.page_writer import CLOSED
-from pagestore.storage.word_list import Flat, flat
+from pagestore.storage.word_list import word_list
 from pagestore.store import Store, empty_store
 from pagestore.versions import committer
 from pagestore.versions.commit_record import Commit
@@ -29,7 +30,7 @@ NAMES = "roots", "system", "branches", "recent", "dead", "written", "added", "re
 
 
 def lists(width):
-    return st.lists(st.tuples(*[words] * width), max_size=6).map(lambda rows: flat(*rows))
+    return st.lists(st.tuples(*[words] * width), max_size=6).map(lambda rows: word_list(*rows))
 
 
 commits = st.builds(
@@ -49,7 +50,7 @@ def plain(commit: Commit) -> list[int]:
     for name, width in zip(NAMES, WIDTHS, strict=True):
         out += [len(getattr(commit, name)) // width, *getattr(commit, name)]
     text = commit.message.encode()
-    return [*out, len(text), *Flat("q", text.ljust(-(-len(text) // 8) * 8, b"\0"))]
+    return [*out, len(text), *array("q", text.ljust(-(-len(text) // 8) * 8, b"\0"))]
 
 
 @settings(deadline=None)
@@ -65,14 +66,14 @@ def test_a_record_is_its_words_one_behind_the_other(commit):
 def test_a_record_longer_than_the_room_for_it_is_refused(commit, data):
     n = data.draw(st.integers(HEAD, commit.length() - 1))
     room = np.full(n + 8, 7)
-    assert gather(np.frombuffer(commit.said(), np.int64), room[:n]) == -1
+    assert gather(np.frombuffer(commit.gather_arguments(), np.int64), room[:n]) == -1
     assert (room[n:] == 7).all()
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2000), st.integers(0, 600))
 def test_what_is_laid_out_in_pages_is_read_back(n, more):
-    record = flat(range(n))
+    record = word_list(range(n))
     file = SimulatedFile(bytes(9 * 4096))
     arena, ids = pages_of_run(Run(3, n + more), record, 5, COMMIT, 512)
     file.write_pages(arena, ids, 512)

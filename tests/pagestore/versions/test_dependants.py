@@ -12,7 +12,7 @@ from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
 from pagestore.trees.tree import Tree
 from pagestore.versions import hosts
 from pagestore.versions.dependants import PROPERTY, Dependants
-from pagestore.versions.hosts import record, register_host
+from pagestore.versions.hosts import record_dependants, register_host
 
 
 class Totals:
@@ -27,7 +27,9 @@ class Totals:
         txn.vouch(self.name)
         txn.create("totals", "name: string, n: int64", key="name")
         txn.properties[self.mark] = "1"
-        record(txn, Dependants(self.name, self.reads, ("totals",), (self.mark,), "import totals", "drop them by hand"))
+        record_dependants(
+            txn, Dependants(self.name, self.reads, ("totals",), (self.mark,), "import totals", "drop them by hand")
+        )
 
     def carry(self, txn, before):
         assert all(isinstance(tree, Tree) for tree in before.values())
@@ -230,7 +232,7 @@ def test_a_host_that_keeps_nothing_any_more_is_forgotten(store, host):
         txn.vouch("totals")
         txn.drop("totals")
         del txn.properties["totals.mark"]
-        record(txn, Dependants("totals", (), ()))
+        record_dependants(txn, Dependants("totals", (), ()))
     assert json.loads(store.snapshot().properties[PROPERTY]) == []
     with store.transaction() as txn:
         txn["a"].insert([(1, 2)])
@@ -244,13 +246,13 @@ def test_hosts_keep_out_of_each_others_way(store, host):
     register_host(host)
     for reads, keeps in ((("totals",), ("x",)), (("other",), ("totals",)), (("other",), ("a",))):
         with pytest.raises(DependantsError, match="belongs to host 'totals'"), store.transaction() as txn:
-            record(txn, Dependants("second", reads, keeps))
+            record_dependants(txn, Dependants("second", reads, keeps))
     second = Totals(("a",))
     second.name, second.carry = "second", lambda txn, before: txn["copy"].insert([(1,)]) or None
     register_host(second)
     with store.transaction() as txn:
         txn.create("copy", "x: int64")
-        record(txn, Dependants("second", ("a",), ("copy",)))
+        record_dependants(txn, Dependants("second", ("a",), ("copy",)))
     with store.transaction() as txn:
         txn["a"].insert([(1, 2)])
     assert totals(store) == {"a": 1} and list(store.snapshot()["copy"]) == [(1,)]

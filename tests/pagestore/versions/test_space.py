@@ -171,7 +171,7 @@ def test_many_versions_move_to_the_history_tree(tmp_path):
             with store.transaction() as txn:
                 txn["r"].insert([k])
         assert len(store.history()) == 202
-        assert store._handle.state.history.tree.count > 100
+        assert store._handle.state.versions.tree.count > 100
         for version in (1, 50, 137, 201):
             with store.at(version) as snapshot:
                 assert len(snapshot["r"]) == version - 1
@@ -225,11 +225,11 @@ def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
 def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
     rng = np.random.default_rng(6)
     churn(store, rng, 12, rows=3)
-    entry = store._handle.state.history.recent[1]
+    entry = store._handle.state.versions.recent[1]
     store._handle.committer._dead.clear()
     store._handle.file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
     churn(store, rng, 12, rows=3)
-    versions = [info.version for info in store._handle.state.history.recent]
+    versions = [info.version for info in store._handle.state.versions.recent]
     assert entry.version in versions
     assert len(versions) <= 10 + 5  # with the versions before and behind it, and a batch
     violations = store.check()
