@@ -18,6 +18,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from pagestore import Store
+from pagestore.compiled import Door
 
 from .traffic import Traffic
 
@@ -34,13 +35,14 @@ class Meter:
         self.counts: dict[str, int] = {}
         self._store = store
         self._calls = 0
-        self._undo: list[tuple[ModuleType, str, Any]] = []
+        self._undo: list[tuple[object, str, Any]] = []
+        self._doors: set[int] = set()
 
     def __enter__(self) -> "Meter":
         self._traffic = Traffic(self._store)
         for module in list(sys.modules.values()):
             name = getattr(module, "__name__", "")
-            if name.startswith(PACKAGES) and ".kernels" not in name:
+            if name.startswith(PACKAGES) and not _defines_kernels(module):
                 self._watch(module)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
@@ -48,8 +50,8 @@ class Meter:
 
     def __exit__(self, *_: object) -> None:
         self._traffic.stop()
-        for module, name, value in self._undo:
-            setattr(module, name, value)
+        for holder, name, value in self._undo:
+            setattr(holder, name, value)
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
@@ -68,11 +70,17 @@ class Meter:
             return snapshot.pages.seen
 
     def _watch(self, module: ModuleType) -> None:
-        """Count a module's calls of kernels, which it calls by their names or through their module."""
+        """Count a module's calls of kernels, which it calls by their names, through their module or by a door."""
         for name, value in list(vars(module).items()):
             if isinstance(value, Dispatcher):
                 stand: Any = self._counted(value)
-            elif isinstance(value, ModuleType) and ".kernels." in value.__name__:
+            elif isinstance(value, Door):
+                if id(value) not in self._doors:  # other modules may import it
+                    self._doors.add(id(value))
+                    self._undo.append((value, "call", value.call))
+                    value.call = self._counted(value.call)
+                continue
+            elif isinstance(value, ModuleType) and _defines_kernels(value):
                 stand = ModuleType(value.__name__)
                 for inner, kernel in vars(value).items():
                     setattr(stand, inner, self._counted(kernel) if isinstance(kernel, Dispatcher) else kernel)
@@ -88,3 +96,9 @@ class Meter:
             return kernel(*arguments)
 
         return counted
+
+
+def _defines_kernels(module: ModuleType) -> bool:
+    """Whether a module is made of kernels: these find each other by name when they are compiled."""
+    values = vars(module).values()
+    return any(isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ for value in values)

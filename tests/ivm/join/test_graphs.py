@@ -1,11 +1,13 @@
 """Real graphs with known answers; skipped where they are not at hand."""
 
+import gc
 import time
 
 import numpy as np
 import pytest
 
 import ivm
+from pagestore.compiled import Door
 
 TRIANGLES = {"ego-Facebook": 1_612_010, "wiki-Vote": 608_389, "soc-Epinions1": 1_624_481}
 
@@ -124,13 +126,14 @@ def test_threads_find_the_same(graph, tmp_path):
         ws.verify("tri")
 
 
-def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path):
+def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path, monkeypatch):
     """A transaction leaves the view stored; so does what it is compared with, the same rule evaluated and stored.
 
     Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest turn of each
     counts: whatever else the machine does slows some of them. A turn is long enough for what installing left in the
     caches to be gone.
     """
+    unchecked(monkeypatch)
     edges = graph("wiki-Vote")
     rng = np.random.default_rng(3)
     with loaded(tmp_path / "g.pages", edges) as ws:
@@ -150,6 +153,13 @@ def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path):
             scratch.append(time.perf_counter() - a)
             ws.uninstall("again")
         assert min(scratch) >= 100 * min(single), (scratch, single)
+
+
+def unchecked(monkeypatch):
+    """Kernels trust their callers, as they do outside tests."""
+    monkeypatch.setattr(Door, "checking", False)
+    for door in [x for x in gc.get_objects() if isinstance(x, Door)]:
+        monkeypatch.delitem(vars(door), "call", raising=False)
 
 
 def csr(edges):
