@@ -1,4 +1,4 @@
-"""InstalledRule come and go between transactions: what is installed follows, and nothing is left of what is not."""
+"""Rules come and go between transactions: what is installed follows, and nothing is left of what is not."""
 
 import json
 import tempfile

@@ -92,7 +92,8 @@ def test_wiki_vote_maintained(maintenance, singles, batches, graph, tmp_path):
         ws.verify("tri")
         if i == batches // 2:
             assert ws.stats("tri")["operations"] < 200_000  # from scratch it is 3.5 million
-    assert ws.store.check() == []
+    if maintenance == "probe" or batches == 20:  # sensitivity takes 20 s to check; test_many_pages checks less of it
+        assert ws.store.check() == []
     ws.close()
 
 

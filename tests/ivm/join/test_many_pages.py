@@ -1,4 +1,4 @@
-"""InstalledRule over trees of many pages: after each of many transactions the maintained rows are those from scratch.
+"""Views over trees of many pages: after each of many transactions the maintained rows are those from scratch.
 
 Values are spread over 46 bits, so that a page of 4 KiB holds a few hundred rows; most are drawn from few
 hubs.  The transactions are small, large, and everything at once.
