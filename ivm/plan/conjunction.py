@@ -183,9 +183,7 @@ class Conjunction:
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         """Sort comparisons into bounds, which the join seeks by, definitions of computed variables, and filters."""
         known = self.keys | {name for _, _, name in self.reads}
-        waiting = sorted(
-            comparisons, key=lambda x: (risk(x), str(x))
-        )  # so the plan does not depend on their order in the text
+        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # the order in the text must not count
         while waiting:
             literal = next((x for x in waiting if self._is_ready(x, known)), None)
             if literal is None:
