@@ -40,7 +40,7 @@ class Meter:
         self._traffic = Traffic(self._store)
         for module in list(sys.modules.values()):
             name = getattr(module, "__name__", "")
-            if name.startswith(PACKAGES) and ".kernels" not in name:
+            if name.startswith(PACKAGES) and not _defines_kernels(module):
                 self._watch(module)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
@@ -88,3 +88,9 @@ class Meter:
             return kernel(*arguments)
 
         return counted
+
+
+def _defines_kernels(module: ModuleType) -> bool:
+    """Whether kernels look their names up in a module, which must then keep what numba can compile."""
+    dispatchers = (value for value in vars(module).values() if isinstance(value, Dispatcher))
+    return any(value.py_func.__module__ == module.__name__ for value in dispatchers)
