@@ -6,8 +6,8 @@ import pytest
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import enter
-from pagestore.pages.fold_operators import COUNT as COUNTS
-from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, SCAN, TYPE
+from pagestore.pages.fold_operators import ENTRY_COUNT as COUNTS
+from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, SCAN, TYPE
 from pagestore.trees.bulk import bulk
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import pages_of, read_batches
@@ -56,14 +56,14 @@ class Crafted:
 
 
 LIES = {
-    "more entries than a page holds": lambda c, page: {COUNT: 1025},
-    "no entries": lambda c, page: {COUNT: 0},
-    "fewer than none": lambda c, page: {COUNT: -(1 << 62)},
+    "more entries than a page holds": lambda c, page: {ENTRY_COUNT: 1025},
+    "no entries": lambda c, page: {ENTRY_COUNT: 0},
+    "fewer than none": lambda c, page: {ENTRY_COUNT: -(1 << 62)},
     "a column behind the page": lambda c, page: {HEADER + 1: 512 << 8 | 8},
     "a column before the columns": lambda c, page: {HEADER + 1: 3 << 8 | 8},
     "a column far away": lambda c, page: {HEADER + 1: 1 << 61 | 8},
     "a column of 65 bits": lambda c, page: {HEADER + 1: c.word(page, HEADER + 1) & ~255 | 65},
-    "columns that are too wide": lambda c, page: {HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64, COUNT: 400},
+    "columns that are too wide": lambda c, page: {HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64, ENTRY_COUNT: 400},
     "too few columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16) | 1 << 16},
     "no columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16)},
     "more columns than there is room for": lambda c, page: {TYPE: c.word(page, TYPE) | 255 << 16},

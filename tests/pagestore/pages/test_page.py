@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pagestore.pages.arguments import Entries, FreshPage
 from pagestore.pages.build import write_page
-from pagestore.pages.layout import COUNT, HEADER
+from pagestore.pages.layout import ENTRY_COUNT, HEADER
 from pagestore.pages.page import field, gallop, lower, run_end, unpack
 from pagestore.runtime.arguments import Door
 from pagestore.trees.kernels.delta import equal_values
@@ -44,7 +44,7 @@ def page_of(values):
 def test_what_goes_in_comes_out(column, data):
     width, values = column
     words, page = page_of(values)
-    assert words[page + COUNT] == len(values) and words[page + HEADER + 1] & 255 == width
+    assert words[page + ENTRY_COUNT] == len(values) and words[page + HEADER + 1] & 255 == width
     assert [field(words, page, 0, i) for i in range(len(values))] == values
     lo = data.draw(st.integers(0, len(values)))
     hi = data.draw(st.integers(lo, len(values)))

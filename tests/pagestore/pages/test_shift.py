@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import pagestore
 from pagestore.pages.arguments import Entries, FreshPage, Kept
 from pagestore.pages.build import write_page
-from pagestore.pages.layout import AGE, COUNT, HEADER, ID, LEAF, page_type
+from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, page_type
 from pagestore.pages.page import column, unpack
 from pagestore.pages.shift import PATIENCE, shift_page
 from pagestore.runtime.arguments import Door, MappedWords
@@ -94,7 +94,7 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     if not done:
         assert PATIENCE * age > m or sum(-(-m * width // 64) for width in widest) > ROOM
         return
-    assert arena[[ID, COUNT, AGE]].tolist() == [7, m, age]
+    assert arena[[ID, ENTRY_COUNT, AGE]].tolist() == [7, m, age]
     end = HEADER + 2 * columns
     for c, values in enumerate(wanted):
         _, start, width = column(arena, 0, c)

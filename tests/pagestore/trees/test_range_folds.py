@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pagestore.errors import MissingError
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
 from pagestore.pages.host_operators import code_of, register_operator
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import TYPE, page_type_fields
+from pagestore.pages.layout import ENTRY_COUNT, TYPE, page_type_fields
 from pagestore.pages.page import unpack
 from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_faults
 from pagestore.trees.apply import apply, compose_edits
@@ -45,7 +44,7 @@ def page_columns(pages, page):
     """(level, columns int64[C, n]) of a page."""
     at = page * pages.page_words
     level, columns = page_type_fields(int(pages.words[at + TYPE]))[1:3]
-    n = int(pages.words[at + ENTRIES])
+    n = int(pages.words[at + ENTRY_COUNT])
     out = np.empty((columns, n), np.int64)
     for c in range(columns):
         unpack(pages.words, at, c, 0, n, out[c], 0)
@@ -215,7 +214,7 @@ def leaf_entries_max(pager, tree):
         if level == 0 and tree.spec.scans[0][0] == COUNT:
             continue
         found = read_scan_tree(words, tree.spec.scans, level)
-        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])])
+        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRY_COUNT])])
     return most
 
 
