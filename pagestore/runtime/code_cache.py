@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,10 +28,15 @@ SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numb
 def cache_folder() -> Path:
     """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
     settings = [str(getattr(config, name)) for name in SETTINGS]
-    digest = hashlib.sha256(f"{sys.version} numba {__version__} {settings}".encode())
-    for source in kernel_sources(Path(__file__).parents[2]).values():
+    return user_cache() / digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
+
+
+def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
+    """A name for sources and settings; other ones have another name."""
+    digest = hashlib.sha256(" ".join(settings).encode())
+    for source in sources.values():
         digest.update(source)
-    return user_cache() / digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 def kernel_sources(root: Path) -> dict[Path, bytes]:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from numba import config, njit
 from numba.core.errors import NumbaError
 
-from pagestore.runtime.code_cache import cache_folder, user_cache
+from pagestore.runtime.arguments import Words
+from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, user_cache
 from pagestore.runtime.compiler import Kernel, allocating, compiled, kernel, late
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
@@ -65,7 +67,7 @@ def rare(x):
     return -x
 
 
-@late("int64(int64[::1], int64, boolean)")
+@late(Words, int, bool)
 def seldom(values, i, negative):
     return rare(values[i]) if negative else values[i]
 
@@ -115,6 +117,27 @@ def test_the_compiler_set_otherwise_has_another_cache(monkeypatch):
     assert cache_folder() == before
     monkeypatch.setattr(config, "BOUNDSCHECK", 1)
     assert cache_folder() != before
+
+
+def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
+    """Constants count, too: they are part of the machine code of whoever imports them."""
+    root = Path(__file__).parents[3]
+    sources = kernel_sources(root)
+    names = {str(path.relative_to(root)) for path in sources}
+    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/apply_layout.py", "ivm/join/kernels/bits.py"} <= names
+    assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/apply.py"}
+    decorated = re.compile(r"^@(kernel|inlined|late|addressed|allocating|intrinsic)\b", re.MULTILINE)
+    for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        assert not decorated.search(path.read_text()) or path in sources, path
+        copy = tmp_path / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    before = digest_of(kernel_sources(tmp_path))
+    assert before == digest_of(sources)
+    for name in names:
+        (tmp_path / name).write_text((root / name).read_text() + "\n")
+        assert digest_of(kernel_sources(tmp_path)) != before, name
+        (tmp_path / name).write_bytes((root / name).read_bytes())
 
 
 FOUND = """
