@@ -6,7 +6,7 @@ import pytest
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import enter
-from pagestore.pages.fold_operators import ENTRY_COUNT as COUNTS
+from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, SCAN, TYPE
 from pagestore.trees.bulk import bulk
 from pagestore.trees.lookup import get
@@ -35,7 +35,7 @@ class Crafted:
     def __init__(self) -> None:
         self.pager = MemoryPager()
         rows = np.stack([KEYS, KEYS])
-        self.tree = bulk(self.pager, Spec(1, 1, 1, ((COUNTS, 0),)), [rows])
+        self.tree = bulk(self.pager, Spec(1, 1, 1, ((COUNT, 0),)), [rows])
         assert self.tree.height == 3
         self.pages = pages_of(self.pager.pages, self.tree).tolist()
         words = self.pager.pages.words
@@ -110,7 +110,7 @@ def test_a_page_with_fewer_columns_than_its_reader_wants_is_refused_though_it_wa
 
 
 def test_a_page_that_was_verified_is_not_looked_at_again():
-    """What there is to do with it is one comparison, of a byte; none of its words is read."""
+    """Entering a verified page compares one byte and reads none of the page's words."""
     crafted = Crafted()
     list(read_batches(crafted.pager.pages, crafted.tree))
     words, seen, page_words = crafted.pager.pages

@@ -20,7 +20,7 @@ WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 56, 57, 58, 59, 63, 64]
 
 @st.composite
 def columns(draw):
-    """A sorted column of exactly that width, anywhere among the words, and a short one behind it."""
+    """Draws a sorted column of exactly `width` bits, anywhere in the range of words, and a short column behind it."""
     width = draw(st.sampled_from(WIDTHS))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(2, min(400, 64 * 450 // max(1, width))))

@@ -67,7 +67,7 @@ def records(pager, tree):
 
 
 def agrees(pager, tree, lo, hi):
-    """Every scan of every interval is the fold of the records in it."""
+    """Assert that every scan of every interval is the fold of the records in it."""
     rows = records(pager, tree)
     starts, stops = np.searchsorted(rows[0], lo), np.searchsorted(rows[0], hi)
     for one in SCANS:
@@ -167,7 +167,7 @@ def test_sums_beyond_a_word_are_exact():
 @pytest.mark.parametrize("apart", [0, 2**54])
 @pytest.mark.parametrize("middle", [5, 0, -(2**53), 2**53, 2**53 - 4, 2**54, 2**54 - 4, -(2**54) - 4])
 def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
-    """Leaves of 1,024 records whose sums lie narrowly about 0, the sign or the carry of their low words.
+    """Leaves of 1,024 records whose sums lie close to 0, or to the sign or the carry of a low word.
 
     Where they are `apart`, those of every other leaf have the same low word, and another high one.
     """
@@ -238,7 +238,7 @@ def edited_singly(n, one, edits, keys_of, page_size=4096):
 @pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered"])
 @pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
 def test_applications_of_an_update(one, pattern):
-    """O(log B) for each page written, amortised: a path, a leaf or two, and the balance kept."""
+    """O(log B) applications for each page written, amortised: a path, a leaf or two, and rebalancing."""
     pager, tree, applied, written = edited_singly(20000, one, 1500, pattern)
     entries = max(page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist())
     assert applied / written <= 2 * leaf_entries_max(pager, tree) + 6 * log2(entries)
@@ -247,7 +247,7 @@ def test_applications_of_an_update(one, pattern):
 
 @pytest.mark.parametrize("one", SCANS[1:5], ids=["sum", "min", "max tuple", "checksum"])
 def test_a_new_value_costs_its_path(one):
-    """Taking the old value off a leaf, putting the new one to it, and a path: less than the leaf's entries alone."""
+    """An edit takes the old value off a leaf, adds the new one and refolds a path: less than refolding the leaf."""
     rng = np.random.default_rng(7)
     pager = Recycling(8192, 1 << 12)
     tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 1000, 50_000)])])
@@ -260,7 +260,7 @@ def test_a_new_value_costs_its_path(one):
 
 @pytest.mark.parametrize("one", SCANS[1:3], ids=["sum", "min"])
 def test_many_new_values_cost_a_few_applications_each(one):
-    """An old value off its leaf, a new one to it, and a part of a path: more edits than leaves do not fold all anew."""
+    """Each edit takes a value off a leaf, adds one, and refolds part of a path, even with more edits than leaves."""
     rng = np.random.default_rng(8)
     pager = MemoryPager(8192, 1 << 12)
     tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 10**6, 50_000)])])
@@ -276,7 +276,7 @@ def test_many_new_values_cost_a_few_applications_each(one):
 
 
 def churned(pattern, rng, n):
-    """Batches (action, keys) that leave about n records of several times as many."""
+    """Batches (action, keys) that leave about n of several times as many records."""
     if pattern in ("ascending", "descending"):  # a window of n keys slides over six times as many
         sign = 1 if pattern == "ascending" else -1
         for at in range(0, 6 * n, 150):
