@@ -88,7 +88,7 @@ def mark(arena, ids, seen, page_words):
 
 @kernel
 def is_meant(words, page, page_id, level, kin, birth):
-    """Does a page say that it is the one that its parent means?"""
+    """Do a page's number, kind, level, tree and birth agree with its parent?"""
     kind = words[page + TYPE]
     if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
         return False

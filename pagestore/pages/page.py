@@ -182,7 +182,7 @@ def halve(words, base, start, width, lo, hi, x):
 
 @kernel
 def bits_at(words, at, mask):
-    """The bits that begin at a bit of the map, up to NARROW of them."""
+    """The bits of `mask`, up to NARROW, from bit `at` of the map on."""
     return word_at(words, at >> 3) >> (at & 7) & mask
 
 
