@@ -1,4 +1,4 @@
-"""What a question came to: a table that is stored nowhere."""
+"""The answer to a query: a table that is stored nowhere."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 class Answer:
-    """Rows in key order; iterable as tuples, and streamed to whoever speaks Arrow.
+    """Rows in key order: iterable as tuples, and readable by any library that takes Arrow streams.
 
     `seconds` is how long the evaluation took.
     """
@@ -17,16 +17,18 @@ class Answer:
         self._table, self.seconds = table, seconds
 
     def __len__(self) -> int:
-        return self._table.num_rows
+        return int(self._table.num_rows)
 
-    def __iter__(self) -> Iterator[tuple]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self._table.to_batches():
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table; O(1)."""
         return self._table
 
     def to_numpy(self) -> dict[str, np.ndarray]:
+        """All rows as one array for each column, by its name."""
         return {name: self._table[name].to_numpy() for name in self._table.column_names}
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

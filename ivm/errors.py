@@ -30,9 +30,9 @@ class Where(NamedTuple):
 
 
 class IvmError(Exception):
-    """Base of all."""
+    """The base of every error here."""
 
-    def __str__(self) -> str:  # KeyError, a second base of some, would print the repr
+    def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
         return " ".join(map(str, self.args))
 
 
@@ -60,7 +60,7 @@ class UnknownPredicateError(RuleError, KeyError):
 
 
 class ArityError(RuleError):
-    """An atom has another number of arguments than its predicate, or brackets where it needs parentheses."""
+    """An atom has a wrong number of arguments, or brackets where it needs parentheses."""
 
 
 class RuleTypeError(RuleError):
@@ -95,14 +95,14 @@ class OptionError(IvmError, ValueError):
 
 
 class UninstallError(IvmError, ValueError):
-    """Something installed depends on what should go."""
+    """An installed block reads what should be removed."""
 
 
 # -- edit
 
 
 class EditError(IvmError, ValueError):
-    """Rows cannot be inserted or deleted there: an unknown relation, a view, rows of another shape."""
+    """Rows cannot be edited there: the name is no relation but a view, or its columns do not fit."""
 
 
 # -- maintain
@@ -131,11 +131,11 @@ class RangeError(MaintainError, ArithmeticError):
 
 
 class RoomError(MaintainError, MemoryError):
-    """An evaluation finds more rows than there is memory for; also raised by what only reads."""
+    """An evaluation finds more rows than there is memory for; queries raise it, too."""
 
 
 class DivergenceError(MaintainError):
-    """What is kept for rules is not what follows from relations; `ivm fsck --repair` makes it anew."""
+    """What is stored for rules does not follow from the relations; `ivm fsck --repair` rebuilds it."""
 
 
 # -- read

@@ -1,4 +1,4 @@
-"""Why a view is evaluated and maintained the way it is, for a reader."""
+"""A text for people: how a view is evaluated and maintained, and why."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.complement_join import choice, pairs
-from ivm.engine.engine import HUGE, most_followed
+from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
@@ -20,27 +20,30 @@ TreeOf = Callable[[str], Tree]  # by name
 
 HEADS = {
     PLAIN: "no projection: bindings are inserted and erased as they are",
-    COUNT: "the count is its own support: +1, -1, gone at 0",
-    SUM: "an Abelian group: summands are added and taken away, with a support count beside",
-    MIN: "the first of each group's values, which are kept apart in order with a support count beside",
-    TOTAL: "an Abelian group: the parts of summands are added and taken away apart, and rounded once",
-    MAX: "the last of each group's values, which are kept apart in order with a support count beside",
+    COUNT: "the count is its own support: +1, -1, erased at 0",
+    SUM: "an Abelian group: summands are added and subtracted, with a support count",
+    MIN: "the first of each group's values; a tree of state holds these in order, with support counts",
+    TOTAL: "an Abelian group: a tree of state adds and subtracts the parts of summands; a sum is rounded once",
+    MAX: "the last of each group's values; a tree of state holds these in order, with support counts",
 }
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
 def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapshot) -> str:
-    """One block of lines for each rule that writes a view, as of a version."""
+    """The text about a view as of a version: a block of lines for each conjunction of its rules.
+
+    Raises KeyError for a name that is not installed.
+    """
     predicate = installed.program.predicates[name]
     if predicate.extensional:
         return f"{name} is extensional: its rows come from transactions.  {_rows(stats['rows'])}."
     layout = installed.layouts[name]
     lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
-    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, gone at 0')}")
-    for views in installed.rules:
-        if name in views.writes:
-            for plan in views.plans:
-                lines += _plan(plan, views.granularity, installed.heads[plan].asked is not None)
+    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
+    for rule in installed.rules:
+        if name in rule.writes:
+            for plan in rule.plans:
+                lines += _plan(plan, rule.granularity, installed.heads[plan].asked is not None)
                 lines += _bounds(plan, installed.program.predicates, snap)
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
@@ -57,10 +60,10 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
     if plan.choice:
-        most = most_followed(plan, granularity, counted)
+        most = mean_share_max(plan, granularity, counted)
         lines.append(
-            f"  deltas    {plan.choice}; of more than {HUGE:.0%} of a relation, or {100 * most:.2g}% of all, "
-            "both versions are evaluated instead"
+            f"  deltas    {plan.choice}; of more than {RELATION_SHARE_MAX:.0%} of a relation, "
+            f"or {100 * most:.2g}% of all, both versions are evaluated instead"
         )
     for t, trie in enumerate(plan.tries):
         how = "in its own order"
@@ -78,7 +81,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
 
 
 def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> Iterator[str]:
-    """What variables are held to: constants as rules write them, and what is added in the unit of the type."""
+    """The bounds of a plan's variables, a line each; constants are written as in rules."""
     for bound in plan.bounds:
         type_ = _type_of(plan, bound.level, predicates)
         parts = [(sign, plan.variables[other]) for other, sign in bound.others]
@@ -92,7 +95,7 @@ def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> 
 
 
 def _value(word: int, type_: Type, snap: Snapshot) -> str:
-    """A constant as rules write it; before the first day there is none to write, nor behind the last."""
+    """A constant as rules write it; a word beyond its type, such as a day before year 1, is shown as a number."""
     least, greatest = word_range(type_)
     if not least <= word <= greatest:
         return shown(word, type_)
@@ -106,7 +109,7 @@ def _type_of(plan: Plan, level: int, predicates: Mapping[str, Predicate]) -> Typ
 
 
 def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]:
-    """How a full evaluation finds what a trie has and a negated one lacks."""
+    """How a full evaluation finds the rows of a trie that a negated one lacks."""
     trees = [tree(tree_name(trie.index)) for trie in plan.tries]
     return [
         f"  lacking   {plan.tries[p.whole].text}, !{plan.tries[p.part].text}: {choice(plan, trees, rules, p).reason}"

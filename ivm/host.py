@@ -13,7 +13,7 @@ from weakref import WeakSet
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, built_in, dependants_of, load, save
+from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save
 from ivm.errors import IvmError
 from ivm.plan.constants import encoder
 from pagestore.host import (
@@ -28,28 +28,32 @@ from pagestore.host import (
     register_host,
 )
 
-workspaces: "WeakSet[Any]" = WeakSet()  # those that are open in this process
+workspaces: "WeakSet[Any]" = WeakSet()  # all that are open in this process
 
 
-class Rules:
-    """All rules that are installed anywhere, as pagestore's stores see them (see pagestore/versions/dependants.py)."""
+class RuleHost:
+    """All rules installed in any store, as pagestore sees them (see pagestore/versions/dependants.py)."""
 
     name, mark = HOST, PROPERTY
 
     def carry(self, txn: Transaction, before: Mapping[str, Tree]) -> Callable[[], None]:
-        """Maintain the views of a transaction's version; workspaces over its branch are told after the commit."""
-        over = [one for one in [*workspaces] if one.store.owns(txn)]
-        installed = over[0].rules_of(txn) if over else load(txn)
-        watched = {name for one in over for name in one.subscriptions}
-        built = built_in(txn)
-        engine = Engine(txn, installed, encoder(txn), txn.threads, watched, built=dict(built))
-        engine.carry_on(before)
+        """Maintain the views of a transaction's version, given the old trees of the relations that changed.
+
+        Returns a function to call after the commit: it tells the workspaces over the same branch. Raises MaintainError.
+        """
+        same_branch = [workspace for workspace in [*workspaces] if workspace.store.owns(txn)]
+        installed = same_branch[0].rules_of(txn) if same_branch else load(txn)
+        watched = {name for workspace in same_branch for name in workspace.subscriptions}
+        built = built_sizes(txn)
+        engine = Engine(txn, installed, encoder(txn), txn.threads, watched=watched, built=dict(built))
+        engine.follow_changes(before)
         if engine.built != built or HOST not in txn.base.catalog.dependants:
             save(txn, installed, engine.built)
-        return partial(_tell, [one for one in over if one.store.owns(txn, main=True)], engine)
+        told = [workspace for workspace in same_branch if workspace.store.owns(txn, main=True)]
+        return partial(_notify_all, told, engine)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
-        """What an earlier release has installed; nothing if it cannot be read, for then it is not evaluated either."""
+        """What an earlier release installed; None if it cannot be read, for then this release does not evaluate it."""
         try:
             found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
@@ -57,7 +61,7 @@ class Rules:
         return found if found.reads or found.keeps else None
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
-        """See check/check.py; of the newest version of each branch."""
+        """The violations in the newest version of each branch (check/check.py)."""
         found = []
         for branch in store.branches:
             with store.sketch(branch) as sketch:
@@ -65,23 +69,23 @@ class Rules:
         return found
 
 
-def _tell(over: list[Any], engine: Engine) -> None:
-    """Workspaces hear of what has been committed, all of them."""
+def _notify_all(told: list[Any], engine: Engine) -> None:
+    """Tell every workspace what has been committed, even if telling one of them fails."""
     with ExitStack() as stack:
-        for one in over:
-            stack.callback(one.committed, engine)
+        for workspace in told:
+            stack.callback(workspace.committed, engine)
 
 
-def record_heads(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
-    """Make each branch say what its views stand on, where an earlier release has not; mostly there is nothing to do."""
+def record_dependants_everywhere(store: Store, rules_of: Callable[[Snapshot], Installed]) -> None:
+    """Write into each branch what its views depend on, where an earlier release has not; mostly this does nothing."""
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules_of(snap)
-            said = dependants_of(installed)
-            if installed.blocks and said != recorded_dependants(snap.properties).get(HOST):
+            dependants = dependants_of(installed)
+            if installed.blocks and dependants != recorded_dependants(snap.properties).get(HOST):
                 with store.transaction("say what views stand on", branch) as txn:
                     txn.vouch(HOST)
-                    record_dependants(txn, said)
+                    record_dependants(txn, dependants)
 
 
-register_host(Rules())
+register_host(RuleHost())

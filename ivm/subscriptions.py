@@ -1,4 +1,4 @@
-"""Who hears of what has changed in a view."""
+"""Subscriptions: functions to call after a commit that changed a view, with its changes as an Arrow table."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +14,9 @@ OnChange = Callable[[pa.Table], None]
 
 
 class Subscriptions:
-    """Functions to call after commits, by view.  Iterating gives the views that have any.
+    """Functions to call after commits, by view.  Iterating gives the names of views that have subscribers.
 
-    Threads may begin and end subscriptions while another one commits.
+    Threads may begin and end subscriptions while another thread commits.
     """
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class Subscriptions:
         return name in self._of
 
     def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
-        """Returns a function that ends the subscription."""
+        """Subscribe to a view; returns a function that ends the subscription."""
         subscription = object()
         with self._guard:
             self._of.setdefault(name, {})[subscription] = on_change
 
         def end() -> None:
-            """Idempotent."""
+            """End the subscription; a second call does nothing."""
             with self._guard:
                 left = self._of.get(name, {})
                 left.pop(subscription, None)
@@ -55,9 +55,9 @@ class Subscriptions:
             self._of.pop(name, None)
 
     def tell(self, tables: Mapping[str, pa.Table]) -> None:
-        """Hand each subscriber the changes of its view.  One that fails keeps none of the others from hearing.
+        """Hand each subscriber the changes of its view; if some raise, the first error is raised after all were called.
 
-        Whom to tell is settled before anybody is called, who may subscribe, or uninstall.
+        The list is made before the first call, since a subscriber may subscribe or uninstall.
         """
         with self._guard:
             told = [(name, on_change) for name in tables for on_change in self._of.get(name, {}).values()]
@@ -66,14 +66,16 @@ class Subscriptions:
             try:
                 on_change(tables[name])
             except Exception as error:
-                error.add_note(f"raised by a subscriber of {name}: what it was told of is committed, and stays")
+                error.add_note(
+                    f"raised by a subscriber of {name}: the changes that it was told of are committed, and stay"
+                )
                 failures.append(error)
         if failures:
             raise failures[0]
 
 
 def changes(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
-    """The changes of a predicate as its subscribers see them: its columns and `_change_type`."""
+    """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete."""
     columns = zip(predicate.types, delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))

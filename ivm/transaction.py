@@ -1,4 +1,4 @@
-"""A transaction over rules and data: edits wait here, and its commit maintains every view."""
+"""A transaction over rules and data: it collects edits, and its commit maintains every view."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,30 +14,33 @@ from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
 from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, read_batches
 
-Carry = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
+CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
 
 class Transaction:
-    """Edits of extensional predicates, and the views' maintenance with the commit.
+    """Edits of extensional predicates; the commit maintains all views.
 
-    Leaving `with` commits, an exception rolls back, unless it has ended inside.  Rows are lists of tuples, lists of
-    columns, or anything with `__arrow_c_stream__`.
+    Leaving `with` commits, or rolls back on an exception, unless the transaction has ended before.  Rows are lists of
+    tuples, lists of columns, or anything with `__arrow_c_stream__`.
     """
 
-    def __init__(self, txn: pagestore.Transaction, installed: Installed, carry: Carry) -> None:
-        """`carry` takes the store's transaction and edits, brings all views up to date and commits both."""
-        self._txn, self._installed, self._carry = txn, installed, carry
+    def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:
+        """`commit` takes the store's transaction and edits, maintains all views, commits, and returns the version."""
+        self._txn, self._installed, self._commit_with_views = txn, installed, commit
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
 
     def insert(self, name: str, rows: Any) -> None:
-        """Add rows.  A function that has another value for a key already refuses the commit: `set` replaces."""
+        """Add rows.  If a function has another value for a key, the commit raises FunctionConflictError: use `set`.
+
+        Raises EditError for a view, ClosedError.
+        """
         self._add(name, INSERT, self._relation(name).encode(rows))
 
     def delete(self, name: str, rows: Any) -> None:
-        """Remove rows, or a function's keys; what is not there is no error, nor is a key with another value.
+        """Remove rows, or a function's keys.  A row that is not there is ignored, as is a key with another value.
 
-        The one key of a function f[] = t is ().
+        The one key of a function f[] = t is ().  Raises EditError for a view, ClosedError.
         """
         relation = self._relation(name)
         if self._installed.layouts[name].bare and _are_empty(rows):
@@ -52,11 +55,11 @@ class Transaction:
             self._add(name, TAKE if function else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
-        """Add rows, replacing a function's values."""
+        """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
         self._add(name, SET, self._relation(name).encode(rows))
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Edits as `exec` parses them."""
+        """Add edits that were parsed from a text."""
         self._alive()
         for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
             self._edits.setdefault(name, []).append(parts)
@@ -66,17 +69,20 @@ class Transaction:
         return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
     def commit(self) -> int:
-        """Maintain every view and commit all of it as one version.  On an error nothing is changed."""
+        """Maintain every view and commit all as one version, which is returned.  On an error nothing is changed.
+
+        Raises FunctionConflictError, MaintainError, ClosedError.
+        """
         self._alive()
         self._open = False
         try:
-            return self._carry(self._txn, self.composed())
+            return self._commit_with_views(self._txn, self.composed())
         except BaseException:
             self._txn.rollback()
             raise
 
     def rollback(self) -> None:
-        """Leave nothing behind."""
+        """End the transaction without changing anything."""
         self._open = False
         self._txn.rollback()
 
@@ -108,18 +114,18 @@ class Transaction:
             self._edits.setdefault(name, []).append((actions, words))
 
     def _composed(self, name: str, parts: list[Edits]) -> Edits:
-        """One sorted edit a key.  Raises FunctionConflictError for a second value that is no `set`."""
+        """One sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
         actions, rows = one_batch(parts)
         tree = self._txn.tree(name)
         if self._installed.layouts[name].bare:
-            return self._only(name, actions, rows)
+            return self._compose_bare(name, actions, rows)
         try:
             return compose(self._txn.pages, tree, actions, rows, self._txn.threads)
         except Clash as clash:
             raise self._conflict(name, clash.row, clash.other) from None
 
-    def _only(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
-        """Edits of a function without keys, f[] = t, one by one: it has one value or none."""
+    def _compose_bare(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
+        """The edits that a function without keys, f[] = t, needs: it has one value or none."""
         stored = [int(w) for batch in read_batches(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
         values = list(stored)
         for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
@@ -140,12 +146,12 @@ class Transaction:
 
 
 def _are_empty(rows: Any) -> bool:
-    """Whether rows are nothing but (), the key of a function without keys."""
+    """Whether all rows are (), the key of a function without keys."""
     return isinstance(rows, list) and bool(rows) and all(isinstance(row, tuple) and not row for row in rows)
 
 
 def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed) -> dict[str, Edits]:
-    """Edits as words, by predicate, in order."""
+    """Edits as words, by predicate, in the order of the text."""
     intern, find = encoder(txn), finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
     found: dict[str, list[tuple[int, list[int]]]] = {}

@@ -21,15 +21,27 @@ import pyarrow as pa
 import pagestore
 from ivm import lang
 from ivm.answer import Answer
-from ivm.check.check import check, difference
-from ivm.check.rebuild import Progress, beneath, rebuild, silent
-from ivm.engine.engine import Account, Engine
+from ivm.check.check import check, tree_difference
+from ivm.check.rebuild import Progress, no_progress, rebuild, rules_below
+from ivm.engine.engine import Engine
+from ivm.engine.fill import Account, Filler
 from ivm.engine.installed import Installed
-from ivm.engine.recompute import no_view, recompute
-from ivm.engine.stored import BUILT, HOST, built_in, drop_strays, layouts_of, load, provide, save, saved_in
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError
-from ivm.host import record_heads, workspaces
+from ivm.engine.recompute import not_a_view, recompute
+from ivm.engine.stored import (
+    BUILT,
+    HOST,
+    built_sizes,
+    create_relation,
+    drop_stray_trees,
+    layouts_of,
+    load,
+    save,
+    saved_rules,
+)
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
+from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
+from ivm.lang.types import INT_MAX
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import encoder
@@ -44,16 +56,16 @@ from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
-    """Open the workspace in a store file, or make one; other options as for `pagestore.open`.
+    """Open the workspace in a store file, or create one; other options as for `pagestore.open`.
 
-    `threads` work side by side on what is large, as many as there are cores unless told otherwise.  Raises
-    pagestore's errors of opening, and RuleError if the installed texts do not compile any more.
+    Up to `threads` threads share large pieces of work; without it, one for each core.  Raises pagestore's errors of
+    opening, and RuleError if an installed text does not compile any more.
     """
     store = pagestore.open(path, threads=threads, **options)
     try:
         workspace = Workspace(store, store.threads)
         if store.mode == "rw":
-            record_heads(store, workspace.rules_of)
+            record_dependants_everywhere(store, workspace.rules_of)
         return workspace
     except BaseException:
         store.close()
@@ -68,9 +80,9 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         with store.snapshot() as snap:
-            self._rules = saved_in(snap), load(snap)  # as saved, and at once for threads
-            self._others = self._rules  # those of another version that were asked for last
-            self._built = built_in(snap)
+            self._rules = saved_rules(snap), load(snap)  # the saved text and the rules, set together for other threads
+            self._other_rules = self._rules  # the same for the other version that was used last
+            self._built = built_sizes(snap)
         workspaces.add(self)
 
     # -- rules
@@ -78,10 +90,10 @@ class Workspace:
     def install(self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO) -> None:
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
-        `granularity` g lets one sensitivity interval stand for up to g consecutive operations, or for what they would
-        do with fewer than g keys: less memory, more re-evaluation.  `maintenance` is "match" (sensitivity indices),
-        "probe" (permuted indices instead) or "auto", the cheaper one by estimate (see `explain`).  Raises RuleError
-        with file, line and column, or OptionError; nothing is installed then.
+        With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
+        fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
+        indices), "probe" (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
+        Raises RuleError with file, line and column, OptionError, or MaintainError; then nothing is installed.
         """
         _check_options(granularity, maintenance)
         with self.store.transaction(f"install {name}") as txn:
@@ -89,7 +101,7 @@ class Workspace:
             before, estimates = self.rules_of(txn), Cardinality(txn)
             if before.block(name):
                 raise RedefinitionError(
-                    lang.Where(name, 1, 1),
+                    Where(name, 1, 1),
                     f"a block `{name}` is installed; uninstall it first, or choose another name",
                 )
             installed = before.including(
@@ -98,25 +110,25 @@ class Workspace:
             )  # fmt: skip
             block = installed.blocks[-1]
             _refuse_foreign_writers(before, block.part)
-            drop_strays(txn, before, installed)
+            drop_stray_trees(txn, before, installed)
             for predicate in block.part.predicates.values():
-                provide(txn, predicate, installed)
-            engine = Engine(txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built))
-            engine.fill([v for v in installed.rules if v in block.rules])
+                create_relation(txn, predicate, installed)
+            engine = self._engine(txn, installed)
+            engine.fill([rule for rule in installed.rules if rule in block.rules])
             saved = save(txn, installed, engine.built)
             if block.part.edits:
                 edits = Transaction(txn, installed, partial(self._commit, installed))
                 edits.edit(block.part.edits)
-                engine.carry(edits.composed())
+                engine.apply_edits(edits.composed())
         self._rules = saved, installed
         self._built = engine.built
         self._accounts |= engine.accounts
         self._notify(engine)
 
     def uninstall(self, name: str) -> None:
-        """Remove a block: its views, indices and relations, and the subscriptions of these.
+        """Remove a block with its views, indices and relations, and the subscriptions to them.
 
-        Raises UninstallError while others read them.
+        Raises UninstallError while other blocks read them.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.vouch(HOST)
@@ -126,19 +138,16 @@ class Workspace:
                 known = ", ".join(b.name for b in before.blocks) or "none"
                 raise UninstallError(f"no block `{name}` is installed; there is {known}")
             left = before.excluding(name)
-            gone = {
-                v.sense_name(p, s)
-                for v in block.rules
-                for p, plan in enumerate(v.plans)
-                for s in range(len(plan.sensors))
+            dropped = {
+                name for rule in block.rules for i in range(len(rule.plans)) for name in rule.sensitivity_names(i)
             }
             views = {n for n in block.part.predicates if n not in left.program.predicates}
-            gone |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
-            kept = {tree_name(i) for indices in left.indices.values() for i in indices}
-            gone |= {tree_name(i) for indices in before.indices.values() for i in indices} - kept
-            for tree in gone:
+            dropped |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
+            needed = {tree_name(i) for indices in left.indices.values() for i in indices}
+            dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
+            for tree in dropped:
                 txn.drop(tree)
-            built = {sense: sizes for sense, sizes in self._built.items() if sense not in gone}
+            built = {index: sizes for index, sizes in self._built.items() if index not in dropped}
             saved = save(txn, left, built)
         self._rules, self._built = (saved, left), built
         for view in views:
@@ -152,7 +161,7 @@ class Workspace:
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
-        """Everything declared or derived, by name."""
+        """Every declared relation and function and every view, by name."""
         return self._rules_now().program.predicates
 
     # -- data
@@ -177,7 +186,7 @@ class Workspace:
         return self.store.version
 
     def __getitem__(self, name: str) -> Relation:
-        """A relation or view as of now.  Raises UnknownViewError."""
+        """A relation or view in the newest version.  Raises UnknownViewError."""
         return self._relation(self.store.snapshot(), name)
 
     def __contains__(self, name: object) -> bool:
@@ -194,7 +203,7 @@ class Workspace:
     def query(self, text: str) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        Takes no lock and waits for nobody, so a workspace that was opened with mode="r" answers, too.
+        It takes no lock, so it waits for no writer and works with mode="r", too.  Raises RuleError, MaintainError.
         """
         return self._ask(self.store.sketch(), text)
 
@@ -207,36 +216,38 @@ class Workspace:
                 "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
-            drop_strays(sketch, before, installed)
+            drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
-                provide(sketch, predicate, installed)
+                create_relation(sketch, predicate, installed)
             started = time.perf_counter()
-            Engine(sketch, installed, encoder(sketch), self.threads).fill(
-                [v for v in installed.rules if v in block.rules]
-            )
+            filler = Filler(sketch, installed, encoder(sketch), self.threads)
+            filler.fill([rule for rule in installed.rules if rule in block.rules])
             seconds = time.perf_counter() - started
             return Answer(sketch[part.answer].to_arrow(), seconds)
 
     # -- what happened, and why
 
     def stats(self, name: str) -> dict[str, Any]:
-        """Numbers of a view: rows, sensitivity rows, and what the newest transaction that touched it did."""
+        """Numbers about a view: its rows, its sensitivity rows, and the work of the newest transaction that touched it.
+
+        Raises UnknownViewError.
+        """
         with self.store.snapshot() as snap:
             return self._stats(snap, name)
 
     def _stats(self, snap: Snapshot, name: str) -> dict[str, Any]:
         installed = self.rules_of(snap)
         installed.predicate(name)
-        sense = [
-            snap.tree(v.sense_name(p, s)).count
-            for v in installed.rules if name in v.writes
-            for p, plan in enumerate(v.plans) for s in range(len(plan.sensors))
-        ]  # fmt: skip
-        rows = snap.tree(name).count
-        return {"rows": rows, "sensitivity_rows": sum(sense), **asdict(self._accounts.get(name, Account()))}
+        writers = [rule for rule in installed.rules if name in rule.writes]
+        indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
+        counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
+        return counts | asdict(self._accounts.get(name, Account()))
 
     def evaluate(self, name: str) -> Answer:
-        """A view computed from scratch from what it reads, stored nowhere; `seconds` says how long it took."""
+        """Compute a view from the stored relations and views that it reads, and store nothing.
+
+        `seconds` of the answer says how long it took.  Raises UnknownViewError for a relation, MaintainError.
+        """
         with self.store.snapshot() as snap:
             return self._evaluate(snap, name)
 
@@ -253,35 +264,34 @@ class Workspace:
         return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
-        """Compare a view, and the supports of its rows, with what follows from base relations and nothing else.
+        """Compare a view, and the supports of its rows, with what follows from base relations alone.
 
-        All views and indices that it follows from are made anew for that, in a temporary file.  Raises
-        DivergenceError with a row that differs, UnknownViewError for a relation.
+        All views and indices below it are rebuilt for that, in a temporary file.  Raises DivergenceError with a row
+        that differs, UnknownViewError for a relation.
         """
         with self.store.sketch() as sketch:
             installed = self.rules_of(sketch)
             predicate = installed.predicate(name)
             if predicate.extensional:
-                raise no_view(name)
-            rebuild(sketch, installed, beneath(installed, name), recording=False)
-            if found := difference(sketch, name, predicate.types):
+                raise not_a_view(name)
+            rebuild(sketch, installed, rules_below(installed, name), recording=False)
+            if found := tree_difference(sketch, name, predicate.types):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
-    def check(self, branch: str = MAIN, progress: Progress = silent) -> list[Violation]:
-        """All that is kept for rules and is not as it follows from base relations (ivm/check/check.py); empty if all
-        is.
+    def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
+        """Compare all that is stored for rules with what follows from base relations (ivm/check/check.py).
 
-        Of the newest version of a branch; `store.check` looks at the pages.  `progress` is told what is being done.
-        O(evaluating all rules), in a temporary file.
+        Returns the violations in a branch's newest version, none if all is right; `store.check` looks at the pages.
+        `progress` gets a line for each step.  O(evaluating all rules), in a temporary file.
         """
         with self.store.sketch(branch) as sketch:
             return check(sketch, self.rules_of(sketch), progress)
 
-    def repair(self, branch: str = MAIN, progress: Progress = silent) -> int:
-        """Make all that is kept for rules anew, from base relations, in one commit; returns its version.
+    def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
+        """Rebuild all that is stored for rules from base relations, in one commit; returns its version.
 
-        Scans of views stay, and subscribers are not told.  Raises MaintainError where the relations themselves make
-        rules fail.
+        The scans of views are kept; subscribers are not told.  Raises MaintainError if a rule fails on the relations
+        as they are.
         """
         with self.store.transaction("repair", branch) as txn:
             txn.vouch(HOST)
@@ -297,18 +307,18 @@ class Workspace:
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             installed.predicate(name)
-            plans = [plan for v in installed.rules if name in v.writes for plan in v.plans]
+            plans = [plan for rule in installed.rules if name in rule.writes for plan in rule.plans]
             return [trace_of(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
-        """How many trace rows have to go or come to turn the trace at one version into that at another."""
+        """How many trace rows differ between two versions, erased and inserted ones together.  Raises IvmError."""
         before, after = self.trace(name, old), self.trace(name, new)
         if [*map(len, before)] != [*map(len, after)]:
             raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
         return distance(before, after)
 
     def explain(self, name: str) -> str:
-        """How a view is evaluated and maintained, and why."""
+        """A text that says how a view is evaluated and maintained, and why.  Raises UnknownViewError."""
         from ivm.explain import explain
 
         with self.store.snapshot() as snap:
@@ -316,12 +326,11 @@ class Workspace:
             return explain(self.rules_of(snap), name, stats, snap)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
-        """Call `on_change` after each commit that changed a view, with the changes as an Arrow table:
-        its columns and `_change_type` (insert or delete).  Returns a function that ends the subscription;
-        `uninstall` of the view ends it, too.
+        """Call `on_change` after each commit that changed a view, with the changes as an Arrow table.
 
-        An exception of `on_change` comes out of the commit when every other subscriber has been called; what was
-        committed stays. Raises ReadOnlyError in a workspace that commits nothing.
+        The table has the view's columns and `_change_type` (insert or delete).  Returns a function that ends the
+        subscription; so does uninstalling the view.  If `on_change` raises, the commit raises that error once every
+        other subscriber has been called, and is still committed.  Raises ReadOnlyError with mode="r".
         """
         if self.store.mode == "r":
             raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
@@ -331,6 +340,7 @@ class Workspace:
         return self.subscriptions.add(name, on_change)
 
     def close(self) -> None:
+        """Close the store."""
         self.store.close()
 
     def __enter__(self) -> "Workspace":
@@ -341,11 +351,15 @@ class Workspace:
 
     # -- inside
 
+    def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
+        built = dict(self._built)
+        return Engine(txn, installed, encoder(txn), self.threads, watched=self.subscriptions, built=built)
+
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""
         txn.vouch(HOST)
-        engine = Engine(txn, installed, encoder(txn), self.threads, self.subscriptions, built=dict(self._built))
-        engine.carry(edits)
+        engine = self._engine(txn, installed)
+        engine.apply_edits(edits)
         if engine.built != self._built:
             txn.properties[BUILT] = json.dumps(engine.built)
         version = txn.commit()
@@ -353,13 +367,13 @@ class Workspace:
         return version
 
     def committed(self, engine: Engine) -> None:
-        """Keep the books of what a transaction did, and tell subscribers."""
+        """Keep the accounts of a transaction that was committed, and tell subscribers."""
         self._accounts |= engine.accounts
         self._built = engine.built
         self._notify(engine)
 
     def _notify(self, engine: Engine) -> None:
-        """Tell subscribers what has changed in their views."""
+        """Hand subscribers the changes of their views."""
         deltas = {name: delta for name in self.subscriptions if (delta := engine.change_of(name))}
         if not deltas:
             return
@@ -369,22 +383,23 @@ class Workspace:
         self.subscriptions.tell(tables)
 
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
-        """The rules of a version: those at hand, unless others were installed then, or have been since.
+        """The rules of a version, from memory if its saved text is one that is known, else compiled.
 
-        A transaction goes by what it is over: another thread may have committed an installation, and not said so yet.
+        For a transaction the saved text of its own version counts: another thread may have committed an installation
+        and not stored its rules here yet.
         """
-        saved = saved_in(source)
+        saved = saved_rules(source)
         known, installed = self._rules
         if saved == known:
             return installed
-        known, installed = self._others
+        known, installed = self._other_rules
         if saved != known:
             installed = load(source)
-            self._others = saved, installed
+            self._other_rules = saved, installed
         return installed
 
     def _rules_now(self) -> Installed:
-        """The rules of the newest version, which another process may have installed."""
+        """The rules of the newest version; another process may have installed them."""
         with self.store.snapshot() as snap:
             return self.rules_of(snap)
 
@@ -404,7 +419,7 @@ def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
 
 
 def _check_options(granularity: int, maintenance: str) -> None:
-    if not isinstance(granularity, int) or not 1 <= granularity < 1 << 63:
-        raise OptionError(f"granularity={granularity!r}: it is a number of operations, a whole one from 1 on")
+    if not isinstance(granularity, int) or not 1 <= granularity <= INT_MAX:
+        raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
     if maintenance not in (AUTO, MATCH, PROBE):
         raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")

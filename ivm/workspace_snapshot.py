@@ -1,4 +1,4 @@
-"""Relations and views as they were."""
+"""A workspace as it was: its relations and views, and queries over them, as of one version."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ class WorkspaceSnapshot:
     """Relations and views as of one version; close it, or use it in `with`."""
 
     def __init__(self, snap: Snapshot, query: Callable[[str], Answer]) -> None:
-        """`query` answers as Workspace.query, of the rules and the data of that version."""
+        """`query` answers as Workspace.query does, from the rules and the data of that version."""
         self.snapshot, self.query = snap, query
 
     def __getitem__(self, name: str) -> Relation:
@@ -23,6 +23,7 @@ class WorkspaceSnapshot:
             raise UnknownViewError(str(error)) from None
 
     def close(self) -> None:
+        """Let go of the version, whose pages may then be reused."""
         self.snapshot.close()
 
     def __enter__(self) -> "WorkspaceSnapshot":

@@ -1,1 +1,1 @@
-"""Whether all that is kept for rules follows from relations, and how it is made anew."""
+"""Checks that all that is stored for rules follows from the relations, and rebuilds it."""

@@ -1,14 +1,14 @@
-"""Is all that is kept for rules as it follows from base relations?  It is made anew in a sketch, and compared.
+"""Checks all that is stored for rules: rebuilds it from base relations in a sketch, and compares.
 
     view rows      a view has the rows that its rules derive, through the views between, and no others
-    support        a row has as many derivations as is kept behind it, a sum or a count the value that follows
-    aggregate      what is kept apart for min, max, total and aggregates without keys is what follows
+    support        the support stored behind a row is its number of derivations
+    aggregate      the state of min, max, total and aggregates without keys is the one that follows
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)
     functions      rules can be evaluated at all: no key has two values, no sum is out of range
-    dependants     the version says who stands on which relations
+    dependants     the version says which trees depend on which relations
 
-Names of trees and rows that differ are in the sentence of each violation.
+The sentence of each violation names the tree, and a row that differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,77 +27,81 @@ from pagestore.host import ERASE, Delta, EphemeralTransaction, Tree, Violation
 
 
 class Difference(NamedTuple):
-    """How a tree is other than what follows: whether only in words that nobody sees, and a sentence."""
+    """How a tree differs from the one that follows: a sentence, and whether only hidden words (supports) differ."""
 
     hidden: bool
     fact: str
 
 
 def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress) -> list[Violation]:
-    """What is wrong in the version that a sketch is over; the sketch holds what follows then.  O(evaluating all)."""
+    """The violations in a sketch's version. It leaves the rebuilt trees in the sketch. O(evaluating all rules)."""
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
     except MaintainError as error:
         return [_violation("functions", str(error))]
     return [
-        *_said(sketch, installed),
-        *(one for name in installed.layouts for one in _predicate(sketch, installed, name, progress)),
-        *(one for views in installed.rules for one in _sensitivity(sketch, views, progress)),
+        *_check_dependants(sketch, installed),
+        *(found for name in installed.layouts for found in _check_predicate(sketch, installed, name, progress)),
+        *(found for rule in installed.rules for found in _check_sensitivity(sketch, rule, progress)),
     ]
 
 
-def _said(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
-    """Does the version say who stands on which relations?"""
+def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Iterator[Violation]:
+    """Does the version say which trees depend on which relations?"""
     if installed.blocks and sketch.base.catalog.dependants.get(HOST) != dependants_of(installed):
-        yield _violation("dependants", "the version does not say what its views stand on; `ivm fsck --repair` does")
+        yield _violation(
+            "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
+        )
 
 
-def _predicate(
+def _check_predicate(
     sketch: EphemeralTransaction, installed: Installed, name: str, progress: Progress
 ) -> Iterator[Violation]:
-    """A view, what is kept apart of it, and the permuted indices of a predicate."""
+    """A view with its aggregate state, and the permuted indices of a predicate."""
     progress(f"comparing {name}")
     predicate, layout = installed.program.predicates[name], installed.layouts[name]
-    if predicate.extensional and before(sketch, name) is None:
+    if predicate.extensional and tree_before(sketch, name) is None:
         yield _violation("view rows", f"{name}, which rules read, is missing")
     if not predicate.extensional:
-        found = difference(sketch, name, predicate.types)
+        found = tree_difference(sketch, name, predicate.types)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if keeps_state(layout) and (found := difference(sketch, state_name(name), ())):
+        if keeps_state(layout) and (found := tree_difference(sketch, state_name(name), ())):
             yield _violation("aggregate", f"{state_name(name)}: {found.fact}")
     for index in installed.indices.get(name, ()):
         types = [predicate.types[column] for column in index_columns(index, layout)]
-        if found := difference(sketch, tree_name(index), types):
+        if found := tree_difference(sketch, tree_name(index), types):
             yield _violation("index", f"{tree_name(index)}, of {name}: {found.fact}")
 
 
-def _sensitivity(sketch: EphemeralTransaction, views: InstalledRule, progress: Progress) -> Iterator[Violation]:
+def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progress: Progress) -> Iterator[Violation]:
     """The sensitivity indices of a rule."""
-    for p, plan in enumerate(views.plans):
-        names = [views.sense_name(p, s) for s in range(len(plan.sensors))]
-        kept, fresh = [before(sketch, name) for name in names], [sketch.tree(name) for name in names]
-        gone = [name for name, tree in zip(names, kept, strict=True) if tree is None]
-        yield from (_violation("sensitivity", f"{name}, of {', '.join(views.writes)}: it is missing") for name in gone)
-        if gone:
+    for number, plan in enumerate(rule.plans):
+        names = rule.sensitivity_names(number)
+        stored, fresh = [tree_before(sketch, name) for name in names], [sketch.tree(name) for name in names]
+        missing = [name for name, tree in zip(names, stored, strict=True) if tree is None]
+        views = ", ".join(rule.writes)
+        yield from (_violation("sensitivity", f"{name}, of {views}: it is missing") for name in missing)
+        if missing:
             continue
         trees = [sketch.tree(tree_name(trie.index)) for trie in plan.tries]
-        soundness = Soundness(sketch.pages, plan, trees, [tree for tree in kept if tree], fresh)
+        soundness = Soundness(sketch.pages, plan, trees, [tree for tree in stored if tree], fresh)
         for s, name in enumerate(names):
-            progress(f"{name}, of {', '.join(views.writes)}")
+            progress(f"{name}, of {views}")
             if gap := soundness.gap(s):
                 context, value = gap
                 words = {**context, plan.sensors[s].level: value}
                 where = ", ".join(f"{plan.variables[level]} = {word}" for level, word in sorted(words.items()))
                 atom = plan.tries[plan.sensors[s].trie].text
-                yield _violation(
-                    "sensitivity", f"{name}, of {', '.join(views.writes)}: no interval of {atom} holds {where} (words)"
-                )
+                yield _violation("sensitivity", f"{name}, of {views}: no interval of {atom} holds {where} (words)")
 
 
-def difference(sketch: EphemeralTransaction, name: str, types: Sequence[str]) -> Difference | None:
-    """How a tree was other than what a sketch has made of it; its first words have types, the others are shown bare."""
-    old, new = before(sketch, name), sketch.tree(name)
+def tree_difference(sketch: EphemeralTransaction, name: str, types: Sequence[str]) -> Difference | None:
+    """How a tree of the sketch's version differs from the rebuilt one; None if it does not.
+
+    `types` are those of the first columns; the words of the others are shown as numbers.
+    """
+    old, new = tree_before(sketch, name), sketch.tree(name)
     if old is None:
         return Difference(False, "it is missing")
     if old.spec[1:3] != new.spec[1:3]:
@@ -116,14 +120,14 @@ def difference(sketch: EphemeralTransaction, name: str, types: Sequence[str]) ->
     return None
 
 
-def before(sketch: EphemeralTransaction, name: str) -> Tree | None:
-    """A tree as it is in the version that a sketch is over."""
+def tree_before(sketch: EphemeralTransaction, name: str) -> Tree | None:
+    """A tree as it is in the sketch's version."""
     info = sketch.base.catalog.relations.get(name)
     return sketch.base.trees[info.spec.tree_id] if info else None
 
 
 def _shown(sketch: EphemeralTransaction, types: Sequence[str], words: np.ndarray) -> str:
-    """A record for a reader."""
+    """A record as text."""
     values = [sketch.decode(type_, words[c : c + 1])[0].as_py() for c, type_ in enumerate(types)]
     return f"({', '.join(map(str, (*values, *words[len(types) :].tolist())))})"
 

@@ -1,18 +1,18 @@
-"""InstalledRule and all that is kept for them made anew, from base relations and nothing else."""
+"""Views and all else that is stored for rules, rebuilt from base relations and nothing else."""
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ivm.engine.engine import Engine
+from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.stored import provide
+from ivm.engine.stored import create_relation
 from ivm.plan.constants import encoder
 from pagestore.host import Transaction
 
-Progress = Callable[[str], None]  # is told what is being done
+Progress = Callable[[str], None]  # takes a line that says what is being done
 
 
-def silent(text: str) -> None:
-    """Nobody is told."""
+def no_progress(text: str) -> None:
+    """Show nothing."""
 
 
 def rebuild(
@@ -20,41 +20,41 @@ def rebuild(
     installed: Installed,
     rules: Sequence[InstalledRule],
     recording: bool = True,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> dict[str, tuple[int, int]]:
-    """Make anew what some rules keep, in dependency order; scans of views stay.  Returns the sizes of what was built.
+    """Drop and fill again all that is stored for some rules, in dependency order; the scans of views are kept.
 
-    Every rule that writes what they read is among them.  Without `recording` there are no sensitivity indices then.
-    Raises MaintainError.
+    `rules` must hold every rule whose views they read. Without `recording` no sensitivity index is built. Returns the
+    sizes of the indices that were built, as `Filler.built`. Raises MaintainError. O(evaluating the rules).
     """
-    views = {name for one in rules for name in one.writes}
+    views = {name for rule in rules for name in rule.writes}
     scans = {name: txn[name].scans for name in views if name in txn}
-    for name in installed.kept_by(rules):
+    for name in installed.derived_by(rules):
         if name in txn:
             txn.drop(name)
     for predicate in installed.program.predicates.values():
         if predicate.extensional or predicate.name in views:
-            provide(txn, predicate, installed)
-    engine = Engine(txn, installed, encoder(txn), txn.threads, recording=recording)
-    engine.fill(_telling(rules, progress))
+            create_relation(txn, predicate, installed)
+    filler = Filler(txn, installed, encoder(txn), txn.threads, recording=recording)
+    filler.fill(_reporting(rules, progress))
     for name, texts in scans.items():
         for text in texts:
             txn.add_scan(name, text)
-    return engine.built
+    return filler.built
 
 
-def beneath(installed: Installed, name: str) -> list[InstalledRule]:
-    """The rules that a view follows from, its own last."""
+def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
+    """The rules from which a view follows, through the views between; its own rules come last."""
     wanted, found = {name}, []
-    for views in reversed(installed.rules):
-        if wanted.intersection(views.writes):
-            found.append(views)
-            wanted.update(views.reads)
+    for rule in reversed(installed.rules):
+        if wanted.intersection(rule.writes):
+            found.append(rule)
+            wanted.update(rule.reads)
     return found[::-1]
 
 
-def _telling(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
-    """Some rules, each told of when it is come to."""
-    for number, views in enumerate(rules, 1):
-        progress(f"evaluating {', '.join(views.writes)}, {number} of {len(rules)}")
-        yield views
+def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
+    """The rules; `progress` is called before each."""
+    for number, rule in enumerate(rules, 1):
+        progress(f"evaluating {', '.join(rule.writes)}, {number} of {len(rules)}")
+        yield rule

@@ -1,11 +1,14 @@
-"""Is a sensitivity index sound (*Sensitivity indices*)?
+"""Checks that sensitivity indices are sound (*Sensitivity indices*).
 
-Under each context that a join comes to, every value that the level refuses has an atom that refuses it and an interval
-of that atom that holds it; every value that it lets pass lies in an interval of each atom.  Atoms that follow the key
-order need none.
+A context is a binding of the levels before one. A sound index holds, under each context that a join reaches:
 
-An index that was recorded anew is sound.  So only values in intervals of that one which the kept index does not cover
-have to be looked at, and for these any other atom will do.  Intervals that nobody needs any more are harmless.
+    for a value that the level refuses    an interval with the value, of some atom that refuses it
+    for a value that the level accepts    an interval with the value, of every atom
+
+Atoms that follow the key order need no intervals.
+
+An index that was recorded just now is sound. So only its values that the stored index does not cover need checking,
+and intervals of any other atom may cover these. Intervals that no context needs any more do no harm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,39 +21,39 @@ from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.plan.plan import Plan
 from pagestore.host import INSERT, Delta, Pages, Tree, read_batches
 
-Ranges = list[tuple[int, int]]  # of integers, both ends included, apart and in order
+Ranges = list[tuple[int, int]]  # of integers, both ends included; disjoint and in order
 Context = Mapping[int, int]  # values by level
-ALPHAS_MAX = 256  # contexts of an atom whose intervals are held at once
+PREFIXES_MAX = 256  # prefixes of an atom's arguments whose intervals are cached
 
 
 class Soundness:
-    """The sensitivity indices of a plan: `kept` is looked at, `fresh` was recorded over `trees`, one for each trie."""
+    """Compares the stored sensitivity indices of a plan with `fresh` ones, recorded over `trees`, one for each trie."""
 
     def __init__(
-        self, pages: Pages, plan: Plan, trees: Sequence[Tree], kept: Sequence[Tree], fresh: Sequence[Tree]
+        self, pages: Pages, plan: Plan, trees: Sequence[Tree], stored: Sequence[Tree], fresh: Sequence[Tree]
     ) -> None:
         self._pages, self._plan, self._trees = pages, plan, trees
-        self._kept, self._fresh = kept, fresh
+        self._stored, self._fresh = stored, fresh
         self._sensor = {(sensor.trie, sensor.depth): s for s, sensor in enumerate(plan.sensors)}
-        self._by_gamma = lru_cache(ALPHAS_MAX)(self._read)
+        self._by_gamma = lru_cache(PREFIXES_MAX)(self._read)
 
     def gap(self, s: int) -> tuple[Context, int] | None:
-        """A context and a value at the level of sensor s that nothing covers, if there is one.
+        """A context and a value at the level of sensor s that no stored interval covers; None if there is no gap.
 
-        O(kept + fresh), and for each interval that is not kept O(values in it).
+        O(stored + fresh), and O(values in it) for each fresh interval that is not stored.
         """
         sensor = self._plan.sensors[s]
         a, b = sensor.columns.index(-1), sensor.columns.index(-2)
-        for actions, rows in Delta(self._pages, self._kept[s], self._fresh[s]):
+        for actions, rows in Delta(self._pages, self._stored[s], self._fresh[s]):
             for row in rows.T[actions == INSERT].tolist():
                 context = {level: word for level, word in zip(sensor.columns, row, strict=True) if level >= 0}
-                left = self._uncovered(sensor.level, context, self._minus_kept(s, context, [(row[a], row[b])]))
+                left = self._uncovered(sensor.level, context, self._minus_stored(s, context, [(row[a], row[b])]))
                 if left:
                     return context, left[0][0]
         return None
 
     def _uncovered(self, level: int, context: Context, ranges: Ranges) -> Ranges:
-        """What of some ranges of a level's values no atom both refuses and covers."""
+        """The part of some ranges of a level's values that no atom both refuses and covers."""
         left = meet(ranges, self._allowed(level, context))
         for t, trie in enumerate(self._plan.tries):
             if not left:
@@ -62,11 +65,11 @@ class Soundness:
             there = [(x, x) for lo, hi in left for x in self._values(self._trees[t], prefix, lo, hi)]
             refused = there if trie.negated else minus(left, there)
             s = self._sensor.get((t, depth))
-            left = minus(left, refused if s is None else minus(refused, self._minus_kept(s, context, refused)))
+            left = minus(left, refused if s is None else minus(refused, self._minus_stored(s, context, refused)))
         return left
 
     def _allowed(self, level: int, context: Context) -> Ranges:
-        """The values that comparisons leave a level."""
+        """The values of a level that the comparisons allow."""
         ranges = [(INT_MIN, INT_MAX)]
         for bound in self._plan.bounds:
             if bound.level == level:
@@ -77,7 +80,7 @@ class Soundness:
         return ranges
 
     def _values(self, tree: Tree, prefix: tuple[int, ...], lo: int, hi: int) -> Iterator[int]:
-        """The values from lo to hi behind a prefix of a tree's keys, each once, in order."""
+        """The values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
         columns = (*range(len(prefix) + 1),)
         last = None
         for batch in read_batches(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):
@@ -88,17 +91,17 @@ class Soundness:
                     yield value
                 last = value
 
-    def _minus_kept(self, s: int, context: Context, ranges: Ranges) -> Ranges:
-        """What of some ranges the kept intervals of a sensor do not cover in a context."""
+    def _minus_stored(self, s: int, context: Context, ranges: Ranges) -> Ranges:
+        """The part of some ranges that the stored intervals of a sensor do not cover in a context."""
         columns = self._plan.sensors[s].columns
         words = tuple(context[level] for level in columns if level >= 0)
         depth = self._plan.sensors[s].depth
         return minus(ranges, self._by_gamma(s, words[:depth]).get(words[depth:], []))
 
     def _read(self, s: int, alphas: tuple[int, ...]) -> dict[tuple[int, ...], Ranges]:
-        """The kept intervals of a sensor behind its first columns, those of each context as ranges."""
+        """The stored intervals of a sensor that start with `alphas`, as ranges by the columns behind a and b."""
         depth, found = len(alphas), dict[tuple[int, ...], Ranges]()
-        for batch in read_batches(self._pages, self._kept[s], alphas, rows=4096):
+        for batch in read_batches(self._pages, self._stored[s], alphas, rows=4096):
             same = np.flatnonzero((batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0))
             end = int(same[0]) if len(same) else batch.shape[1]
             for a, b, *gammas in batch[depth:, :end].T.tolist():
@@ -113,7 +116,7 @@ class Soundness:
 
 
 def meet(one: Ranges, other: Ranges) -> Ranges:
-    """What is in both.
+    """The values that are in both.
 
     >>> meet([(1, 5), (8, 9)], [(4, 8)])
     [(4, 5), (8, 8)]
@@ -131,7 +134,7 @@ def meet(one: Ranges, other: Ranges) -> Ranges:
 
 
 def minus(one: Ranges, other: Ranges) -> Ranges:
-    """What is in the one and not in the other.
+    """The values that are in the first and not in the second.
 
     >>> minus([(1, 9)], [(2, 2), (5, 20)])
     [(1, 1), (3, 4)]

@@ -1,9 +1,9 @@
-"""What is installed: blocks of rules by name, each rule with its plans and its trees in the store.
+"""Installed rules: blocks of them by name, each rule with its plans and its trees in the store.
 
     block (a name, a text)  ──▶  Rule  ──▶  Plan per conjunction  ──▶  "$sense:rule.plan.sensor" per sensor
                                                                  ──▶  "$index:edge:1.0" per permuted index
 
-The texts and the key orders chosen are properties of the store, so that opening it plans nothing anew.
+The store's properties hold the texts and the chosen key orders, so opening a store plans nothing anew.
 """
 
 import json
@@ -33,8 +33,8 @@ from ivm.views.heads import Head
 from ivm.views.layouts import Layout, view_layout
 
 PROPERTY = "ivm"
-PLANNING = 2  # what a rule's trees and key orders are; another number where that changes
-ALMOST = 1  # has the same, but for rules whose arithmetic may fail
+PLANNING = 2  # the version of how a rule becomes trees and key orders
+PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
 
@@ -44,29 +44,31 @@ class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity."""
 
     number: int
-    rule: Rule
+    definition: Rule
     plans: tuple[Plan, ...]
     granularity: int
 
-    def sense_name(self, plan: int, sensor: int) -> str:
-        """The name of a sensitivity index in the store."""
-        return f"$sense:{self.number}.{plan}.{sensor}"
+    def sensitivity_names(self, number: int) -> list[str]:
+        """The names in the store of a plan's sensitivity indices, one for each of its sensors."""
+        return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        return reads(self.rule)
+        """The predicates in the rule's body."""
+        return reads(self.definition)
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
-        return writes(self.rule)
+        """The predicates in the rule's heads."""
+        return writes(self.definition)
 
 
 class StoredPredicate(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
 
-    `names` are those of its tree and of the trees beside it, and row t of places[T, C] says which columns tree t has.
-    Index i is read from tree served[i]; the first is that over the keys alone.  `checked` says that a key of a function
-    might come to two values.
+    `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C] lists the columns of
+    tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` says that a key of a
+    function could get two values.
     """
 
     layout: Layout
@@ -77,7 +79,7 @@ class StoredPredicate(NamedTuple):
     checked: bool
 
     def of_indices(self, of_trees: Sequence[T]) -> dict[Index, T]:
-        """What each index has, given what each of the trees has."""
+        """Something for each index, given it for each of the trees."""
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
 
 
@@ -93,7 +95,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Installed:
-    """All blocks.  A value: installing or uninstalling makes another."""
+    """All installed blocks. It is a value: installing or uninstalling makes another one."""
 
     blocks: tuple[Block, ...] = ()
     program: lang.Program = field(default_factory=lambda: lang.NOTHING)
@@ -101,16 +103,16 @@ class Installed:
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
-        """Every rule, behind those it reads from."""
-        by_rule = {id(views.rule): views for block in self.blocks for views in block.rules}
-        return tuple(by_rule[id(rule)] for rule in self.program.rules)
+        """Every rule, after the rules whose views it reads."""
+        installed = {id(rule.definition): rule for block in self.blocks for rule in block.rules}
+        return tuple(installed[id(definition)] for definition in self.program.rules)
 
     @cached_property
     def indices(self) -> dict[str, list[Index]]:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}
-        for views in self.rules:
-            for plan in views.plans:
+        for rule in self.rules:
+            for plan in rule.plans:
                 for index in indices_of(plan):
                     known = found.setdefault(index.predicate, [])
                     if index not in known and permuted(index):
@@ -118,51 +120,51 @@ class Installed:
         return found
 
     @cached_property
-    def kept(self) -> dict[str, StoredPredicate]:
+    def stored(self) -> dict[str, StoredPredicate]:
         """How each predicate is stored."""
-        return {name: self._kept(name, layout) for name, layout in self.layouts.items()}
+        return {name: self._stored_predicate(name, layout) for name, layout in self.layouts.items()}
 
-    def _kept(self, name: str, layout: Layout) -> StoredPredicate:
+    def _stored_predicate(self, name: str, layout: Layout) -> StoredPredicate:
         predicate = self.program.predicates[name]
         own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
-        beside = tuple(self.indices.get(name, ()))
-        names = (name, *map(tree_name, beside))
-        places = np.array([range(layout.visible), *(index_columns(index, layout) for index in beside)], np.int64)
+        others = tuple(self.indices.get(name, ()))
+        names = (name, *map(tree_name, others))
+        places = np.array([range(layout.visible), *(index_columns(index, layout) for index in others)], np.int64)
         checked = predicate.value is not None and layout.keys != len(predicate.keys)
         served = (*[0] * len(own), *range(1, len(names)))
-        return StoredPredicate(layout, own + beside, served, names, places, checked)
+        return StoredPredicate(layout, own + others, served, names, places, checked)
 
     @cached_property
     def heads(self) -> dict[Plan, Head]:
-        """What each plan's bindings do to the views."""
-        return {plan: Head(v.rule, plan, self.layouts) for v in self.rules for plan in v.plans}
+        """How the bindings of each plan become edits of views."""
+        return {plan: Head(rule.definition, plan, self.layouts) for rule in self.rules for plan in rule.plans}
 
     @cached_property
-    def keeps(self) -> frozenset[str]:
-        """The names of all views and trees that follow from the extensional predicates."""
-        return self.kept_by(self.rules)
+    def derived_trees(self) -> frozenset[str]:
+        """The names of all trees that follow from the extensional predicates: views, their indices and state."""
+        return self.derived_by(self.rules)
 
-    def kept_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
-        """The names of the views, permuted and sensitivity indices and trees kept apart of some rules."""
-        views = {name for one in rules for name in one.writes}
-        plans = [(one, p, plan) for one in rules for p, plan in enumerate(one.plans)]
-        apart = {state_name(name) for name in views if keeps_state(self.layouts[name])}
-        senses = {one.sense_name(p, s) for one, p, plan in plans for s in range(len(plan.sensors))}
+    def derived_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
+        """The names of the trees that some rules need: views, aggregate state, permuted and sensitivity indices."""
+        views = {name for rule in rules for name in rule.writes}
+        plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
+        state = {state_name(name) for name in views if keeps_state(self.layouts[name])}
+        sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
         indices = {tree_name(index) for *_, plan in plans for index in indices_of(plan) if permuted(index)}
-        return frozenset(views | apart | senses | indices)
+        return frozenset(views | state | sensitivity | indices)
 
     @cached_property
-    def fitting(self) -> dict[str, object]:
-        """The `catalog` that was last found to hold all trees, in their shapes (see engine.py)."""
+    def checked_catalog(self) -> dict[str, object]:
+        """The `catalog` in which engine.py last found all trees in their shapes."""
         return {}
 
     @cached_property
     def schedules(self) -> dict[frozenset[str], Any]:
-        """The schedules of edits that were asked for (see schedule.py), by the predicates edited."""
+        """The schedules that schedule.py has made, by the predicates edited."""
         return {}
 
     def predicate(self, name: str) -> Predicate:
-        """What is declared or derived under a name.  Raises UnknownViewError."""
+        """The relation, function or view of a name.  Raises UnknownViewError."""
         predicate = self.program.predicates.get(name)
         if predicate is None:
             known = ", ".join(sorted(n for n in self.program.predicates if "$" not in n)) or "none"
@@ -170,13 +172,15 @@ class Installed:
         return predicate
 
     def block(self, name: str) -> Block | None:
+        """The block of a name, if it is installed."""
         return next((b for b in self.blocks if b.name == name), None)
 
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
-        orders: list | None = None, number: int | None = None, granularity: int = 1, maintenance: str = AUTO,
+        orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
+        maintenance: str = AUTO,
     ) -> "Installed":  # fmt: skip
-        """With one more block; `orders` and `number` as saved, or None to plan now.  Raises RuleError."""
+        """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError."""
         part = lang.compile(text, self.program, source=name)
         for lift in (lift_existentials, lift_computed, lift_negations):
             part = part.lifted(lift)
@@ -187,19 +191,19 @@ class Installed:
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         first = self.next_number if number is None else number
         rules: list[InstalledRule] = []
-        for i, rule in enumerate(part.rules):
-            stored = {n: layout.keys for n, layout in layouts.items()}
+        for i, definition in enumerate(part.rules):
+            stored_keys = {n: layout.keys for n, layout in layouts.items()}
             plans = make_plans(
-                rule, predicates, stored, distinct, encode, orders[i] if orders else (), maintenance
+                definition, predicates, stored_keys, distinct, encode, orders[i] if orders else (), maintenance
             )  # fmt: skip
-            rules.append(InstalledRule(first + i, rule, plans, granularity))
-            for view in writes(rule):
-                writers = [(v.rule, v.plans) for v in rules if view in v.writes]
+            rules.append(InstalledRule(first + i, definition, plans, granularity))
+            for view in writes(definition):
+                writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
                 layouts[view] = view_layout(predicates[view], writers)
         return Installed((*self.blocks, Block(name, text, part, tuple(rules))), program, layouts)
 
     def excluding(self, name: str) -> "Installed":
-        """Without a block.  Raises UninstallError while other blocks read its views."""
+        """All blocks but one.  Raises UninstallError while other blocks read its views."""
         block = self.block(name)
         assert block is not None
         program = self.program.excluding(block.part)
@@ -208,6 +212,7 @@ class Installed:
 
     @property
     def next_number(self) -> int:
+        """The number for the next rule, greater than all in the store."""
         return 1 + max((v.number for b in self.blocks for v in b.rules), default=-1)
 
     def save(self) -> str:
@@ -226,24 +231,24 @@ class Installed:
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
-        """What `save` wrote, or the release before did if its plans are the same.  Raises IvmError for other plans."""
+        """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
         found = json.loads(saved)
         planning = found["planning"] if isinstance(found, dict) else None
         if planning == PLANNING:
             return cls._loaded(found["blocks"], encode, layout_of)
-        if planning == ALMOST:
-            with suppress(IndexError, ValueError, AssertionError):  # there are more rules now than orders were saved
+        if planning == PLANNING_BEFORE:
+            with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
                 installed = cls._loaded(found["blocks"], encode, layout_of)
                 saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
-                if saved_plans == [len(one.plans) for one in installed.rules]:
+                if saved_plans == [len(rule.plans) for rule in installed.rules]:
                     return installed
         raise IvmError(
-            "another release installed rules in this store, and what it keeps for them is not what this one would; "
+            "another release installed rules in this store, and what it stores for them is not what this one would; "
             "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
         )
 
     @classmethod
-    def _loaded(cls, blocks: list[dict], encode: Encode, layout_of: LayoutOf) -> "Installed":
+    def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
         installed = cls()
         for block in blocks:
             installed = installed.including(
@@ -254,7 +259,7 @@ class Installed:
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:
-    """Columns of the relation in the order of an index: its keys, then the values left."""
+    """The relation's columns in the order of an index: the index's keys, then the other columns."""
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
 
 

@@ -1,62 +1,67 @@
-"""TODO: ivm/engine/recompute.py."""
+"""One view evaluated from its own rules, over what is stored, without storing anything.
+
+    recompute(snapshot, installed, encode, "tri")  ──▶  the rows that tri has now, in parts int64[C, n]
+
+`Workspace.evaluate` returns these rows as a table, and times them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
-from ivm.engine.head_edits import Source, check_sums, composed, folded, spec_of
+from ivm.engine.head_edits import Source, check_sums, compose_rows, fold_bindings, head_spec
 from ivm.engine.installed import Installed
 from ivm.errors import RoomError, UnknownViewError
 from ivm.join.evaluate import evaluate
-from ivm.join.join import joined
+from ivm.join.join import concatenated
 from ivm.lang.ir import Rule
 from ivm.plan.constants import Encode
 from ivm.plan.index import tree_name
-from ivm.views.aggregate_state import keeps_state, results
+from ivm.views.aggregate_state import keeps_state, view_rows
 from ivm.views.layouts import SUM
 from pagestore.host import INSERT
 
 
 def recompute(source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1) -> list[np.ndarray]:
-    """The visible words of a view, in parts int64[C, n], from its own rules over what is stored; stores nothing.
+    """The visible words of a view, in parts int64[C, n] and key order.
 
     Raises UnknownViewError for a relation, RangeError and RoomError.
     """
     layout = installed.layouts[name]
-    plans = [(views.rule, plan) for views in installed.rules if name in views.writes for plan in views.plans]
+    plans = [(rule.definition, plan) for rule in installed.rules if name in rule.writes for plan in rule.plans]
     if not plans:
-        raise no_view(name)
+        raise not_a_view(name)
     parts = []
-    for rule, plan in plans:
+    for definition, plan in plans:
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
-        with placed(rule):
+        with naming_the_rule(definition):
             evaluation = evaluate(source.pages, plan.shape, trees, threads=threads, asked=head.asked)
         if len(plans) == 1 and head.copies_all:
             return [part.rows for part in evaluation.parts]
-        edits = folded(installed, head, evaluation.parts, INSERT, encode)
+        edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)
         parts += [edit for predicate, edit in edits if predicate == name]
-    if not parts:  # a view of what fails, and nothing does
+    if not parts:  # the view holds bindings whose arithmetic fails, and none does
         return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
-    found = composed(source, predicate, parts, spec_of(layout, width))
+    found = compose_rows(source, predicate, parts, head_spec(layout, width))
     if keeps_state(layout):
-        found = [results(name, layout, joined(found))]
+        found = [view_rows(name, layout, concatenated(found))]
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]
 
 
 @contextmanager
-def placed(rule: Rule) -> Iterator[None]:
-    """Rows too many for memory are those of a rule."""
+def naming_the_rule(rule: Rule) -> Iterator[None]:
+    """Put the place of the rule that is being evaluated in front of a RoomError."""
     try:
         yield
     except RoomError as error:
         raise RoomError(f"{rule.where}: {error}") from None
 
 
-def no_view(name: str) -> UnknownViewError:
-    """The error of what is asked of a view only."""
+def not_a_view(name: str) -> UnknownViewError:
+    """The error for a relation where only a view will do."""
     return UnknownViewError(f"{name} is no view: its rows come from transactions, not from rules; name a view")

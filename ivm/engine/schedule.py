@@ -55,12 +55,12 @@ class Flush(NamedTuple):
 class Follow(NamedTuple):
     """The heads of one of a rule's plans follow what has changed in its body."""
 
-    views: InstalledRule
+    rule: InstalledRule
     number: int
 
     @property
     def plan(self) -> Plan:
-        return self.views.plans[self.number]
+        return self.rule.plans[self.number]
 
 
 Step = Flush | Follow
@@ -73,7 +73,8 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
         if len(schedules) >= SCHEDULES_MAX:
             schedules.clear()
         schedules[names] = Schedule(installed, names)
-    return schedules[names]
+    schedule: Schedule = schedules[names]
+    return schedule
 
 
 class Schedule:
@@ -85,7 +86,7 @@ class Schedule:
         self._plain = len(plain)
         self.names = sorted(names.union(*map(_touched, plain)))
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        kept = [installed.kept[name] for name in self.names]
+        kept = [installed.stored[name] for name in self.names]
         self.trees: dict[Index, int] = {}  # which of all queues' trees an index is
         ends = accumulate((len(one.names) for one in kept), initial=0)
         self.firsts = dict(zip(self.names, ends, strict=False))  # the first of each predicate's trees
@@ -97,7 +98,7 @@ class Schedule:
         follows = [step for step in plain if isinstance(step, Follow)]
         self._plans = [step.plan for step in follows]
         self._books = [
-            (name, first, [plan for plan, step in enumerate(follows) if name in step.views.writes])
+            (name, first, [plan for plan, step in enumerate(follows) if name in step.rule.writes])
             for name, first in self.firsts.items()
         ]
         if self._plans:
@@ -122,7 +123,8 @@ class Schedule:
         return done
 
     def _carry(self, begin: int, *flushing: Any) -> int:
-        return CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+        done: int = CARRY.call(begin, *flushing, self._fixed, self._working, *self._probing, probe_next_at.address())
+        return done
 
     def books(self) -> Iterator[tuple[str, int, int, int]]:
         """What the kernel touched: a predicate, operations of plans that write it, how many rows came and are gone."""
@@ -133,9 +135,9 @@ class Schedule:
             if inserted or erased or count:
                 yield name, count, inserted, erased
 
-    def settled(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
+    def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """A predicate's trees as they were before, and what has changed in them."""
-        queues, kept, first = self.queues, self._installed.kept[name], self.firsts[name]
+        queues, kept, first = self.queues, self._installed.stored[name], self.firsts[name]
         (actions, rows), *others = [queues.changes(t) for t in range(first, first + len(kept.names))]
         deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
         return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
@@ -151,7 +153,7 @@ class Schedule:
         steps: list[Sequence[int]] = []
         plans: list[Sequence[int]] = []
         copies: list[int] = []
-        lists: tuple[list, ...] = [], [], [], []
+        lists: tuple[list[Any], ...] = [], [], [], []
         probes, indices, sources, heads = lists
         for step in plain:
             if isinstance(step, Flush):
@@ -196,24 +198,24 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     """What edits of some predicates may change, in dependency order: each is settled before it is read."""
     steps: list[Step] = []
     waiting, settled = dict.fromkeys(sorted(names)), set[str]()
-    for views in installed.rules:
-        due = [name for name in views.reads if name in waiting]
-        if not due and settled.isdisjoint(views.reads):
+    for rule in installed.rules:
+        due = [name for name in rule.reads if name in waiting]
+        if not due and settled.isdisjoint(rule.reads):
             continue
-        steps += [*map(Flush, due), *(Follow(views, number) for number in range(len(views.plans)))]
+        steps += [*map(Flush, due), *(Follow(rule, number) for number in range(len(rule.plans)))]
         settled |= set(due)
-        waiting = {name: None for name in (*waiting, *views.writes) if name not in settled}
+        waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
     return [*steps, *map(Flush, waiting)]
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    return (step.name,) if isinstance(step, Flush) else step.views.reads + step.views.writes
+    return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
 
 
 def _is_plain(installed: Installed, step: Step) -> bool:
     """Can a kernel take this step?"""
     if isinstance(step, Flush):
-        kept = installed.kept[step.name]
+        kept = installed.stored[step.name]
         return not (keeps_state(kept.layout) or kept.checked)
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)

@@ -1,4 +1,4 @@
-"""Rules and a store: what a version says is installed, the relations that it takes, and what of them is kept for it."""
+"""Rules in a store: which are installed in a version, which relations they read, and which trees they need."""
 
 import json
 from collections.abc import Callable
@@ -12,47 +12,48 @@ from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
 
 HOST = "ivm"
-BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were built
+BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
+# Each version stores these two sentences, and they are compared with what it should store, so they cannot change.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` lets go of rules and of what they keep"
 
 
-def saved_in(source: Snapshot | Transaction) -> str | None:
-    """The property that says what is installed in a version."""
+def saved_rules(source: Snapshot | Transaction) -> str | None:
+    """The property of a version that says which rules are installed, as JSON; None if there are no rules."""
     holder = source.catalog if isinstance(source, Transaction) else source
     saved = holder.properties.get(PROPERTY)
     return None if saved is None else str(saved)
 
 
 def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
-    """What is installed in a version, or `saved` of another.  Raises RuleError, IvmError, EditError."""
-    saved = saved or saved_in(source)
+    """The rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
+    saved = saved or saved_rules(source)
     return Installed.load(saved, encoder(source), layouts_of(source)) if saved else Installed()
 
 
-def built_in(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
-    """By sensitivity index its rows, and those of the body, when it was built."""
+def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
+    """For each plan, by its first sensitivity index: rows of its indices and of its body when these were last built."""
     holder = source.catalog if isinstance(source, Transaction) else source
     return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
 
 
 def dependants_of(installed: Installed) -> Dependants:
-    """What is kept for all that is installed, and of which relations."""
+    """The relations that the installed rules read, and the trees that follow from these."""
     predicates = installed.program.predicates.values()
     reads = sorted(predicate.name for predicate in predicates if predicate.extensional)
-    return Dependants(HOST, (*reads,), (*sorted(installed.keeps),), (PROPERTY, BUILT), EDIT, RELEASE)
+    return Dependants(HOST, (*reads,), (*sorted(installed.derived_trees),), (PROPERTY, BUILT), EDIT, RELEASE)
 
 
 def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> str:
-    """Say in a transaction what is installed, and what stands on which relations; returns the property."""
+    """Write into a transaction which rules are installed and what depends on which relations; returns the property."""
     txn.properties[BUILT] = json.dumps(built)
     saved = txn.properties[PROPERTY] = installed.save()
     record_dependants(txn, dependants_of(installed))
     return saved
 
 
-def provide(txn: Transaction, predicate: Predicate, installed: Installed) -> None:
-    """Create a predicate's relation, unless it was loaded before (see layouts_of)."""
+def create_relation(txn: Transaction, predicate: Predicate, installed: Installed) -> None:
+    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see layouts_of)."""
     if predicate.extensional and predicate.name in txn:
         return
     layout = installed.layouts[predicate.name]
@@ -60,17 +61,17 @@ def provide(txn: Transaction, predicate: Predicate, installed: Installed) -> Non
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 
-def drop_strays(txn: Transaction, before: Installed, installed: Installed) -> None:
-    """Remove hidden trees under names that what is new will take: nobody has kept them up to date."""
-    for name in installed.keeps - before.keeps:
+def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:
+    """Drop hidden trees that have the names which new rules will use: no rule has kept them up to date."""
+    for name in installed.derived_trees - before.derived_trees:
         if name.startswith("$") and name in txn:
             txn.drop(name)
 
 
 def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
-    """The layout of an extensional predicate: that of the relation if it is there, loaded before its declaration.
+    """How to find the layout of an extensional predicate: its relation's, if that was loaded before the declaration.
 
-    Raises EditError if the relation's columns do not fit.
+    The function returned raises EditError if the relation's columns do not fit.
     """
 
     def layout(predicate: Predicate) -> Layout:

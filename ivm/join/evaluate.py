@@ -1,4 +1,4 @@
-"""Evaluate a plan in full: over flat tries where that pays, over pages otherwise, ranges side by side."""
+"""Evaluates a plan in full: over flat tries where that costs less, else over pages; threads share ranges of values."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,19 +9,20 @@ import numpy as np
 
 from ivm.join.flat_join import FlatJoin
 from ivm.join.flat_layout import Layout
-from ivm.join.flat_trie import Flat, flatten, pays
-from ivm.join.join import STOCK_MAX, Join, Run, joined
+from ivm.join.flat_trie import Flat, flatten, is_flat_cheaper
+from ivm.join.join import STOCK_MAX, Join, Run, concatenated
 from ivm.join.kernels.join_layout import EQ
 from ivm.join.plan_arrays import ALL, INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.host import Coded, Pages, Tree, read_batches, together
 
-RANGES_PER_THREAD = 8  # so that an uneven range does not keep the others waiting
-PARALLEL_FROM = 1 << 14  # records of the first variable's smallest relation
+RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range
+PARALLEL_FROM = 1 << 14  # records of the smallest relation at level 0; with fewer, one thread does all
 
 
 class Bindings(NamedTuple):
-    """Some bindings int64[L + V, n] in order; with `times` int64[n], each stands for so many that differ in levels
-    not asked for only.
+    """Some bindings int64[L + V, n] in order.
+
+    With `times` int64[n], binding i stands for times[i] bindings that differ only in levels that were not asked for.
     """
 
     rows: np.ndarray
@@ -29,8 +30,10 @@ class Bindings(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """All bindings, in parts that follow one another, the trace rows [C, m] of each sensor in parts, and the iterator
-    operations done.
+    """The result of a full evaluation.
+
+    `parts` hold all bindings in order, `recorded` the trace rows [C, m] of each sensor, also in parts; `operations`
+    counts iterator operations.
     """
 
     parts: list[Bindings]
@@ -40,7 +43,7 @@ class Evaluation(NamedTuple):
     @property
     def bindings(self) -> np.ndarray:
         """All bindings int64[L + V, n] in one array."""
-        return joined([part.rows for part in self.parts])
+        return concatenated([part.rows for part in self.parts])
 
 
 def evaluate(
@@ -53,11 +56,12 @@ def evaluate(
     threads: int = 1,
     asked: frozenset[int] | None = None,
 ) -> Evaluation:
-    """Run a plan in full, ranges of its first variable side by side.  The kernels run without the GIL.
+    """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
-    `asked` are the levels whose values are wanted, None is all.  Raises CorruptionError, RangeError.
+    `asked` are the levels whose values must be listed, None is all of them.  Raises CorruptionError, RangeError,
+    RoomError.
     """
-    flat = flatten(pages, shape, trees) if pays(shape, trees) else None
+    flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
     layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
 
@@ -70,8 +74,8 @@ def evaluate(
         return _run(new())
     joins = [new() for _ in range(threads)]
     for join in joins:
-        join.kept = joins[0].kept
-        join.stock(STOCK_MAX)  # here, since memory at hand is this thread's
+        join.memory = joins[0].memory
+        join.stock(STOCK_MAX)  # here, since pooled memory belongs to this thread
     jobs = iter(ranges)
 
     def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
@@ -98,7 +102,7 @@ def _run(join: Run) -> Evaluation:
 def first_ranges(
     pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int, flat: Flat | None = None
 ) -> list[tuple[int, int]]:
-    """Cut the first variable's values into about `wanted` ranges [lo, hi] with as many records each."""
+    """Cut the first variable's values into about `wanted` ranges [lo, hi] with equally many records each."""
     held = shape.bounds[: shape.bound_start[1], 0]
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     if (held == EQ).any() or not tries:
@@ -107,9 +111,9 @@ def first_ranges(
     if trees[smallest].count < PARALLEL_FROM:
         return [ALL]
     if flat:
-        cuts = flat.cuts(smallest * shape.argument_level.shape[1], wanted, alone=shape.depths[smallest] == 1)
+        cuts = flat.cuts(smallest * shape.argument_level.shape[1], wanted, single_depth=shape.depths[smallest] == 1)
     else:
         keys = np.concatenate([batch[0] for batch in read_batches(pages, trees[smallest], columns=(0,))])
         cuts = keys[len(keys) * np.arange(1, wanted) // wanted]
-    inner = [cut for cut in np.unique(cuts).tolist() if cut > INT_MIN]  # nothing is below the least word
+    inner = [cut for cut in np.unique(cuts).tolist() if cut > INT_MIN]  # no word is below INT_MIN
     return list(zip([INT_MIN, *inner], [*(cut - 1 for cut in inner), INT_MAX], strict=True))

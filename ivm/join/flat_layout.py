@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ivm.join.flat_trie import Flat, _range
+from ivm.join.flat_trie import Flat, level_span
 from ivm.join.kernels import bitmap_rows, certify, collect, flat_layout, join_layout, traced
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.plan_arrays import Sensors, Shape
@@ -76,7 +76,7 @@ class Layout:
             return
         step[flat_layout.STEADY] = (1 << steady).sum()
         step[flat_layout.MOVES] = moves[steady].max()
-        low, span = _range(flat, shape, level)
+        low, span = level_span(flat, shape, level)
         step[flat_layout.MARK_LOW] = low
         if step[flat_layout.RECORDS]:
             if len(moves) == 2 and len(steady) == 1 and span <= MARKS_MAX:
@@ -101,7 +101,7 @@ class Layout:
             return
         staying = np.flatnonzero(moves <= changer)
         places = parts @ [shape.argument_level.shape[1], 1]
-        low, span = _range(flat, shape, level)
+        low, span = level_span(flat, shape, level)
         ground[bitmap_rows.OVERLAYS] = kernel.overlay.address()
         ground[bitmap_rows.STAYING] = (1 << staying).sum()
         ground[bitmap_rows.CHANGER] = changer
@@ -131,7 +131,7 @@ class Layout:
             first > 0 and first - 1 not in read and (first == level or self.steps[first, flat_layout.COLLECTS] == first)
         ):
             first -= 1
-        low, span = _range(flat, shape, level)
+        low, span = level_span(flat, shape, level)
         tallies = level == shape.levels - 1 and level not in asked and not _unequal(shape, level)
         span = 1 if tallies else span
         if first == level or span > COUNTS_MAX:

@@ -1,4 +1,13 @@
-"""TODO: ivm/join/flat_trie.py."""
+"""Flat tries: the relations of a plan decoded into one array, level by level, for a full evaluation.
+
+    edge    (1, 5) (1, 7) (4, 2)
+
+    depth 0    keys      1  4         children  0  2  3      the keys below key i are those from children[i]
+    depth 1    keys      5  7  2                             up to children[i + 1]
+
+In `data` the positions in `children` count from the start of the array. Where the keys of depth 0 are dense, a table of
+first keys follows: for each value from the least to the greatest key, the position of the first key >= it.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,40 +15,44 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.join import joined
+from ivm.join.join import concatenated
 from ivm.join.kernels import flat_layout, join_layout
 from ivm.join.plan_arrays import Shape
 from pagestore.host import Pages, Tree, read_batches
 
-DECODED_PER_RECORD = 64  # records decoded in the time that leapfrogging takes to pass one
-RECORDS_MAX = 1 << 24  # all tries together; beyond, memory would not be what a paged store promises
-DENSE = 4  # times as many numbers as there are keys may a table of first keys have
-PARTS_MAX = 62  # of a level: sets of them are the bits of a word, without its sign
+DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
+RECORDS_MAX = 1 << 24  # of all tries together, so that they fit memory beside the store's pages
+TABLE_PER_KEY = 4  # entries that a table of first keys has at most for each key
+PARTS_MAX = 62  # atoms that meet at a level: a set of them is the bits of a word, without its sign
 
 
 class Flat(NamedTuple):
-    """Tries as arrays: data int64[n], and for each atom and depth, int64[A * D], what the fields say."""
+    """Tries as arrays: data int64[n], and facts about each atom and depth, int64[A * D]."""
 
     data: np.ndarray
     place: np.ndarray  # int64[A * D, 3], see join/kernels/flat_join.py
-    longest: np.ndarray  # the longest slice of siblings
+    longest: np.ndarray  # the most keys below one key of the depth before
     low: np.ndarray  # the least key
     high: np.ndarray  # the greatest key
 
-    def cuts(self, o: int, wanted: int, alone: bool) -> np.ndarray:
-        """The keys at a depth that cut what is below them, or the keys where they are `alone`, into equal parts."""
+    def cuts(self, o: int, wanted: int, single_depth: bool) -> np.ndarray:
+        """Keys of place o that cut the keys of the next depth (or, at a `single_depth`, these) into `wanted` parts."""
         first, n, children = self.place[o, : flat_layout.TABLE].tolist()
-        keys, parts = self.data[first : first + n], np.arange(1, wanted)
-        if alone:
-            return keys[n * parts // wanted]
-        ends = self.data[children + 1 : children + n + 1]
-        return keys[np.searchsorted(ends, ends[-1] * parts // wanted, side="right")]
+        parts = np.arange(1, wanted)
+        if single_depth:
+            places = n * parts // wanted
+        else:
+            ends = self.data[children + 1 : children + n + 1]
+            places = np.searchsorted(ends, ends[-1] * parts // wanted, side="right")
+        keys: np.ndarray = self.data[first + places]
+        return keys
 
 
-def pays(shape: Shape, trees: Sequence[Tree]) -> bool:
-    """Is a plan one that flat tries can evaluate, and would the join pass through a good part of them?
+def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
+    """Can flat tries evaluate a plan, and would the paged join take longer than decoding them?  O(tries).
 
-    Negated atoms, values read at a binding and levels of more than PARTS_MAX parts are left to the paged join.
+    The paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0, and
+    with a level where more than PARTS_MAX atoms meet.
     """
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     held = shape.bounds[: shape.bound_start[1], 0]
@@ -50,7 +63,7 @@ def pays(shape: Shape, trees: Sequence[Tree]) -> bool:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in tries)
-    return records <= min(RECORDS_MAX, DECODED_PER_RECORD * first)
+    return bool(records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
 
 def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
@@ -88,11 +101,11 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
 
 
 def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(keys, where the children of each begin) at each depth; the last depth has no children."""
+    """(keys, where the children of each key begin) at each depth; the last depth has no children."""
     batches = list(read_batches(pages, tree, columns=tuple(range(depth))))
-    columns = joined(batches) if batches else np.empty((depth, 0), np.int64)
+    columns = concatenated(batches) if batches else np.empty((depth, 0), np.int64)
     n = columns.shape[1]
-    shared = depth - (depth >= tree.spec.keys)  # the depths at which records may share a key
+    shared = depth - (depth >= tree.spec.keys)  # the depths at which several records may share a key
     fresh = np.zeros(n, bool)
     fresh[:1] = True
     rows = []
@@ -106,23 +119,23 @@ def _levels(pages: Pages, tree: Tree, depth: int) -> list[tuple[np.ndarray, np.n
 
 
 def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
-    """Where the first key is that is not below the least of a first column and 0, 1, 2, ... more, up to the greatest.
+    """For each value from the least to the greatest key, the position of the first key >= it; keys[0] is at `start`.
 
-    None where that would be mostly holes.
+    None if the table would have more than TABLE_PER_KEY entries a key.
     """
-    if span > DENSE * len(keys):
+    if span > TABLE_PER_KEY * len(keys):
         return None
     return start + np.repeat(np.arange(len(keys)), np.diff(keys, prepend=keys[:1] - 1))
 
 
-def _range(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """The least key of a level's parts, and how many there are from it to the greatest."""
-    low, high = _keys(flat, shape, level)
+def level_span(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """The least key of the atoms that meet at a level, and how many values lie from it to the greatest key."""
+    low, high = level_bounds(flat, shape, level)
     return low, high - low + 1
 
 
-def _keys(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """The least key of a level's parts, and the greatest."""
+def level_bounds(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
+    """The least and the greatest key of the atoms that meet at a level."""
     atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
     places = atoms * shape.argument_level.shape[1] + depths
     return int(flat.low[places].min()), int(flat.high[places].max())

@@ -12,7 +12,7 @@ import numpy as np
 
 from ivm.join.kernels import join_layout
 from ivm.join.kernels import leapfrog as kernel
-from ivm.join.memory_guard import Kept
+from ivm.join.memory_guard import MemoryUse
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
@@ -45,7 +45,7 @@ class Run(ABC):
         self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.kept = Kept()
+        self.memory = MemoryUse()
 
     def stock(self, buffers: int) -> None:
         """Have memory for so many batches of bindings: in one piece, since large ones are mapped by large pages."""
@@ -89,7 +89,7 @@ class Run(ABC):
                 out = out.copy()
             trace = [*map(_kept, rows, self._codings)]
             kept.append((out, trace))
-            self.kept.add(out.nbytes + sum(part.nbytes for part in trace))
+            self.memory.add(out.nbytes + sum(part.nbytes for part in trace))
         return kept
 
     def _buffer(self) -> np.ndarray:
@@ -100,13 +100,13 @@ class Run(ABC):
 
     def bindings(self) -> np.ndarray:
         """All bindings at once, int64[L + V, n]."""
-        return joined([out for out, _ in self.batches()])
+        return concatenated([out for out, _ in self.batches()])
 
     def all(self) -> tuple[np.ndarray, list[np.ndarray]]:
         """All bindings and all trace rows at once."""
         batches = self.batches()
         trace = zip(*(rows for _, rows in batches), strict=True)
-        return joined([out for out, _ in batches]), [joined([*map(columns_of, parts)]) for parts in trace]
+        return concatenated([out for out, _ in batches]), [concatenated([*map(columns_of, parts)]) for parts in trace]
 
 
 def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
@@ -115,7 +115,7 @@ def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
     return Coded(coding, rows[0].copy(), rows[1].copy() if coding.tail else rows[1, :0].copy())
 
 
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Rows [C, n] of some parts, one behind the other."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 

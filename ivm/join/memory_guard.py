@@ -1,6 +1,6 @@
-"""How much memory is left: rows too many for it are an error in time, and not the end of the process.
+"""A guard against running out of memory: an evaluation that finds too many rows raises RoomError in time.
 
-Linux hands out memory that it does not have, and ends who uses it.
+Linux grants memory that it does not have, and kills the process that uses it.
 """
 
 import sys
@@ -10,12 +10,12 @@ from threading import Lock
 
 from ivm.errors import RoomError
 
-LOOK = 1 << 26  # bytes that an evaluation keeps from one look to the next; one takes 0.1 ms
+CHECK_BYTES = 1 << 26  # bytes between two looks at the memory left; a look takes 0.1 ms
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
-class Kept:
-    """What one evaluation keeps, in all its threads together."""
+class MemoryUse:
+    """The bytes of rows that one evaluation holds, over all its threads."""
 
     def __init__(self) -> None:
         self._size = self._looked = 0
@@ -24,14 +24,14 @@ class Kept:
     def add(self, size: int) -> None:
         """Count some bytes.
 
-        Raises RoomError where less is left than there are, since they may have to be sorted and stored.
+        Raises RoomError if less memory is left than the rows take, since sorting and storing may need as much again.
         """
         with self._lock:
             self._size += size
-            if self._size <= self._looked + LOOK:
+            if self._size <= self._looked + CHECK_BYTES:
                 return
             self._looked = self._size
-        room = left()
+        room = memory_left()
         if room < self._looked:
             raise RoomError(
                 f"{self._looked / 1e9:,.1f} GB of rows are found, and {room / 1e9:,.1f} GB of memory are left, too few "
@@ -40,20 +40,20 @@ class Kept:
             )
 
 
-def left() -> int:
-    """Bytes that the process may still have: of the machine, swap included, and of its control groups.
+def memory_left() -> int:
+    """Bytes that the process may still use, by the machine (with swap) and by its control groups.
 
-    As many as there are where the system does not say.
+    sys.maxsize where the system does not say.
     """
     try:
         machine = _fields(PROC / "meminfo")
-        return min(1024 * (machine["MemAvailable:"] + machine["SwapFree:"]), *_left_of_groups())
+        return min(1024 * (machine["MemAvailable:"] + machine["SwapFree:"]), *_left_in_control_groups())
     except (OSError, KeyError, ValueError):
         return sys.maxsize
 
 
-def _left_of_groups() -> Iterator[int]:
-    """What limits of the control group, of version 2, and of those that it is in leave, and more than any would."""
+def _left_in_control_groups() -> Iterator[int]:
+    """Bytes left by each limit of the process's control group (version 2) and of those around it, and sys.maxsize."""
     yield sys.maxsize
     for line in (PROC / "self" / "cgroup").read_text().splitlines():
         group = GROUPS / line.removeprefix("0::/")

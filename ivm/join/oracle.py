@@ -1,4 +1,4 @@
-"""The change oracle: what surgeries matched, as a union of regions that the join takes as one more trie.
+"""The change oracle: a union of regions where bindings may have changed, which the join takes as one more trie.
 
 A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
 """
@@ -13,9 +13,9 @@ from pagestore.host import distinct
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
-    """The union of contributions (level, rows int64[level + 2, n]); None when it is empty.
+    """The union of contributions (level, rows int64[level + 2, n]); None if it is empty.
 
-    A row holds the prefix of its level, then an interval [a, b].  O(n log n).
+    A row holds the values of the levels before, then an interval [a, b] of the level's values.  O(n log n).
     """
     by_level: dict[int, list[np.ndarray]] = {}
     for level, rows in contributions:

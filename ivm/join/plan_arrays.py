@@ -40,7 +40,8 @@ class Shape:
 
     @property
     def depths(self) -> np.ndarray:
-        return (self.argument_level >= 0).sum(axis=1)
+        depths: np.ndarray = (self.argument_level >= 0).sum(axis=1)
+        return depths
 
     @property
     def innermost(self) -> int:
@@ -93,7 +94,8 @@ class Sensors:
     @cached_property
     def widths(self) -> list[int]:
         """Columns of each index."""
-        return (self.sources != -3).sum(axis=1).tolist()
+        widths: list[int] = (self.sources != -3).sum(axis=1).tolist()
+        return widths
 
 
 class Regions(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ivm.join.flat_trie import Flat, _keys
+from ivm.join.flat_trie import Flat, level_bounds
 from ivm.join.kernels import flat_layout, join_layout
 from ivm.join.plan_arrays import INT_MAX, INT_MIN, Sensors, Shape
 from pagestore.host import Coding, coding_within
@@ -30,7 +30,7 @@ def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> 
     sources = sensors.sources[s, : sensors.widths[s]].tolist()
     least, greatest = _reach(flat, shape, level)
     reach = max(least, INT_MIN + 1), min(greatest, INT_MAX - 1)
-    lows, highs = zip(*(_keys(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
+    lows, highs = zip(*(level_bounds(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
     a, b = sources.index(-1), sources.index(-2)
     marked = a if exact and {*sources[:a]} == {*prefix.tolist()} else -1
     coding = coding_within(lows, highs, len(sources) - (b if marked == a else b + 1), marked)
@@ -41,12 +41,12 @@ def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> 
 
 def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     """Between what the trace rows of a level begin and end: its keys, their successors but for the last, its bounds."""
-    low, high = _keys(flat, shape, level)
+    low, high = level_bounds(flat, shape, level)
     for bound in shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1]].tolist():
         least = greatest = bound[join_layout.CONSTANT]
         for other, sign in zip(bound[join_layout.OTHER :: 2], bound[join_layout.OTHER + 1 :: 2], strict=True):
             if other >= 0:
-                ends = sorted(sign * key for key in _keys(flat, shape, other))
+                ends = sorted(sign * key for key in level_bounds(flat, shape, other))
                 least, greatest = least + ends[0], greatest + ends[1]
         low, high = min(low, least), max(high, greatest)
     return low, high

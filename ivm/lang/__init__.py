@@ -1,4 +1,4 @@
-"""Rules from text: `compile` for what is installed, `query` for what is asked once.
+"""Rules from text: `compile` for rules to install, `query` for a question that is asked once.
 
     >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
     >>> program.predicates["path"].keys
@@ -6,8 +6,8 @@
     >>> [head.predicate for rule in program.rules for head in rule.heads]
     ['path']
 
-The passes, each in a file of its own: parse (text to tree), hoist and normalise (tree to rules),
-check with declare, names, safety, infer, aggregate, order and edits (rules to a program).
+The passes, each in a file of its own: parse (text to tree), hoist and normalise (tree to rules), check with
+declarations, names, safety, infer, aggregate, dependencies and edits (rules to a program).
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ NOTHING = Program()
 
 
 def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Program:
-    """What `text` adds to the installed program `known`.
+    """The program that `text` adds to the installed program `known`.
 
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
@@ -33,8 +33,7 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Progr
 def query(text: str, known: Program, source: str = "query") -> Program:
     """The rules of a question; `answer` names the first head of the text's last rule, the others are helpers.
 
-    Raises as `compile` does, and RuleError for declarations and edits, which a question cannot hold, and
-    for heads that are installed already.
+    Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
     """
     statements = parse(text, source)
     program = check(statements, known)

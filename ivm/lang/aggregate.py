@@ -44,7 +44,7 @@ def check_sole(rules: Iterable[Rule]) -> None:
 
 
 def result_type(aggregate: Aggregate, types: Mapping[str, Type]) -> Type:
-    """The type of the aggregate's result; AggregateError where it does not take its argument's type."""
+    """The type of the aggregate's result.  Raises AggregateError if it does not take its argument's type."""
     if aggregate.argument is None:
         return "int64"
     op, type_ = aggregate.op, types[aggregate.argument.name]

@@ -37,7 +37,7 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
 
 
 def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, Predicate]) -> None:
-    """All that can be said of rules before their types are known."""
+    """Raise a RuleError for a fault that shows before the rules' types are known."""
     for rule in rules:
         _check_heads_are_views(rule, predicates)
         if rule.aggregate:
@@ -61,7 +61,7 @@ def _new_in_order(rules: Iterable[Rule], known: Program) -> list[Rule]:
 
 
 def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
-    """The rule with types; the views in its head join `predicates`, which hold all that it reads."""
+    """The rule with types; adds the views in its heads to `predicates`, which hold all that it reads."""
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
@@ -72,7 +72,7 @@ def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
 
 
 def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
-    """Add the head's predicate, or see that the rules before gave it the same columns."""
+    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree."""
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
     made = Predicate(head.predicate, keys, value, False, _column_names(head), where=head.where)
@@ -85,12 +85,12 @@ def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
 
 
 def variables_of(head: Atom) -> tuple[Var, ...]:
-    """A head's terms: all variables once the rule is normalised, and not each once."""
+    """A head's terms, which are all variables once the rule is normalised; a variable may be there twice."""
     return tuple(term for term in head.terms if isinstance(term, Var))
 
 
 def _column_names(head: Atom) -> tuple[str, ...]:
-    """The variables' names; c1, c2, ... where one is none of the user's or is there twice, past those that are."""
+    """The variables' names; for one that was generated or is there twice, the next free one of c1, c2, ..."""
     variables = [term.name for term in variables_of(head)]
     names: list[str] = []
     for position, name in enumerate(variables, start=1):

@@ -9,7 +9,7 @@ from ivm.lang.types import column_type
 
 
 def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate]) -> None:
-    """Add what is declared to `predicates`."""
+    """Add the declared predicates to `predicates`.  Raises RedefinitionError, RuleTypeError."""
     for declaration in declarations:
         predicate = _declared(declaration)
         before = predicates.setdefault(predicate.name, predicate)
@@ -20,7 +20,7 @@ def declare(declarations: Iterable[Declaration], predicates: dict[str, Predicate
 
 
 def split(head: Call | Operation) -> tuple[Call, Node | None]:
-    """A head as its call and its value, None for a relation."""
+    """A head as its call and its value; None for a relation."""
     if isinstance(head, Call):
         return head, None
     assert isinstance(head.left, Call)

@@ -1,4 +1,4 @@
-"""Dependencies between predicates: the order of evaluation, and who reads what."""
+"""Dependencies between predicates: the order of evaluation, and which views read a predicate."""
 
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -10,7 +10,7 @@ from ivm.lang.traverse import reads, writes
 
 
 def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules sorted so that each stands behind all rules of the views that it reads.
+    """The rules sorted so that each comes after all rules of the views that it reads.
 
     Raises RecursionRefusedError naming the cycle where a view would depend on itself.
     """
@@ -28,7 +28,7 @@ def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 
 
 def _recursion(cycle: Sequence[Rule]) -> RecursionRefusedError:
-    """`cycle` ends where it starts; each rule is read by the next."""
+    """The error for a cycle of rules, the last of which is the first again; each is read by the next."""
     pairs = pairwise(cycle)
     through = [next(name for name in writes(rule) if name in reads(reader)) for rule, reader in pairs]
     names = list(dict.fromkeys(name.partition("$")[0] for name in through))
@@ -40,7 +40,7 @@ def _recursion(cycle: Sequence[Rule]) -> RecursionRefusedError:
 
 
 def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:
-    """For each of the names that some rule reads: the views of those rules."""
+    """For each of the names that some rules read: the views of these rules."""
     found: dict[str, dict[str, None]] = {}
     wanted = set(names)
     for rule in rules:

@@ -12,7 +12,7 @@ from ivm.lang.syntax_tree import Anonymous, Call, Change, Node
 
 
 def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
-    """The edit with its constants typed by the columns of the predicate, which must be extensional."""
+    """The edit with its constants typed by the columns of the predicate, an extensional one.  Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
@@ -34,7 +34,7 @@ def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
 
 
 def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
-    """A row of a relation, or a function's key that is deleted whatever its value."""
+    """The edit of a row of a relation, or the deletion of a function's key whatever its value."""
     if change.action == "-" and predicate.value is not None:
         predicate = replace(predicate, value=None, columns=predicate.columns[:-1])
     check_arity(atom, predicate)

@@ -44,7 +44,7 @@ Part = Atom | Compare | Disj | Refusal
 
 
 class Hoist:
-    """A clause with names for the terms in arguments and for the function values inside terms."""
+    """Gives names to the terms in a clause's arguments and to the function values inside its terms."""
 
     def __init__(self, clause: Clause):
         self.source = clause
@@ -52,6 +52,7 @@ class Hoist:
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
     def clause(self) -> tuple[tuple[Atom, ...], Aggregate | None, Conj]:
+        """The heads, the aggregation if there is one, and the body.  Raises SafetyError for a misplaced `_`."""
         body = self.conjunction(self.source.body)
         extra: list[Part] = []
         heads = tuple(self.head(head, extra) for head in self.source.heads)
@@ -59,6 +60,7 @@ class Hoist:
         return heads, aggregate, Conj((*body.parts, *extra))
 
     def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
+        """A head with variables as arguments; the literals that define new ones are appended to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Call)
         args = tuple(self.head_variable(arg, extra) for arg in call.args)
@@ -66,11 +68,13 @@ class Hoist:
         return Atom(call.name, args, result, where=call.where)
 
     def head_variable(self, node: Node, extra: list[Part]) -> Var:
+        """The variable for an argument of a head."""
         if isinstance(node, Anonymous):
             raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
         return self.variable(node, extra)
 
     def aggregate(self, extra: list[Part]) -> Aggregate | None:
+        """The aggregation with a variable as its argument."""
         if self.source.aggregate is None:
             return None
         aggregate, argument = self.source.aggregate
@@ -81,9 +85,11 @@ class Hoist:
     # -- formulas
 
     def conjunction(self, node: Formula) -> Conj:
+        """A formula as a conjunction."""
         return Conj(tuple(part for item in _items(node) for part in self.parts(item)))
 
     def parts(self, node: Formula) -> list[Part]:
+        """A formula as parts of the conjunction that it stands in, with the literals that its terms need."""
         match node:
             case Or():
                 return [Disj(tuple(self.conjunction(item) for item in node.items))]
@@ -97,6 +103,7 @@ class Hoist:
         raise AssertionError(node)
 
     def comparison(self, node: Operation) -> list[Part]:
+        """A comparison, or the atom f[x] = v, with the literals that its terms need."""
         left, right = node.left, node.right
         if node.op == "=" and isinstance(right, Call) and not isinstance(left, Call):
             left, right = right, left
@@ -108,12 +115,14 @@ class Hoist:
         terms = self.term(left, extra), self.term(right, extra)
         return [*extra, _oriented(node, *terms)]
 
-    # -- terms: what they need besides goes to `extra`
+    # -- terms: each appends the literals that it needs to `extra`
 
     def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[Var | Const, ...]:
+        """Arguments as variables and constants."""
         return tuple(node if isinstance(node, Const) else self.variable(node, extra) for node in nodes)
 
     def variable(self, node: Node, extra: list[Part]) -> Var:
+        """A node as a variable; a new one for a term, a function's value or `_`."""
         if isinstance(node, Var):
             return node
         name = replace(next(self.fresh), where=node.where)
@@ -124,6 +133,7 @@ class Hoist:
         return name
 
     def term(self, node: Node, extra: list[Part]) -> Term:
+        """A node as a term without function applications; arithmetic on literals is computed.  Raises RuleTypeError."""
         match node:
             case Anonymous():
                 raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
@@ -150,7 +160,7 @@ def _items(node: Formula) -> Iterator[Formula]:
 
 
 def _oriented(node: Operation, left: Term, right: Term) -> Compare:
-    """A comparison with a variable on the left where there is one, alone."""
+    """A comparison, turned round if only its right side is a lone variable."""
     if isinstance(right, Var) and not isinstance(left, Var):
         return Compare(MIRRORED[node.op], right, left, where=node.where)
     return Compare(node.op, left, right, where=node.where)

@@ -1,7 +1,7 @@
 """Types of a rule's variables and constants, from the columns that its atoms name.
 
-Columns speak first, then `x = term` from known to unknown, and a literal alone only where nothing
-else does.  The result is the rule with `types` filled in and every constant of its context's type.
+The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
+only where nothing else gives one.  In the result every constant has the type of its context.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,9 +18,9 @@ Types = dict[str, Type]
 
 
 def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """The rule with types; RuleTypeError where they do not fit.
+    """The rule with `types` filled in.  Raises RuleTypeError where types do not fit, AggregateError.
 
-    Its body must be safe, and `known` must hold every predicate that it reads, of the same arity.
+    Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
     types: Types = {}
     for disjunct in rule.body:

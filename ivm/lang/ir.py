@@ -1,4 +1,4 @@
-"""What a text of rules means: the form that every later pass reads.
+"""The intermediate representation of rules, which every later pass reads.
 
     a rule      heads <- disjunct ; disjunct ; ...
     a disjunct  a conjunction of literals:
@@ -6,9 +6,9 @@
         Compare    x < y        z = u + v * 2     `=` with a lone variable on the left may define it
         Negation   !(b(y), c(y, z))               `exists` holds the variables that live only inside
 
-Terms nested in arguments, function applications inside terms, `_`, disjunctions inside conjunctions
-and negated disjunctions are gone (see normalise); every constant has the type of its context (see
-check).  Two nodes are equal when they say the same: places in the text do not count.
+Arguments hold no nested terms, terms no function applications, and disjunctions stand only at the top (see normalise);
+every constant has the type of its context (see infer).  Two nodes are equal when they mean the same, wherever they
+stand in the text.
 """
 
 import json
@@ -27,7 +27,7 @@ NOWHERE = Where("<none>", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Whatever has a place in the text; the place is no part of its meaning.  `str` of it is its text."""
+    """A node with its place in the text, which does not count in comparisons.  `str` gives the node as text."""
 
     where: Where = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
@@ -53,11 +53,15 @@ class Predicate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Var(Placed):
+    """A variable."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Const(Placed):
+    """A constant of a type."""
+
     value: Value
     type: Type
 
@@ -120,10 +124,10 @@ class Aggregate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
-    """heads <- body; all head arguments are variables, an aggregate rule has one head and one disjunct.
+    """heads <- body; all arguments of heads are variables, and an aggregating rule has one head and one disjunct.
 
-    Bindings whose arithmetic fails are refused, or go to the atom `failed` where there is one.  A rule that `refuses`
-    derives nothing, all of its bindings are refused (see plan/rewrite/failure.py).
+    A binding whose arithmetic fails is refused, or becomes a row of the atom `failed` if there is one.  A rule that
+    `refuses` derives nothing: each of its bindings is refused (see plan/rewrite/failure.py).
     """
 
     heads: tuple[Atom, ...]
@@ -220,7 +224,7 @@ def show_term(term: Term, binding: int = 0) -> str:
 
 
 def show_constant(constant: Const) -> str:
-    """A constant as a literal that reads back as it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
+    """A constant as the literal that parses to it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
     value = constant.value
     match value:
         case bool():

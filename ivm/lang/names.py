@@ -1,4 +1,4 @@
-"""Names and arities: what an atom may refer to, and the messages when it does not."""
+"""Names and arities: checks that each atom refers to a predicate, in the right form."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,7 +9,7 @@ from ivm.lang.traverse import atoms
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:
-    """Raise UnknownPredicateError at the first atom of a body that names nothing."""
+    """Raise UnknownPredicateError at the first atom of a body whose predicate is not among `names`."""
     for rule in rules:
         for disjunct in rule.body:
             for atom in atoms(disjunct):

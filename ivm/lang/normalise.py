@@ -2,13 +2,13 @@
 
 Three steps, each on its own:
 
-    hoist    names for whatever is nested (hoist.py)
+    hoist    nested terms get names (hoist.py)
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
-A negation keeps the variables of its own scope in `exists`.  An aggregate counts the bindings of the
-head's and the outermost conjunction's variables, each once; where expansion would bind others too, or
-make several disjuncts, the body moves to an auxiliary view over just those variables.
+A negation has the variables of its own scope in `exists`.  An aggregate counts each binding of the variables of the
+head and the outermost conjunction once; if expansion binds other variables too, or makes several disjuncts, the body
+moves to an auxiliary view over those variables.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ from ivm.lang.syntax_tree import Clause
 from ivm.lang.traverse import renamed, variables
 
 DISJUNCTS_MAX = 64
-FLIPPED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def normalise(clause: Clause) -> list[Rule]:
-    """The rules a clause means: one, or an auxiliary view and the aggregate over it."""
+    """The rules that a clause means: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
     hoist = Hoist(clause)
     heads, aggregate, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
@@ -92,7 +92,7 @@ def _mentioned(body: Conj) -> set[Var]:
 
 
 def _expand(body: Conj, outer: set[Var], where: Where) -> list[Disjunct]:
-    """The disjuncts of a conjunction inside scopes that own `outer`."""
+    """The disjuncts of a conjunction; scopes around it own the variables `outer`."""
     scope = outer | _own(body, outer)
     return _product([_disjuncts(part, scope, where) for part in body.parts], where)
 
@@ -124,26 +124,27 @@ def _refute(disjunct: Disjunct, scope: set[Var], where: Where) -> list[Disjunct]
     if len(disjunct) == 1 and isinstance(disjunct[0], Negation):
         return [disjunct[0].body]
     if not exists and all(isinstance(literal, Compare) for literal in disjunct):
-        return [(_flip(literal),) for literal in disjunct if isinstance(literal, Compare)]
+        return [(_negated(literal),) for literal in disjunct if isinstance(literal, Compare)]
     return [(Negation(disjunct, exists, where=where),)]
 
 
-def _flip(comparison: Compare) -> Compare:
-    return replace(comparison, op=FLIPPED[comparison.op])
+def _negated(comparison: Compare) -> Compare:
+    return replace(comparison, op=NEGATED[comparison.op])
 
 
 # -- hidden variables
 
 
 def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
-    """The same with no variable hidden by two negations, which expansion may have copied."""
+    """The disjuncts with each negation's own variables renamed apart; expansion may have copied a negation."""
     hidden: set[Var] = set()
     return tuple(tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts)
 
 
 def _rename_hidden(literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]) -> Literal:
     if not isinstance(literal, Negation):
-        return renamed(literal, names)
+        atom_or_comparison: Literal = renamed(literal, names)
+        return atom_or_comparison
     own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
     hidden.update(own.values())
     body = tuple(_rename_hidden(inner, {**names, **own}, hidden, fresh) for inner in literal.body)

@@ -1,4 +1,4 @@
-"""Text to tree: lark's LALR parser over syntax.lark, with every place kept.
+"""Text to tree: lark's LALR parser over syntax.lark; each node knows its place in the text.
 
 >>> [clause] = parse("p(x) <- q(x, 3).")
 >>> clause.body.items[0].args[1]
@@ -41,15 +41,15 @@ from ivm.lang.syntax_tree import (
 from ivm.lang.types import LITERAL_MAX
 from pagestore.host import user_cache
 
-NESTING_MAX = 100
+NESTING_MAX = 100  # the passes recurse over the tree
 OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
-SEAL = sha256().digest_size
+SEAL = sha256().digest_size  # bytes
 
 
 def parse(text: str, source: str = "rules") -> list[Statement]:
-    """The statements of a text in order; RuleSyntaxError names the place and what was expected there."""
+    """The statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
-        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and questions are")
+        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
     try:
         tree = _parser().parse(text)
         _check_depth(tree, source)
@@ -61,7 +61,7 @@ def parse(text: str, source: str = "rules") -> list[Statement]:
 
 
 def _check_depth(tree: Any, source: str) -> None:
-    """The passes recurse over the tree, so its depth has a bound."""
+    """Raise RuleSyntaxError for a tree deeper than NESTING_MAX."""
     nodes = [(tree, 0)]
     while nodes:
         node, depth = nodes.pop()
@@ -73,11 +73,11 @@ def _check_depth(tree: Any, source: str) -> None:
 
 @cache
 def _parser() -> Lark:
-    """The parser; its tables, which take longer to make than a program to parse, are kept beside compiled kernels."""
+    """The parser. Making its tables takes longer than parsing a program, so they are cached beside compiled kernels."""
     grammar, file = Path(__file__).with_name("syntax.lark").read_text(), user_cache() / "syntax.tables"
     with suppress(OSError):
-        kept = file.read_bytes()
-        seal, tables = kept[:SEAL], kept[SEAL:]
+        cached = file.read_bytes()
+        seal, tables = cached[:SEAL], cached[SEAL:]
         if seal == _seal(grammar, tables):
             return Lark.load(BytesIO(tables))
     parser = Lark(grammar, **OPTIONS)
@@ -89,27 +89,29 @@ def _parser() -> Lark:
 
 
 def _seal(grammar: str, tables: bytes) -> bytes:
-    """What stands before tables that are whole, and of this grammar, lark and Python."""
+    """A hash in front of the cached tables: they count only if whole, and of this grammar, lark and Python."""
     return sha256(f"{grammar} {OPTIONS} {lark.__version__} {sys.version} ".encode() + tables).digest()
 
 
 @v_args(meta=True)
 class Builder(Transformer[Token, list[Statement]]):
-    """Tree nodes of lark to nodes of ours, bottom up."""
+    """Turns lark's tree into nodes of syntax_tree.py, bottom up: one method for each rule of syntax.lark."""
 
     def __init__(self, text: str, source: str):
         super().__init__()
         self.text, self.source = text, source
 
     def at(self, place: Meta | Token) -> Where:
+        """The place of a node of lark."""
         return Where(self.source, place.line or 1, place.column or 1)
 
     def whole(self, token: Token) -> Any:
+        """A token of digits as a number."""
         self.check_length(token)
         return int(token)
 
     def check_length(self, token: Token) -> None:
-        """Beyond some thousands of digits Python refuses to read and to write a number."""
+        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python does not read much longer ones."""
         if len(token) > LITERAL_MAX:
             reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
             raise RuleTypeError(self.at(token), reason)
@@ -117,106 +119,134 @@ class Builder(Transformer[Token, list[Statement]]):
     # -- statements
 
     def start(self, meta: Meta, statements: list[Any]) -> list[Statement]:
+        """The statements of a text; an edit statement holds several."""
         return [s for item in statements for s in (item if isinstance(item, list) else [item])]
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause:
+        """`heads <- aggregate body.`"""
         heads, aggregate, body = parts
         text = self.text[meta.start_pos : meta.end_pos]
         return Clause(heads, _conjunction(body), aggregate, where=self.at(meta), text=text)
 
     def fact(self, meta: Meta, parts: list[Any]) -> Clause:
+        """A rule without a body, as `c[x] = a[x] + b[x].`"""
         return self.rule(meta, [parts[0], None, None])
 
     def heads(self, meta: Meta, heads: list[Any]) -> tuple[Any, ...]:
+        """`head, head, ...`"""
         return tuple(heads)
 
     def declaration(self, meta: Meta, parts: list[Any]) -> Declaration:
+        """`head -> type(column), ....`"""
         return Declaration(parts[0], parts[1])
 
     def types(self, meta: Meta, types: list[Any]) -> tuple[Any, ...]:
+        """`type(column), type(column), ...`"""
         return tuple(types)
 
     def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
+        """`type(column)` as (column, type, place)."""
         name, precision, scale, variable = parts
         text = f"{name}({self.whole(precision)},{self.whole(scale)})" if precision else str(name)
         return str(variable), text, self.at(name)
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
+        """`+edit. -edit.`, or several of them in one statement."""
         return edits
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:
+        """`+head`, `-head` or `^head`."""
         return Change(str(parts[0]), parts[1], where=self.at(meta))
 
     def bare(self, meta: Meta, parts: list[Any]) -> Change:
+        """An edit whose head has no value: `-f[x]`."""
         return self.edit(meta, parts)
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, Node | None]:
+        """`agg<<result = op(argument)>>`, and its argument."""
         _, result, _, op, argument = parts
         return Aggregate(str(op), Var(str(result), where=self.at(result)), None, where=self.at(op)), argument
 
     # -- formulas
 
     def disjunction(self, meta: Meta, items: list[Formula]) -> Formula:
+        """`formula ; formula`"""
         return items[0] if len(items) == 1 else Or(tuple(items))
 
     def conjunction(self, meta: Meta, items: list[Formula]) -> And:
+        """`formula, formula`"""
         return And(tuple(items))
 
     def group(self, meta: Meta, parts: list[Formula]) -> Formula:
+        """`(formula)`"""
         return parts[0]
 
     def negation(self, meta: Meta, parts: list[Formula]) -> Not:
+        """`!formula`"""
         return Not(parts[0], where=self.at(meta))
 
     def relation(self, meta: Meta, parts: list[Any]) -> Call:
+        """`name(args)`"""
         return Call(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation:
+        """`name[args] = value`"""
         return Operation("=", parts[0], parts[-1], where=self.at(meta))
 
     def compare(self, meta: Meta, parts: list[Any]) -> Operation:
+        """`term < term`, with any comparison."""
         return Operation(str(parts[1]), parts[0], parts[2], where=self.at(meta))
 
     # -- terms
 
     def args(self, meta: Meta, args: list[Any]) -> tuple[Any, ...]:
+        """`term, term, ...`"""
         return tuple(args)
 
     def application(self, meta: Meta, parts: list[Any]) -> Call:
+        """`name[args]` inside a term."""
         return Call(str(parts[0]), parts[1] or (), True, where=self.at(meta))
 
     def binary(self, meta: Meta, parts: list[Any]) -> Operation:
+        """`term + term`, with any of + - * /."""
         return Operation(str(parts[1]), parts[0], parts[2], where=self.at(parts[1]))
 
     def minus(self, meta: Meta, parts: list[Any]) -> Node:
+        """`-term`; of a number it is the negative number."""
         term = parts[1]
         if isinstance(term, Const) and isinstance(term.value, int | float | Decimal) and term.type != "bool":
             return Const(-term.value, term.type, where=self.at(meta))
         return Operation("-", Const(0, "int64", where=self.at(meta)), term, where=self.at(meta))
 
     def variable(self, meta: Meta, parts: list[Token]) -> Var:
+        """A variable."""
         return Var(str(parts[0]), where=self.at(meta))
 
     def anonymous(self, meta: Meta, parts: list[Token]) -> Anonymous:
+        """`_`"""
         return Anonymous(where=self.at(meta))
 
     # -- constants
 
     def int(self, meta: Meta, parts: list[Token]) -> Const:
+        """`3`"""
         return Const(self.whole(parts[0]), "int64", where=self.at(meta))
 
     def decimal(self, meta: Meta, parts: list[Token]) -> Const:
+        """`3.50`"""
         self.check_length(parts[0])
         scale = len(parts[0].partition(".")[2])
         return Const(Decimal(parts[0]), f"decimal(18,{scale})", where=self.at(meta))
 
     def float(self, meta: Meta, parts: list[Token]) -> Const:
+        """`3.5e0`"""
         value = float(parts[0])
         if value in (float("inf"), float("-inf")):
             raise RuleTypeError(self.at(meta), f"{parts[0]} is beyond the range of float64")
         return Const(value, "float64", where=self.at(meta))
 
     def string(self, meta: Meta, parts: list[Token]) -> Const:
+        """`"text"`, with the escapes of JSON."""
         try:
             value = json.loads(parts[0], strict=False)
             value.encode()  # half of a surrogate pair has no bytes
@@ -226,6 +256,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(value, "string", where=self.at(meta))
 
     def moment(self, meta: Meta, parts: list[Token]) -> Const:
+        """`#2013-01-31#`, or with a time of day."""
         text = parts[0][1:-1].strip()
         try:
             if len(text) <= 10:
@@ -240,9 +271,11 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(moment, "timestamp", where=self.at(meta))
 
     def true(self, meta: Meta, parts: list[Token]) -> Const:
+        """`true`"""
         return Const(True, "bool", where=self.at(meta))
 
     def false(self, meta: Meta, parts: list[Token]) -> Const:
+        """`false`"""
         return Const(False, "bool", where=self.at(meta))
 
 

@@ -19,17 +19,17 @@ class Program:
     answer: str | None = None
 
     def including(self, part: "Program") -> "Program":
-        """What is installed once `part`, compiled against this program, is too (its edits are not kept)."""
+        """This program with `part`, which was compiled against it, but without the edits of `part`."""
         return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
 
     def lifted(self, lift: Callable[[Rule, dict[str, Predicate]], Iterable[Rule]]) -> "Program":
-        """With the rules that `lift` makes of each; helpers, whose predicates it adds, stand before their users."""
+        """This program with each rule replaced by those that `lift` makes of it; `lift` adds helpers' predicates."""
         predicates = dict(self.predicates)
         rules = tuple(lifted for rule in self.rules for lifted in lift(rule, predicates))
         return replace(self, predicates=predicates, rules=rules)
 
     def excluding(self, part: "Program") -> "Program":
-        """What stays once `part` is uninstalled; UninstallError if a rule that stays reads what goes."""
+        """This program without `part`.  Raises UninstallError if a rule that stays reads a predicate that does not."""
         gone = {id(rule) for rule in part.rules}
         rules = tuple(rule for rule in self.rules if id(rule) not in gone)
         views = {name for rule in rules for name in writes(rule)}

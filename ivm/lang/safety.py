@@ -1,8 +1,8 @@
-"""Safety: every variable gets its values from somewhere finite.
+"""Safety: every variable gets its values from a finite set.
 
-A positive atom binds its variables; `x = term` binds x once the term's variables are bound.  Whatever
-is in a head, a comparison or an aggregate must be bound in its disjunct; inside a negation the
-surrounding bindings count too, but bind nothing outside.
+A positive atom binds its variables; `x = term` binds x once the term's variables are bound.  Each
+variable of a head, a comparison or an aggregate must be bound in its disjunct. Inside a negation the bindings around
+it count, too; what is bound inside is not bound outside.
 """
 
 from collections.abc import Iterable

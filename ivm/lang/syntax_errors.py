@@ -1,4 +1,4 @@
-"""What went wrong where a text does not parse, in words: what was expected there, and what was found."""
+"""Syntax errors in words: what the parser expected at a place, and what it found."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _end(text: str, source: str) -> Where:
 
 
 def _expected(terminals: set[str]) -> str:
-    """The terminals a place admits as words; those of a term or of arithmetic are one word each."""
+    """The terminals that a place admits, as words; all of a term are one word, as are those of arithmetic."""
     words = set()
     if "MOMENT" in terminals:
         words.add("a term" if "BANG" not in terminals else "an atom, a comparison")
@@ -49,7 +49,7 @@ def _expected(terminals: set[str]) -> str:
 
 
 def _stray(rest: str) -> str:
-    """Why no token starts here."""
+    """The sentence for a character at which no token starts."""
     if rest.startswith('"'):
         return "this string does not end on its line: close it with a double quote"
     if rest.startswith("'"):

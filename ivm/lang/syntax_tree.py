@@ -1,4 +1,4 @@
-"""What the parser gives: the text as the user wrote it, a node per construct, each with its place."""
+"""The parser's tree: the text as the user wrote it, one node for each construct, with its place."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 @dataclass(frozen=True, slots=True)
 class Anonymous(Placed):
-    """`_`: a variable of its own."""
+    """`_`: a variable that occurs nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,22 @@ Node = Var | Const | Anonymous | Call | Operation
 
 @dataclass(frozen=True, slots=True)
 class Not(Placed):
+    """`!item`"""
+
     item: "Formula"
 
 
 @dataclass(frozen=True, slots=True)
 class And:
+    """`item, item, ...`"""
+
     items: tuple["Formula", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
+    """`item ; item ; ...`"""
+
     items: tuple["Formula", ...]
 
 

@@ -1,4 +1,12 @@
-"""TODO: ivm/lang/traverse.py."""
+"""Walks over rules: their atoms and variables, copies with other names, and what they read and write.
+
+q(x) <- e(x, y), !(r(y, z), z > 3).
+
+atoms       e(x, y), r(y, z)
+variables   of the negation: y        z is free nowhere, the negation quantifies it
+reads       e, r
+writes      q
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -8,7 +16,7 @@ from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Literal, Negation, Rul
 
 
 def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
-    """Every atom, those inside negations included."""
+    """Every atom of some literals, also those inside negations."""
     for literal in literals:
         if isinstance(literal, Atom):
             yield literal
@@ -37,7 +45,7 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
 
 
 def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
-    """A term, an atom or a comparison with other variables."""
+    """A term, an atom or a comparison with its variables renamed."""
     match node:
         case Var():
             return names.get(node, node)
@@ -50,7 +58,12 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
 
 
 def tied(literals: Iterable[Literal]) -> list[set[Var]]:
-    """The variables of some literals in groups, those of one literal in one group."""
+    """Groups of variables: two are in one group if a chain of literals that share variables connects them.
+
+    >>> x, y, z = map(Var, "xyz")
+    >>> [sorted(v.name for v in group) for group in tied([Atom("e", (x, y)), Atom("a", (z,)), Atom("b", (y,))])]
+    [['z'], ['x', 'y']]
+    """
     groups: list[set[Var]] = []
     for names in filter(None, map(set, map(variables, literals))):
         group = names.union(*(g for g in groups if not g.isdisjoint(names)))
@@ -64,6 +77,6 @@ def reads(rule: Rule) -> tuple[str, ...]:
 
 
 def writes(rule: Rule) -> tuple[str, ...]:
-    """The names of the predicates in the head, each once, and the one of what fails."""
+    """The names of the predicates in the heads, each once, then its view of failing bindings, if it has one."""
     heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
     return tuple(dict.fromkeys(head.predicate for head in heads))

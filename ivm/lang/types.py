@@ -24,13 +24,13 @@ ALIASES = {
     "decimal": "decimal(18,2)", "string": "string",
 }  # fmt: skip
 DIGITS_MAX = 18
-LITERAL_MAX = 1000  # digits of a literal, and of what arithmetic on literals comes to
+LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 UNORDERED = ("string", "bool")
 
 
 def column_type(text: str, where: Where) -> Type:
-    """The type a declaration's text names."""
+    """The type that a declaration's text names.  Raises RuleTypeError."""
     if text in ALIASES:
         return ALIASES[text]
     digits = scale(text)
@@ -64,7 +64,7 @@ def precision(type_: Type) -> int:
 
 @cache
 def word_range(type_: Type) -> tuple[int, int]:
-    """The least and the greatest word of a type that is counted: a date has years 1 to 9999, a decimal its digits.
+    """The least and the greatest word of an ordered type: dates have years 1 to 9999, decimals their digits.
 
     >>> word_range("decimal(3,1)")
     (-999, 999)
@@ -77,7 +77,7 @@ def word_range(type_: Type) -> tuple[int, int]:
 
 
 def ends(type_: Type) -> tuple[Value, Value]:
-    """The least and the greatest value of a type that is counted.
+    """The least and the greatest value of an ordered type.
 
     >>> ends("decimal(3,1)")
     (Decimal('-99.9'), Decimal('99.9'))
@@ -92,7 +92,7 @@ def ends(type_: Type) -> tuple[Value, Value]:
 
 
 def shown(word: int, type_: Type) -> str:
-    """A word as a value, also where it is beyond its type.
+    """A word as text, also if it is beyond its type.
 
     >>> shown(1234, "decimal(3,1)"), shown(2932897, "date")
     ('123.4', 'day 2932897 from 1970-01-01')
@@ -120,7 +120,7 @@ def is_flexible(const: Const) -> bool:
 
 
 def adapt(const: Const, wanted: Type) -> Const:
-    """The literal as a value of the wanted type; RuleTypeError where it is none."""
+    """The literal as a value of the wanted type.  Raises RuleTypeError if the type has no such value."""
     value, digits = const.value, scale(wanted)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
@@ -149,7 +149,7 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
 def _as_float(value: int | Decimal, where: Where) -> float:
     try:
         found = float(value)
-    except OverflowError:  # of an int; a decimal becomes infinite
+    except OverflowError:  # raised for an int; a decimal becomes inf
         found = inf
     if isinf(found):
         raise RuleTypeError(where, f"{value} is beyond the range of float64")
@@ -162,7 +162,7 @@ def _misfit(const: Const, wanted: Type) -> RuleTypeError:
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
-    """The literal that `left op right` is, exactly; None where it is none, as for a quotient of decimals."""
+    """The exact result of `left op right` as a literal; None if it is no literal, as a quotient of decimals."""
     a, b = left.value, right.value
     if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal):
         return None

@@ -1,1 +1,1 @@
-"""From the changes of relations to the changes of bindings: surgery, sensitivity, oracle, probes."""
+"""From the changes of relations to the changes of bindings: surgeries, sensitivity, probes."""

@@ -1,10 +1,10 @@
-"""Old and new under the oracle: the changes of a conjunction's bindings (*Maintaining rule bodies*).
+"""The changes of a conjunction's bindings, found where the oracle says they may be (*Maintaining rule bodies*).
 
     delta F <- (Body[G, H, I] ... Body[G', H', I'])(x, y, z, Delta), ChangeOracle(x, y, z).
 
-Surgeries on the body's tries are matched with the sensitivity indices; what they match, whole
-intervals, is removed from the indices and evaluated again on both versions, the new one recording
-fresh sensitivity.  A trie that follows the key order needs no index: its branches are regions as such.
+Surgeries on the body's tries are matched with the sensitivity indices. The intervals that they hit are removed from the
+indices and evaluated again on the old and the new version; the new one records fresh sensitivity. A trie that follows
+the key order needs no index: its changed branches are the regions to evaluate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from ivm.join.oracle import change_oracle
 from ivm.maintenance import sensitivity
 from ivm.maintenance.kernels.difference import mark_lone
 from ivm.maintenance.probe import probe_all, probed
-from ivm.maintenance.surgery import Delta, settled, surgeries
+from ivm.maintenance.surgery import Delta, net_changes, surgeries
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan
 from pagestore.compiled import ascends
@@ -25,10 +25,10 @@ from pagestore.host import ERASE, INSERT, Pages, Tree, distinct
 
 
 class Change(NamedTuple):
-    """What maintenance of one plan found out.
+    """The result of maintaining one plan.
 
-    `delta` are bindings (rows as Plan.columns), `renewals` the edits of each sensitivity index,
-    `operations` the iterator operations on both versions, `matched` the intervals that surgeries hit.
+    `delta` holds bindings (rows as Plan.columns), `renewals` the edits of each sensitivity index, `operations` counts
+    iterator operations on both versions, `matched` the intervals that surgeries hit.
     """
 
     delta: Delta
@@ -49,23 +49,22 @@ def maintain(
 ) -> Change | None:
     """The change of a plan's bindings from old to new trees; None if no surgery touches its trace.
 
-    Matching is described above; a plan with probes is probed instead, and a body of one atom needs neither.
-
-    `deltas` holds the changes of every index that changed, `indices` the sensitivity index of each of
-    plan.sensors.  O(trace distance * granularity * log n).
+    A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas` holds the changes of
+    every index that changed, `indices` the sensitivity index of each of plan.sensors. Raises CorruptionError,
+    RangeError. O(trace distance * granularity * log n).
     """
     if len(plan.tries) == 1 and not plan.bounds:
-        return alone(pages, plan, old, new, deltas)
+        return maintain_single_atom(pages, plan, old, new, deltas)
     if plan.probes:
-        return probe(pages, plan, old, new, deltas, threads)
+        return maintain_by_probing(pages, plan, old, new, deltas, threads)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
         return None
-    before = Join(pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=SMALL)
+    before = Join(pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=BATCH_ROWS)
     after = Join(
         pages, plan.shape, [new[t.index] for t in plan.tries],
-        regions=oracle, sensors=plan.sensor_arrays, granularity=granularity, batch=SMALL,
+        regions=oracle, sensors=plan.sensor_arrays, granularity=granularity, batch=BATCH_ROWS,
     )  # fmt: skip
     rows_before = before.bindings()
     rows_after, recorded = after.all()
@@ -73,31 +72,31 @@ def maintain(
         sensitivity.renewal(index, hit, fresh) for index, hit, fresh in zip(indices, matched, recorded, strict=True)
     ]
     return Change(
-        difference(rows_before, rows_after),
+        binding_difference(rows_before, rows_after),
         renewals,
         before.operations + after.operations,
         sum(hit.shape[1] for hit in matched),
     )
 
 
-def alone(
+def maintain_single_atom(
     pages: Pages,
     plan: Plan,
     old: Mapping[Index, Tree],
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
 ) -> Change | None:
-    """The change of a body of one atom: the branches that its trie loses and gains, nothing to join them with."""
+    """The change of a body of one atom: the branches that its trie loses and gains.  O(delta * log n)."""
     (trie,) = plan.tries
     delta, depth = deltas[trie.index], len(trie.levels)
     if depth < new[trie.index].spec.keys:
         change = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
     else:
-        change = settled(delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]])
+        change = net_changes(delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]])
     return Change(change, [], len(delta.actions), 0) if change else None
 
 
-def probe(
+def maintain_by_probing(
     pages: Pages,
     plan: Plan,
     old: Mapping[Index, Tree],
@@ -105,9 +104,9 @@ def probe(
     deltas: Mapping[Index, Delta],
     threads: int = 1,
 ) -> Change | None:
-    """The change by probing (see probe.py); None if no branch changed."""
+    """The change found by probing (see probe.py); None if no branch changed."""
     changed = [
-        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NOTHING
+        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NO_CHANGE
         for index, depth in probed(plan)
     ]
     if not any(changed):
@@ -116,8 +115,8 @@ def probe(
     return Change(found, [], operations, 0)
 
 
-SMALL = 1 << 12  # rows of the buffers; maintenance mostly finds few
-NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
+BATCH_ROWS = 1 << 12  # of the buffers; maintenance mostly finds fewer bindings
+NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 
 
 def _match(
@@ -128,7 +127,7 @@ def _match(
     deltas: Mapping[Index, Delta],
     indices: Sequence[Tree],
 ) -> tuple[list[tuple[int, np.ndarray]], list[np.ndarray]]:
-    """Contributions to the oracle, and the rows each sensitivity index loses to them."""
+    """The regions that each trie contributes to the oracle, and the rows of each sensitivity index that it matched."""
     sensors = {(s.trie, s.depth): i for i, s in enumerate(plan.sensors)}
     matched = [np.empty((index.spec.columns, 0), np.int64) for index in indices]
     contributions = []
@@ -141,7 +140,7 @@ def _match(
             branches = distinct(surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).rows)
             i = sensors.get((t, depth))
             if i is None:
-                rows = np.concatenate([branches, branches[-1:]])  # the trie follows the order: level == depth
+                rows = np.concatenate([branches, branches[-1:]])  # the trie follows the key order: level == depth
                 contributions.append((depth, rows))
             elif branches.shape[1]:
                 matched[i] = sensitivity.matches(pages, indices[i], branches)
@@ -149,14 +148,14 @@ def _match(
     return contributions, matched
 
 
-def difference(before: np.ndarray, after: np.ndarray) -> Delta:
-    """Rows [C, n] that are only before, and only after, in order; rows may repeat.
+def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
+    """The rows [C, n] that are only in `before` (erased) or only in `after` (inserted), in order; rows may repeat.
 
-    O(n) where both ascend, as bindings do, and O(n log n) for those of a trace.
+    O(n) where both ascend, as bindings do, and O(n log n) for the rows of a trace.
     """
     if ascends(before) and ascends(after):
         only_before, only_after = np.empty(before.shape[1], bool), np.empty(after.shape[1], bool)
         mark_lone(before, after, only_before, only_after)
         before, after = before[:, np.flatnonzero(only_before)], after[:, np.flatnonzero(only_after)]
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
-    return settled(actions, np.concatenate([before, after], axis=1))
+    return net_changes(actions, np.concatenate([before, after], axis=1))

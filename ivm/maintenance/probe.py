@@ -14,7 +14,7 @@ from ivm.join.kernels import join_layout
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.maintenance.kernels import arguments
 from ivm.maintenance.kernels import probe as kernel
-from ivm.maintenance.surgery import Delta, settled
+from ivm.maintenance.surgery import Delta, net_changes
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan
 from pagestore.compiled import Door, Tables, raise_for
@@ -57,11 +57,11 @@ def probe_all(
     if threads == 1:
         alone = prober(plan).run(pages, asked, iter([asked.spans]), compose=True)
         delta = Delta(*one_batch(alone.parts))
-        return delta if alone.composed else settled(*delta), alone.operations
+        return delta if alone.composed else net_changes(*delta), alone.operations
     shares = iter(_shares(asked.spans, SHARES_PER_THREAD * threads))
     found = together([partial(prober(plan, number).run, pages, asked, shares) for number in range(threads)])
     parts = _erased_first([part for one in found for part in one.parts])
-    return settled(*one_batch(parts)), sum(one.operations for one in found)
+    return net_changes(*one_batch(parts)), sum(one.operations for one in found)
 
 
 def _erased_first(parts: Sequence[Edits]) -> list[Edits]:

@@ -1,7 +1,8 @@
-"""Sensitivity indices: trace rows in, matches out (*Sensitivity indices*).
+"""Sensitivity indices: they store trace rows, and return those that a surgery matches (*Sensitivity indices*).
 
-An index is an interval tree over (alpha..., a, b, gamma...): what precedes the argument in its atom,
-the interval an operation was sensitive to, and the key variables bound before that the atom lacks.
+A row (alpha..., a, b, gamma...) says that an iterator operation was sensitive to the interval [a, b] of an atom's
+argument; alpha are the arguments before it, gamma the variables bound before that the atom lacks. An index is an
+interval tree of these rows.
 """
 
 import numpy as np
@@ -11,12 +12,12 @@ from pagestore.host import ERASE, INSERT, Pages, Spec, Tree, compose_edits, inte
 
 
 def index_spec(sensor: Sensor) -> Spec:
-    """The shape of a sensor's index; its tree id is the store's to give."""
+    """The shape of a sensor's index; the store gives it a tree id."""
     return interval_spec(0, sensor.depth, len(sensor.columns) - sensor.depth - 2)
 
 
 def matches(pages: Pages, index: Tree, surgeries: np.ndarray) -> np.ndarray:
-    """The rows int64[C, m] whose interval holds one of surgeries[depth, n].  O((n + m) log size)."""
+    """The rows int64[C, m] whose alpha and interval hold one of surgeries[depth, n].  O((n + m) log size)."""
     return stab_many(pages, index, surgeries)
 
 
@@ -27,9 +28,9 @@ def regions(sensor: Sensor, rows: np.ndarray) -> np.ndarray:
 
 
 def renewal(index: Tree, matched: np.ndarray, recorded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One batch of edits that removes what was matched and adds what was recorded anew.
+    """One batch of edits that erases the matched rows and inserts the ones recorded since.
 
-    A row in both stays untouched, so that a page is rewritten only where the trace changed.
+    A row that is in both is not edited, so only pages where the trace changed are rewritten.
     """
     actions = np.repeat([ERASE, INSERT], [matched.shape[1], recorded.shape[1]])
     return compose_edits(actions, np.concatenate([matched, recorded], axis=1), index.spec)

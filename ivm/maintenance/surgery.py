@@ -23,15 +23,15 @@ class Delta(NamedTuple):
         return len(self.actions) > 0
 
     def where(self, keep: np.ndarray) -> "Delta":
-        """The rows for which keep[n] holds; compress takes a fifth of what rows[:, keep] does."""
+        """The changes for which keep[n] holds; `compress` takes a fifth of the time that rows[:, keep] takes."""
         return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
 
 
 def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
     """The branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
 
-    At the depth of a whole key these are the keys of the delta; a function's changed value is then both, a
-    surgery at its last key depth.  O(delta * log n).
+    At the depth of a whole key these are the keys of the delta; a function's changed value erases and inserts its key.
+    O(delta * log n).
     """
     if depth >= new.spec.keys:
         return Delta(delta.actions, delta.rows[:depth])
@@ -41,8 +41,11 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
     return Delta(np.where(before > after, ERASE, INSERT), branches).where(changed)
 
 
-def settled(actions: np.ndarray, rows: np.ndarray) -> Delta:
-    """Rows erased and inserted, those of both kinds left out, in order; rows may repeat, ERASE before INSERT."""
+def net_changes(actions: np.ndarray, rows: np.ndarray) -> Delta:
+    """The changes that edits of rows[C, n] make in the end, in order: a row both erased and inserted is no change.
+
+    Rows may repeat; of those with one key, erased ones come first. O(n log n).
+    """
     netted = Delta(*compose_edits(actions, rows, Spec(0, len(rows), 0)))
     changed = netted.actions != SET
     return netted if changed.all() else netted.where(changed)

@@ -1,11 +1,11 @@
-"""The whole trace of a plan: what every iterator operation was sensitive to (*Aspiration*)."""
+"""The whole trace of a plan: the interval that every iterator operation was sensitive to (*Aspiration*)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from ivm.join.join import Join
-from ivm.maintenance.maintain import difference
+from ivm.maintenance.maintain import binding_difference
 from ivm.plan.index import tree_name
 from ivm.plan.plan import Plan, sensors_of
 from pagestore.host import Snapshot
@@ -14,8 +14,8 @@ from pagestore.host import Snapshot
 def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
     """Trace rows int64[columns, n] of a plan at a version, by (trie, depth).
 
-    A row is the number of the (trie, depth), the interval an operation was sensitive to, and the binding it was done
-    under.
+    A row holds the number of its (trie, depth), the interval [a, b] of an operation, and the binding of the levels
+    before. O(evaluating the plan).
     """
     sensors = plan.trace_sensors
     trees = [snap.tree(tree_name(trie.index)) for trie in plan.tries]
@@ -31,5 +31,5 @@ def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
 
 
 def distance(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> int:
-    """How many rows have to go or come to turn the traces of some plans into others of the same plans."""
-    return sum(len(difference(a, b).actions) for a, b in zip(before, after, strict=True))
+    """How many rows are in only one of two traces; `before[i]` and `after[i]` are the trace rows of plan i."""
+    return sum(len(binding_difference(a, b).actions) for a, b in zip(before, after, strict=True))

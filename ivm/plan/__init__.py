@@ -1,1 +1,1 @@
-"""Conjunctions as the join takes them: key orders, indices, bounds."""
+"""Plans: conjunctions as the join takes them, with key orders, indices and bounds."""

@@ -1,4 +1,4 @@
-"""How many distinct values there are, from a sample: what the planner weighs key orders with."""
+"""Estimates of distinct values, from a sample of each relation, by which the planner weighs key orders."""
 
 from typing import Any
 
@@ -13,29 +13,30 @@ BLOCK_ROWS = 1 << 10
 class Cardinality:
     """Distinct tuples of columns of a relation; each relation is sampled once.
 
-    The sample is blocks of neighbouring records spread evenly, so that fan-outs below a prefix are those
-    of the relation.
+    A sample is made of blocks of neighbouring records, evenly spread, so that as many records share a prefix in it as
+    in the relation.
     """
 
     def __init__(self, source: Any) -> None:
+        """`source` is a snapshot, a sketch or a transaction."""
         self._source = source
         self._samples: dict[str, tuple[np.ndarray, float]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def distinct(self, predicate: str, columns: tuple[int, ...]) -> float:
-        """Estimated distinct tuples of some columns; 1000 for a relation that is not there yet."""
-        key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but 128 subsets
+        """Estimated distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
+        key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but only 128 sets
         if key not in self._known:
             self._known[key] = self._count(*key)
         return self._known[key]
 
     def _count(self, predicate: str, columns: tuple[int, ...]) -> float:
         if predicate not in self._source or not self._source.tree(predicate).count:
-            return 1000.0 ** min(1.0, len(columns) / 2)
+            return float(1000.0 ** min(1.0, len(columns) / 2))
         sample, scale = self._sample(predicate)
         seen = distinct(sample[list(columns)]).shape[1]
-        saturated = seen < 0.1 * sample.shape[1]  # few values, each seen often: more rows bring few new ones
-        return seen if saturated else seen * scale
+        saturated = seen < 0.1 * sample.shape[1]  # each value is seen often, so more rows would bring few new ones
+        return float(seen) if saturated else seen * scale
 
     def _sample(self, predicate: str) -> tuple[np.ndarray, float]:
         if predicate not in self._samples:

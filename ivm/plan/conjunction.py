@@ -1,23 +1,24 @@
-"""The literals of one conjunction, sorted by who handles them, and laid out by a key order.
+"""The literals of one conjunction, sorted by what evaluates them, and laid out by a key order.
 
     F(x, y) <- G(x, z), H(y, z), I(x, y, z), R(z).        order [x, y, z]
 
     level     x            y            z
     tries     G I          H I          G H I R
-    sensors   -            H            G H R            (I and G at x follow the order: dropped)
+    sensors   -            H            G H R            (G at x, and I, follow the order and need none)
 
 An atom whose arguments do not follow the order reads a permuted index.  Constants and repeated variables become levels
-of their own, held by a bound.  What no trie holds (values, computed variables, other comparisons) is done on the
-batches.
+of their own, which a bound fixes.  Functions' values, computed variables and other comparisons are evaluated on batches
+of bindings.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.join_layout import EQ
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Negation, Predicate, Rule, Term, Var
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var
 from ivm.lang.traverse import atoms, variables
 from ivm.plan.constants import Encode
 from ivm.plan.expression import risk
@@ -29,7 +30,7 @@ from pagestore.host import KEYS_MAX
 
 @dataclass
 class Arguments:
-    """An atom while it is planned: which variable each of its columns holds; None where it is cut."""
+    """An atom while it is planned: the key variable that each of its columns holds, None where its trie is cut."""
 
     atom: Atom
     names: list[str | None]
@@ -37,7 +38,11 @@ class Arguments:
 
 
 class Conjunction:
-    """The literals of one disjunct, sorted by who handles them: tries, bounds, or batches."""
+    """The literals of one disjunct, sorted by what evaluates them, and how a key order lays them out as a plan.
+
+    `keys` are the variables that become levels of the join; `equal` gives those of them that an equality fixes: to
+    another variable plus a constant, or to a constant.
+    """
 
     def __init__(
         self,
@@ -47,56 +52,59 @@ class Conjunction:
         stored_keys: Mapping[str, int],
         encode: Encode,
     ) -> None:
+        """`stored_keys` says how many key words each predicate has in the store.
+
+        Raises ConstructError, with the place, for a literal that is not evaluated.
+        """
         self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
         self.atoms: list[Arguments] = []
-        self.reads: list[tuple[int, int, str]] = []  # atom, column, variable
-        self.equal: dict[str, tuple[str | None, int]] = {}  # variable held at another's value, or a constant
-        self.filters: list[Compare] = []
-        self.computed: list[tuple[str, Term]] = []
+        self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
+        self.equal: dict[str, tuple[str | None, int]] = {}
         self.bounds: list[Linear] = []
+        self.computed: list[tuple[str, Term]] = []
+        self.filters: list[Compare] = []
         self._fresh = 0
-        positive = [x for x in disjunct if isinstance(x, Atom)]
-        negative = [x for x in disjunct if isinstance(x, Negation)]
-        self.keys = {a.name for x in positive for a in x.args if isinstance(a, Var)}
-        self.keys |= {
-            a.name for n in negative for x in n.body if isinstance(x, Atom) for a in x.args if isinstance(a, Var)
-        }
-        self.used_once = self._used_once(disjunct)
-        self.keys |= {
-            x.value.name
-            for x in atoms(disjunct)
-            if isinstance(x.value, Var) and self._stored_as_key(x) and x.value.name not in self.used_once
-        }
-        self.keys |= self._joined_values(disjunct)
-        for atom in positive:
-            self._add_atom(atom, negated=False)
-        for negation in negative:
-            self._add_negation(negation)
-        self.keys |= {n for a in self.atoms for n in a.names if n is not None}
-        self.holding = {n: [a for a in self.atoms if not a.negated and n in a.names] for n in self.keys}
-        self.enumerated = {n for n, holding in self.holding.items() if holding}
-        self._add_comparisons([x for x in disjunct if isinstance(x, Compare)])
+        # The text alone says which variables are keys. Atoms add fresh ones, for constants and repeated variables; then
+        # it is known which variables atoms enumerate, and so which comparisons the join can seek by.
+        self.used_once = _used_once(rule, disjunct)
+        self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
+        for literal in disjunct:
+            if isinstance(literal, Atom):
+                self._add_atom(literal, negated=False)
+        for literal in disjunct:
+            if isinstance(literal, Negation):
+                self._add_negation(literal)
+        self.keys |= {name for atom in self.atoms for name in atom.names if name is not None}
+        self._add_comparisons([literal for literal in disjunct if isinstance(literal, Compare)])
         self._check_negated()
 
-    def _used_once(self, disjunct: Disjunct) -> set[str]:
-        """Variables that occur once and matter to nobody: the atom's trie can be cut before them.
+    @cached_property
+    def holding(self) -> dict[str, list[Arguments]]:
+        """The positive atoms that hold each key variable; complete once all atoms are added."""
+        return {name: [a for a in self.atoms if not a.negated and name in a.names] for name in self.keys}
 
-        Not in an aggregate, which counts every binding.
-        """
-        if self.rule.aggregate:
-            return set()
-        counts: dict[str, int] = {}
-        nodes: list = [t for literal in disjunct for t in _occurrences(literal)]
-        nodes += [t for head in self.rule.heads for t in head.terms]
-        for node in nodes:
-            for v in variables(node):
-                counts[v.name] = counts.get(v.name, 0) + 1
-        return {name for name, n in counts.items() if n == 1}
+    @cached_property
+    def enumerated(self) -> set[str]:
+        """The key variables whose values some positive atom enumerates."""
+        return {name for name, holding in self.holding.items() if holding}
+
+    # -- literals
+
+    def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
+        """The variables that stand in key columns of atoms, negated ones included."""
+        positive = [x for x in disjunct if isinstance(x, Atom)]
+        negated = [x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)]
+        found = {term.name for atom in (*positive, *negated) for term in atom.args if isinstance(term, Var)}
+        values = [
+            atom.value for atom in atoms(disjunct) if isinstance(atom.value, Var) and self._stores_value_as_key(atom)
+        ]
+        return found | {value.name for value in values if value.name not in self.used_once}
 
     def _joined_values(self, disjunct: Disjunct) -> set[str]:
-        """Values of functions that others pin down: they are sought, not compared in all combinations.
+        """The variables of functions' values that the join seeks, since other atoms or comparisons fix them.
 
-        If an index by them has room for all keys of their function.
+        Comparing them afterwards would enumerate all combinations. A value can be sought only if an index by it has
+        room for all keys of its function.
         """
         positive = [x for x in disjunct if isinstance(x, Atom)]
         values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
@@ -109,22 +117,22 @@ class Conjunction:
                 found |= names & values.keys()
         return found
 
-    def _name(self) -> str:
-        """A fresh variable, held by an equality."""
+    def _fresh_name(self) -> str:
+        """The name of a new variable, for one that an equality fixes."""
         self._fresh += 1
         return f"${self._fresh}"
 
     def _add_atom(self, atom: Atom, negated: bool) -> None:
         value = atom.value
         as_key = value is not None and self._is_key(atom, value)
-        read = value is not None and not as_key and value.name not in self.used_once  # type: ignore[union-attr]
+        read = isinstance(value, Var) and not as_key and value.name not in self.used_once
         names: list[str | None] = []
         for term in atom.args:
             names.append(self._argument(term, names, whole=negated or read))
         if as_key:
             assert value is not None
             names.append(self._argument(value, names, whole=negated))
-        if all(name is None for name in names):  # it has to hold something: enumerate its first column
+        if all(name is None for name in names):  # a trie has at least one level: enumerate the first column
             names[0] = self._argument(atom.terms[0], [], whole=True)
         if read:
             assert isinstance(value, Var)
@@ -132,30 +140,34 @@ class Conjunction:
         self.atoms.append(Arguments(atom, names, negated))
 
     def _is_key(self, atom: Atom, value: Var | Const) -> bool:
-        return isinstance(value, Const) or value.name in self.keys or self._stored_as_key(atom)
+        return isinstance(value, Const) or value.name in self.keys or self._stores_value_as_key(atom)
 
-    def _stored_as_key(self, atom: Atom) -> bool:
-        """A derived function keeps its value behind its keys as one more key (see views/heads.py)."""
+    def _stores_value_as_key(self, atom: Atom) -> bool:
+        """Is the atom of a derived function, which stores its value as one more key (see views/heads.py)?"""
         return self.stored_keys[atom.predicate] > len(atom.args)
 
     def _argument(self, term: Var | Const, before: list[str | None], whole: bool) -> str | None:
+        """The key variable for a column, given those of the columns before; None if the trie may be cut there.
+
+        `whole` says that no column may be cut.
+        """
         if isinstance(term, Const):
-            name = self._name()
+            name = self._fresh_name()
             self.equal[name] = (None, self.encode(term))
             return name
         if term.name in self.used_once and not whole:
             return None
         if term.name in before:
-            name = self._name()
+            name = self._fresh_name()
             self.equal[name] = (term.name, 0)
             return name
         return term.name
 
     def _read_as(self, variable: str) -> str:
-        """The name a read value gets: a second reading of one variable must equal the first."""
+        """The name of a read value: a variable that is read twice gets a fresh name, and a filter compares both."""
         if all(variable != name for _, _, name in self.reads):
             return variable
-        name = self._name()
+        name = self._fresh_name()
         self.filters.append(Compare("=", Var(variable), Var(name)))
         return name
 
@@ -169,9 +181,11 @@ class Conjunction:
         self._add_atom(negation.body[0], negated=True)
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
-        """Bounds between keys go into the join; a new variable is computed; the rest filters."""
+        """Sort comparisons into bounds, which the join seeks by, definitions of computed variables, and filters."""
         known = self.keys | {name for _, _, name in self.reads}
-        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # not by where they stand in the text
+        waiting = sorted(
+            comparisons, key=lambda x: (risk(x), str(x))
+        )  # so the plan does not depend on their order in the text
         while waiting:
             literal = next((x for x in waiting if self._is_ready(x, known)), None)
             if literal is None:
@@ -191,6 +205,7 @@ class Conjunction:
 
     @staticmethod
     def _defines(literal: Compare, known: set[str]) -> Var | None:
+        """The unknown variable that an equation computes from known ones, if there is one."""
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
@@ -199,6 +214,7 @@ class Conjunction:
         return None
 
     def _check_negated(self) -> None:
+        """Raise ConstructError if a negated atom holds a computed variable."""
         for a in self.atoms:
             for name in a.names:
                 if a.negated and name not in self.enumerated and name not in self.equal:
@@ -209,14 +225,15 @@ class Conjunction:
                     )
 
     def _compare(self, literal: Compare) -> None:
+        """Take a comparison of known variables as an equality, a bound or a filter."""
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
             self.filters.append(literal)
-        elif not self._holds(form):
+        elif not self._fixes(form):
             self.bounds.append(form)
 
-    def _holds(self, form: Linear) -> bool:
-        """Take an equation for the one thing that gives a variable its value, if it is."""
+    def _fixes(self, form: Linear) -> bool:
+        """Note an equation in `equal` if it alone gives a variable its value; returns whether it does."""
         name = next((n for n in reversed(form.times) if n not in self.enumerated and n not in self.equal), None)
         if name is None or form.op != "=" or (form.constant and self.rule.types.get(name) != "int64"):
             return False
@@ -229,12 +246,15 @@ class Conjunction:
     # -- laid out
 
     def plan(self, order: Sequence[str], cost: float = 0.0, considered: int = 0) -> Plan:
-        """Everything laid out by a key order."""
+        """The plan for a key order; `cost` and `considered` are noted in it.  Raises ConstructError."""
         level = {name: i for i, name in enumerate(order)}
         tries = tuple(self._trie(a, level) for a in self.atoms)
         self._check_width(tries)
-        held = [(n, () if o is None else ((level[o], 1),), c) for n, (o, c) in self.equal.items()]
-        bounds = [Bound(level[n], EQ, others, c) for n, others, c in held] + [b.bound(level) for b in self.bounds]
+        equalities = [
+            Bound(level[name], EQ, () if other is None else ((level[other], 1),), constant)
+            for name, (other, constant) in self.equal.items()
+        ]
+        bounds = equalities + [form.bound(level) for form in self.bounds]
         reads = tuple(
             Read(a, _column(tries[a].index, self.stored_keys[self.atoms[a].atom.predicate], column), name)
             for a, column, name in self.reads
@@ -244,6 +264,7 @@ class Conjunction:
         )
 
     def _check_width(self, tries: Iterable[Trie]) -> None:
+        """Raise ConstructError if a permuted index has more columns than a key can."""
         for trie, arguments in zip(tries, self.atoms, strict=True):
             if len(trie.index.order) > KEYS_MAX and list(trie.index.order) != sorted(trie.index.order):
                 raise ConstructError(
@@ -258,7 +279,7 @@ class Conjunction:
         return Trie(self.index(arguments, level), tuple(levels), arguments.negated, str(arguments.atom))
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
-        """The index that an atom reads where variables stand at these levels."""
+        """The index that an atom reads, given the level of each variable."""
         used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
         columns = [c for _, c in used]
         columns += [c for c in range(len(arguments.names)) if c not in columns]
@@ -267,8 +288,21 @@ class Conjunction:
         return Index(predicate.name, tuple(columns))
 
 
-def _occurrences(literal: Atom | Compare | Negation) -> list:
-    """Every term of a literal, negated ones twice so that no variable of them counts as used once."""
+def _used_once(rule: Rule, disjunct: Disjunct) -> set[str]:
+    """The variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before their columns.
+
+    Empty for an aggregate, which counts every binding.
+    """
+    if rule.aggregate:
+        return set()
+    terms = [term for literal in disjunct for term in _occurrences(literal)]
+    terms += [term for head in rule.heads for term in head.terms]
+    counts = Counter(v.name for term in terms for v in variables(term))
+    return {name for name, n in counts.items() if n == 1}
+
+
+def _occurrences(literal: Literal) -> list[Term]:
+    """The terms of a literal, twice for a comparison or negation: none of their variables counts as used once."""
     if isinstance(literal, Atom):
         return list(literal.terms)
     if isinstance(literal, Compare):
@@ -277,7 +311,7 @@ def _occurrences(literal: Atom | Compare | Negation) -> list:
 
 
 def _column(index: Index, stored_keys: int, column: int) -> int:
-    """Where a predicate's column stands in an index: keys in the index's order, then the values."""
+    """The position of a predicate's column in an index, whose keys come in its order, then the values."""
     if column in index.order:
         return index.order.index(column)
     return len(index.order) + column - stored_keys

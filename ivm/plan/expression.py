@@ -1,10 +1,11 @@
 """Terms and comparisons over batches: columns of words in, a column of words or a mask out.
 
-A *primitive* of the paper (z = x + y) is computed here, on whole batches.  int64 and decimal arithmetic is exact or
-fails, and so does what its type does not hold; float64 is the machine's, and a NaN fails.  Sums are taken as a whole,
-by halves of words, so that only what they come to has to fit, and where they are compared not even that.
+A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and decimals is exact or
+fails if its type cannot hold the result; float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by
+halves of words, so only its result has to fit its type; a sum that is only compared need not even fit.
 
-What fails does so in one binding, which another literal may exclude: a code for each binding goes beside the words.
+A term may fail for one binding, and another literal may exclude that binding.  So a failure is no exception here but a
+code beside the binding's word: 0, or the place of the operator and the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,33 +21,33 @@ from ivm.plan.constants import Encode
 from ivm.plan.linear import COMPARE
 from pagestore.host import float_values, float_words
 
-ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails
-PLACE = 20  # bits of a column in a code, above those that say why
-Codes = np.ndarray | None  # int64[n]: where a term fails and why, 0 where it does not; None if it does nowhere
+BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
+PLACE_BITS = 20  # the bits of the operator's column in a code; the line stands above them
+Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it fails nowhere
 
 
 class Batch(NamedTuple):
-    """n bindings: columns of words int64[n] by variable, and the codes of variables whose terms failed."""
+    """n bindings: a column of words int64[n] for each variable, and codes for the variables whose terms failed."""
 
     n: int
     columns: dict[str, np.ndarray]
     failures: dict[str, np.ndarray]
 
     def only(self, which: np.ndarray) -> "Batch":
-        """The bindings of a mask, or of indices."""
+        """The bindings that a mask bool[n], or indices, choose."""
         columns = {name: column[which] for name, column in self.columns.items()}
         left = len(next(iter(columns.values())))
         return Batch(left, columns, {name: codes[which] for name, codes in self.failures.items()})
 
 
 class Evaluator:
-    """Evaluates terms of one rule: its variables' types, and how a constant becomes a word."""
+    """Evaluates terms and comparisons of one rule, given its variables' types and how constants become words."""
 
     def __init__(self, types: Mapping[str, Type], encode: Encode) -> None:
         self._types, self._encode = types, encode
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """The words int64[n] of a term, which mean nothing where it fails."""
+        """The words int64[n] of a term, and its codes; where it fails its word is arbitrary."""
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
@@ -59,14 +60,14 @@ class Evaluator:
         codes = either(before, behind)
         if term.op == "/":
             zero = right == 0 if self._type(term) != "float64" else float_values(right) == 0
-            codes = either(codes, _coded(term, zero, ZERO))
+            codes = either(codes, _coded(term, zero, BY_ZERO))
         if self._type(term) == "float64":
             words, nan = _floats(term.op, float_values(left), float_values(right))
             return words, either(codes, _coded(term, nan, NAN))
         return self._fitting(term, *(_quotient if term.op == "/" else _product)(left, right), codes)
 
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """bool[n]: where a comparison holds, which means nothing where it fails.  Words are ordered as values are."""
+        """Where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values do."""
         left, right = comparison.left, comparison.right
         if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
@@ -77,7 +78,7 @@ class Evaluator:
         return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
 
     def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
-        """What is wrong with a term that fails, and none of its operands, in a batch of one binding."""
+        """The error for a term that fails itself (its operands do not), in a batch of one binding."""
         if code & 3 != BEYOND:
             return refusal(term, code)
         if self._adds(term):
@@ -95,7 +96,7 @@ class Evaluator:
         return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
 
     def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
-        """The halves of words that a sum comes to, the lower one more than 32 bits maybe."""
+        """The halves of a sum's words; the lower one may have more than 32 bits."""
         if isinstance(term, Binary) and self._adds(term):
             (high, low, before), (more, rest, behind) = self._sum(term.left, batch), self._sum(term.right, batch)
             if term.op == "+":
@@ -105,7 +106,7 @@ class Evaluator:
         return words >> 32, words & HALF, codes
 
     def _fitting(self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes) -> tuple[np.ndarray, Codes]:
-        """With the codes of words that are beyond 64 bits, or beyond their type."""
+        """Add codes for the words that are beyond 64 bits, as told, or beyond their type."""
         least, greatest = word_range(self._type(term))
         if least > INT_MIN:
             beyond = beyond | (words < least) | (words > greatest)
@@ -113,7 +114,7 @@ class Evaluator:
 
 
 def either(codes: Codes, others: Codes) -> Codes:
-    """The codes of what fails for one reason or another."""
+    """The codes of bindings that fail by one of two codes; the first counts where both do."""
     if codes is None or others is None:
         return others if codes is None else codes
     return np.where(codes != 0, codes, others)
@@ -122,19 +123,19 @@ def either(codes: Codes, others: Codes) -> Codes:
 def _coded(term: Binary, fails: np.ndarray, why: int) -> Codes:
     if not fails.any():
         return None
-    code = (term.where.line << PLACE | min(term.where.column, (1 << PLACE) - 1)) << 2 | why
+    code = (term.where.line << PLACE_BITS | min(term.where.column, (1 << PLACE_BITS) - 1)) << 2 | why
     return np.where(fails, code, 0)
 
 
 def place(code: int) -> tuple[int, int]:
-    """The line and the column of the operator whose operands fail."""
-    return (code >> 2) >> PLACE, (code >> 2) & ((1 << PLACE) - 1)
+    """The line and the column of the operator that a code names."""
+    return (code >> 2) >> PLACE_BITS, (code >> 2) & ((1 << PLACE_BITS) - 1)
 
 
 def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") -> RangeError:
-    """The error of a term that fails for some binding that nothing excludes."""
+    """The error for a term that fails for a binding that no other literal excludes."""
     found = {
-        ZERO: f"division by zero in `{term}`",
+        BY_ZERO: f"division by zero in `{term}`",
         NAN: f"`{term}` is not a number for some binding",
         BEYOND: f"`{term}` is {value}beyond {type_}",
     }[code & 3]
@@ -142,7 +143,7 @@ def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") 
 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quotients truncated towards zero, and which are beyond 64 bits; anything where the divisor is zero."""
+    """Quotients truncated towards zero, and which are beyond 64 bits; arbitrary where the divisor is zero."""
     beyond = (left == INT_MIN) & (right == -1)
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
@@ -150,7 +151,7 @@ def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Products, and which are beyond 64 bits: those near it are multiplied again by Python's integers."""
+    """Products, and which are beyond 64 bits; products near that limit are computed again with Python's integers."""
     with np.errstate(all="ignore"):
         product = left * right
         beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
@@ -168,6 +169,7 @@ def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, n
 
 
 def type_of(term: Term, types: Mapping[str, Type]) -> Type:
+    """The type of a term in a checked rule."""
     if isinstance(term, Var):
         return types[term.name]
     if isinstance(term, Const):
@@ -191,14 +193,17 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary]:
 
 
 def risk(node: Term | Compare) -> int:
-    """How a term may fail: 0 not at all, 1 by a result that does not fit, 2 by a division by zero."""
+    """How a term may fail: 0 never, 1 by a result beyond its type, 2 by a division by zero as well."""
     operations = [*binaries(node)]
     divides = any(x.op == "/" and not (isinstance(x.right, Const) and x.right.value) for x in operations)
     return bool(operations) + divides
 
 
 def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, Type]) -> bool:
-    """Whether arithmetic in literals may fail, where atoms hold these variables: sums that are compared do not."""
+    """Whether arithmetic in some literals may fail; atoms elsewhere bind the variables `held`.
+
+    A sum or difference of numbers that is only compared cannot fail.
+    """
     held = held.union(v for x in literals if isinstance(x, Atom) for v in x.terms if isinstance(v, Var))
     for x in literals:
         if isinstance(x, Negation) and may_fail(x.body, held, types):

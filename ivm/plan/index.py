@@ -1,18 +1,22 @@
-"""The indices of a relation: its columns in the orders that plans read them in."""
+"""Indices of a relation: its columns in an order that a plan reads.
+
+edge(x, y) by x, y    Index("edge", (0, 1))    the tree "edge"
+edge(x, y) by y, x    Index("edge", (1, 0))    the tree "$index:edge:1.0"
+"""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 
 class Index(NamedTuple):
-    """A relation with its columns in another order; the identity is the relation itself."""
+    """A relation and an order of its columns; with the columns in their own order it is the relation itself."""
 
     predicate: str
     order: tuple[int, ...]
 
 
 def permuted(index: Index) -> bool:
-    """Whether an index is a tree of its own, and not the relation itself."""
+    """Whether an index has a tree of its own, beside the relation's."""
     return list(index.order) != sorted(index.order)
 
 

@@ -1,7 +1,7 @@
-"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, and any variable of it can be sought by the rest.
+"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each variable by the others.
 
-Words of int64, dates, timestamps and decimals of one scale add up as their values do. What is only compared fits
-whatever its parts are: sums are taken by halves of words.
+Words of int64, dates, timestamps and decimals of one scale add up as their values do. Sums are computed by halves of
+words, so a sum that is only compared never overflows.
 """
 
 import operator
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.kernels.join_layout import EQ, GE, HALF, LE, NE, OTHERS
+from ivm.lang.hoist import MIRRORED
 from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import scale
 from ivm.plan.constants import Encode
@@ -21,12 +22,11 @@ COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-FAR = 1 << 62  # constants beyond are not added up within 64 bits
+FAR = 1 << 62  # with a constant from here on, a bound may not fit 64 bits
 
 
 class Linear(NamedTuple):
-    """`op` compares a constant and variables, each so many times, with 0."""
+    """A comparison `constant + times[x] * x + times[y] * y + ... op 0`."""
 
     times: dict[str, int]
     op: str
@@ -34,36 +34,37 @@ class Linear(NamedTuple):
 
     @property
     def seekable(self) -> bool:
-        """Can a join seek any of the variables by the others?"""
+        """Can the join seek each variable by the others?"""
         few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
         return few and abs(self.constant) < FAR
 
     def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """bool[n]: where the comparison holds, of columns of words int64[n]."""
+        """Where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
         high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
         for name, times in self.times.items():
             high += times * (columns[name] >> 32)
             low += times * (columns[name] & HALF)
         high += low >> 32
-        return COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
+        holds: np.ndarray = COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
+        return holds
 
     def bound(self, level: Mapping[str, int]) -> Bound:
-        """What the last of the variables has to be, if the join seeks by it."""
+        """The comparison as a bound on the variable that comes last, given the level of each."""
         last = max(self.times, key=level.__getitem__)
         sign = self.times[last]
         others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
-        kind, shift = KINDS[self.op if sign > 0 else FLIPPED[self.op]]
+        kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
-        """The variables, alike for what is below and above them, and the operation as seen from the first of them."""
+        """The variables with signs, and the operator, such that `x - y < 3` and `y - x > 1` have equal variables."""
         sign = 1 if self.times[min(self.times)] > 0 else -1
         names = frozenset((name, sign * s) for name, s in self.times.items())
-        return names, self.op if sign > 0 else FLIPPED[self.op]
+        return names, self.op if sign > 0 else MIRRORED[self.op]
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """A comparison as a sum, if it is one of variables."""
+    """A comparison as a sum; None if it has other operations or no variable."""
     difference = literal.left, literal.right
     if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):
         return None
@@ -79,7 +80,7 @@ def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linea
 
 
 def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
-    """Sets of variables of which each is one value, or between two, once the others are bound."""
+    """Sets of variables in which each has one value, or a range with two ends, once the others are bound."""
     found: dict[frozenset[tuple[str, int]], set[int]] = {}
     for form in forms:
         names, op = form.side()
@@ -100,7 +101,7 @@ def _leaves(term: Term) -> Iterable[Var | Const]:
 
 
 def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Note how many times a term has its variables; returns its constant, or None for one that is no sum."""
+    """Add a term's variables to `times`; returns its constant, or None if it is no sum."""
     if isinstance(term, Const):
         return sign * encode(term)
     if isinstance(term, Var):

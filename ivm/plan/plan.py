@@ -1,4 +1,10 @@
-"""A plan: one conjunction as the join and its maintenance take it, in arrays."""
+"""A plan: one conjunction as the join and its maintenance take it.
+
+F(x, y) <- G(x, z), H(y, z).        order [x, y, z]
+
+tries      G at levels 0, 2        H at levels 1, 2
+sensors    G at z (depth 1)        H at y (depth 0), at z (depth 1)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +20,10 @@ from ivm.plan.index import Index
 
 @dataclass(frozen=True)
 class Trie:
-    """An atom of the body as the join sees it: an index, and the level of each argument that counts.
+    """An atom of the body as the join sees it: an index, and the level of each of its first columns.
 
-    Columns of the index behind them are arguments that occur nowhere else (the trie is cut there) or
-    values.  `text` is the atom as written.
+    The other columns of the index are arguments that occur nowhere else, where the trie is cut, or values.  `text` is
+    the atom as written.
     """
 
     index: Index
@@ -27,7 +33,7 @@ class Trie:
 
 
 class Bound(NamedTuple):
-    """level `kind` (EQ, GE, LE, NE) `constant` and the values at other levels, each added (1) or taken away (-1)."""
+    """A level's value is `kind` (EQ, GE, LE, NE) the constant plus sign * value for each (level, sign) of others."""
 
     level: int
     kind: int
@@ -36,16 +42,16 @@ class Bound(NamedTuple):
 
 
 class Sensor(NamedTuple):
-    """A sensitivity index: of which trie and depth, and the level of each of its columns but a and b."""
+    """A sensitivity index of a trie's depth; the interval is on the values of `level`."""
 
     trie: int
     depth: int
     level: int
-    columns: tuple[int, ...]  # levels; -1 for a, -2 for b
+    columns: tuple[int, ...]  # the level that each column holds; -1 for a, -2 for b
 
 
 class Read(NamedTuple):
-    """A value read off a trie's record at a binding."""
+    """A value read from the record of a trie that a binding ends at."""
 
     trie: int
     column: int
@@ -56,11 +62,11 @@ class Read(NamedTuple):
 class Plan:
     """One conjunction, ready to run.
 
-    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are
-    done on batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders
-    were compared.  With `probes`, one plan for each trie that starts with the trie's variables, deltas are
-    probed; without, they are matched with sensitivity indices; `once` means that no delta will come.
-    `choice` says why.
+    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are evaluated on
+    batches of rows.  `cost` is the estimate that chose the order, `considered` how many orders were compared.
+
+    `probes` holds one plan for each trie, which starts with the trie's variables: with them deltas are probed, without
+    them matched with sensitivity indices.  `once` means that no delta will come.  `choice` says why.
     """
 
     variables: tuple[str, ...]
@@ -77,12 +83,12 @@ class Plan:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of a batch of bindings."""
+        """The names of the columns of a batch of bindings."""
         return self.variables + tuple(read.variable for read in self.reads)
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
-        """One for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
+        """A sensor for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
         if self.probes or self.once:
             return ()
         found = []
@@ -125,7 +131,7 @@ class Plan:
 
     @cached_property
     def trace_sensors(self) -> tuple[Sensor, ...]:
-        """A sensor for every trie and depth, dropped ones too: the whole trace (*Aspiration*)."""
+        """A sensor for every trie and depth, also where none is needed: the whole trace (*Aspiration*)."""
         return tuple(
             Sensor(t, depth, trie.levels[depth], (-1, -2, *range(trie.levels[depth])))
             for t, trie in enumerate(self.tries)
@@ -144,11 +150,11 @@ def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
     return Sensors(sensor, sources)
 
 
-def _starts(groups: list[list]) -> np.ndarray:
+def _starts(groups: Sequence[Sequence[object]]) -> np.ndarray:
     return np.cumsum([0, *map(len, groups)], dtype=np.int64)
 
 
-def _table(groups: list[list], width: int) -> np.ndarray:
+def _table(groups: Sequence[Sequence[object]], width: int) -> np.ndarray:
     return np.array([row for group in groups for row in group], np.int64).reshape(-1, width)
 
 

@@ -1,4 +1,4 @@
-"""Plans of a rule, one for each conjunction, and whether deltas are matched or probed."""
+"""Plans a rule: chooses the key order of each conjunction, and whether its deltas are matched or probed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,21 +13,22 @@ from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
-ONCE = "once"  # of a question: nothing is kept, so nothing is recorded
-RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes about as long as so many operations
-# so many times longer than estimated may a trace be for each variable but the first: joined columns are seldom
-# independent, and what is wrong at one level is multiplied at the next
+ONCE = "once"  # for a query: no delta will come, so no sensitivity is recorded
+RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
+# A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
+# independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: of its plan, and of each probe if it is probed."""
+    """The key orders chosen for a conjunction: that of its plan, and that of each probe."""
 
     plan: Sequence[str]
     probes: Sequence[Sequence[str]] = ()
 
 
 def chosen_of(plan: Plan) -> Chosen:
+    """The key orders of a plan and its probes, to be saved."""
     return Chosen(plan.variables, [probe.variables for probe in plan.probes])
 
 
@@ -42,9 +43,8 @@ def make_plans(
 ) -> tuple[Plan, ...]:
     """A plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
-    `stored_keys` says how many key words each predicate has in the store, `maintenance` whether deltas are
-    matched, probed, the cheaper of the two, or will not come.  Raises ConstructError, with the place, for what is not
-    evaluated yet.
+    `stored_keys` says how many key words each predicate has in the store; `maintenance` is MATCH, PROBE, AUTO for the
+    cheaper of both, or ONCE.  Raises ConstructError, with the place, for a literal that is not evaluated yet.
     """
     plans = []
     for i, disjunct in enumerate(rule.body):
@@ -58,10 +58,10 @@ def make_plans(
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:
-    """The cheapest plan, with its way of maintenance chosen.
+    """The cheapest plan, and how it will be maintained.
 
-    Probing costs about the bindings below a changed row, in one version; it stores nothing, so a trace is recorded only
-    if matching is the cheaper even where the trace is longer than it seems.
+    Probing costs about as many operations as there are bindings with a changed row, in one version, and stores no
+    trace.  So AUTO chooses matching only if it is cheaper even with a trace that is much longer than estimated.
     """
     orders = JoinOrders(conjunction, distinct)
     plan = conjunction.plan(*orders.cheapest())
@@ -90,10 +90,10 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) ->
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:
-    """Estimated operations for a changed row of each trie that has sensors.
+    """Estimated operations of matching one changed row of each trie that has sensors.
 
-    It matches about (trace rows / rows) intervals; each match descends all levels on both versions and renews its
-    interval.
+    A row matches about (trace rows / rows) intervals; for each match, both versions are joined at all levels and the
+    interval is renewed.
     """
     per_match = 2 * len(plan.variables) + RENEWAL_OPERATIONS
     tries = [plan.tries[t] for t in {sensor.trie for sensor in plan.sensors}]

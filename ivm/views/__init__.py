@@ -1,1 +1,1 @@
-"""From bindings to the rows of views: supports and aggregates."""
+"""From bindings to the rows of views: layouts, supports and aggregates."""

@@ -2,11 +2,11 @@
 
     +f[1] = 2.  -f[1].  +f[1] = 3.        becomes        ^f[1] = 3.
 
-A relation's edits are netted, the later wins.  A function's are followed from the stored value on: a
-second value that is neither set nor preceded by a deletion is a conflict, but only if it is still there
-in the end.  TAKE deletes a function's key only if it has the given value.
+In a relation the later edit of a row wins. In a function each edit starts from the value that the edits before left: a
+second value that is neither set nor preceded by a deletion is a conflict, unless a later edit removes it. TAKE deletes
+a function's key only if it has the given value.
 
-What is added up to a sum may leave 64 bits on the way, and the sum be within them: `summed` knows both.
+Summands may add up beyond 64 bits on the way to a sum that fits: `sum_by_key` adds them exactly.
 """
 
 import numpy as np
@@ -14,19 +14,19 @@ import numpy as np
 from ivm.join.kernels.join_layout import HALF
 from pagestore.host import ERASE, INSERT, SET, Edits, Pages, Tree, begins, compose_edits, distinct, get, sort_order
 
-TAKE = 4  # beside pagestore's actions, and gone after `compose`
+TAKE = 4  # an action beside pagestore's; `compose` replaces it by these
 
 
 class Clash(Exception):
-    """The row (words) that comes, and the values (words) that its key has."""
+    """A row (words) is inserted whose key has other values (words) already."""
 
     def __init__(self, row: np.ndarray, other: np.ndarray):
         super().__init__(row, other)
         self.row, self.other = row, other
 
 
-class Beyond(Exception):
-    """The key (words) of a sum that 64 bits do not hold, and the sum."""
+class SumOverflow(Exception):
+    """64 bits do not hold the sum of a key (words)."""
 
     def __init__(self, key: np.ndarray, total: int):
         super().__init__(key, total)
@@ -48,24 +48,26 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
     for group in np.flatnonzero((sizes > 1) | (composed == TAKE)):
         part = slice(starts[group], starts[group] + sizes[group])
         value = tuple(stored[:, group].tolist()) if found[group] else None
-        value = _follow(actions[part].tolist(), rows[:, part], keys, value)
+        value = _value_after(actions[part].tolist(), rows[:, part], keys, value)
         composed[group] = ERASE if value is None else SET
         final[keys:, group] = 0 if value is None else value
     return composed, final
 
 
 def _check_single(
-    actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, alone: np.ndarray, keys: int
+    actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, single: np.ndarray, keys: int
 ) -> None:
-    """A key's only edit must not insert beside another value."""
+    """Raise Clash if the `single` edit of a key inserts a value where another one is stored."""
     differs = (stored != rows[keys:]).any(axis=0)
-    clashes = np.flatnonzero(alone & found & (actions == INSERT) & differs)
+    clashes = np.flatnonzero(single & found & (actions == INSERT) & differs)
     if len(clashes):
         raise Clash(rows[:, clashes[0]], stored[:, clashes[0]])
 
 
-def _follow(actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The value of one key after its edits, from `value` on; None is no value."""
+def _value_after(
+    actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """The value of one key after its edits, given its value before; None is no value.  Raises Clash."""
     clash = None
     for number, action in enumerate(actions):
         given = tuple(rows[keys:, number].tolist())
@@ -83,12 +85,12 @@ def _follow(actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, .
     return value
 
 
-def summed(rows: np.ndarray, keys: int) -> np.ndarray:
-    """The values behind the keys of rows[C, n] added up key by key, in key order.  Raises Beyond.  O(n log n).
+def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
+    """The values behind the keys of rows[C, n] added up for each key, in key order.  Raises SumOverflow.  O(n log n).
 
-    The halves of words are added apart, which 64 bits hold for 2^31 rows.
+    The halves of words are added separately, so 64 bits hold the sums of 2^31 rows.
 
-    >>> summed(np.array([[7, 3, 7, 7], [2**62, 1, 2**62, -(2**62)]]), 1).tolist() == [[3, 7], [1, 2**62]]
+    >>> sum_by_key(np.array([[7, 3, 7, 7], [2**62, 1, 2**62, -(2**62)]]), 1).tolist() == [[3, 7], [1, 2**62]]
     True
     """
     rows = rows.take(sort_order(rows[:keys]), axis=1)
@@ -97,15 +99,15 @@ def summed(rows: np.ndarray, keys: int) -> np.ndarray:
     high = np.add.reduceat(rows[keys:] >> 32, starts, axis=1) + (low >> 32)
     low &= HALF
     for column, group in np.argwhere(high != high.astype(np.int32)).tolist():
-        raise Beyond(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
+        raise SumOverflow(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
     return np.concatenate([rows[:keys, starts], (high << 32) + low])
 
 
-def settled_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
-    """What a tree of sums has after rows[C, n] were added to it, as edits, one a key.  Raises Beyond.  O(n log n)."""
+def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
+    """One edit for each key that adds rows[C, n] to a tree of sums exactly.  Raises SumOverflow.  O(n log n)."""
     keys = tree.spec.keys
     groups = distinct(rows[:keys])
     found, stored = get(pages, tree, groups)
     before = np.concatenate([groups, stored]).compress(found, axis=1)
-    after = summed(np.concatenate([before, rows], axis=1), keys)
+    after = sum_by_key(np.concatenate([before, rows], axis=1), keys)
     return np.where(after[-1] == 0, ERASE, SET), after  # the last column is the support

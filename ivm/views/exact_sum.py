@@ -1,12 +1,12 @@
-"""Sums of floats, exact and rounded once, whatever came and went (*Aggregations: floating-point sums*).
+"""Sums of floats, exact and rounded once, whatever was added and taken away (*Aggregations: floating-point sums*).
 
 Every float64 is a whole number of 2^-1126.  It is cut into parts of 32 bits, each with the number's sign, and the
-parts of one place add up as words do: an Abelian group, place by place.
+parts of one place add up as words do: each place is an Abelian group.
 
     0.75 - 2^500       place 35: 3 << 4        place 50: -(1 << 26)        (at 2^-1126 * 2^(32 * place))
 
-A place is kept while some summand has a part there; what is stored follows from the summands, not from their history.
-The paper adds a constant X so that a borrow never runs far; parts with signs of their own need no borrow at all.
+A place is stored while some summand has a part there, so the stored parts depend on the summands and not on their
+history. The paper adds a constant X to keep borrows short; parts with signs of their own need no borrow at all.
 """
 
 import numpy as np
@@ -16,14 +16,16 @@ from pagestore.host import float_values, float_words
 
 UNIT = 1126  # the least exponent of a 53-bit whole number that a float64 is made of
 MASK = (1 << 32) - 1
-INFINITE = 100  # the place that counts inf; -inf is counted one further
+INFINITE = 100  # the place that counts summands inf; the next one counts -inf
 PLACE_END = 102
 
 
-def parts(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(place, part, which number) of the parts int64[m] of float64 words[n]; a zero has one part, 0 at place 0.
+def split_floats(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut float64 words[n] into parts: (place, part, index of the number), each int64[m].
 
-    >>> parts(float_words(np.array([0.75, -np.inf, 0.0])))
+    A zero has one part, 0 at place 0.
+
+    >>> split_floats(float_words(np.array([0.75, -np.inf, 0.0])))
     (array([101,   0,  35]), array([ 1,  0, 48]), array([1, 2, 0]))
     """
     values = float_values(words)
@@ -43,10 +45,10 @@ def parts(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return places[kept], found[kept], np.nonzero(kept)[1]
 
 
-def rounded(places: np.ndarray, amounts: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The totals of groups of parts as float64 words[g]; a group's parts, by place, begin at starts[g].
+def round_totals(places: np.ndarray, amounts: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The total of each group of parts, as float64 words[g]; those of group g start at starts[g], by place.
 
-    Raises RangeError for a total beyond float64, or of inf and -inf.
+    Raises RangeError for a total beyond float64, or of both inf and -inf.
     """
     ends = np.append(starts, len(places))[1:].tolist()
     pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))

@@ -1,16 +1,15 @@
-"""Head predicates: how a view is stored, and what a change of bindings does to it (*Maintaining head predicates*).
+"""Head predicates: the edits of a view that follow from changed bindings (*Maintaining head predicates*).
 
-    kind       stored as              edit of a binding
-    plain      (s...)                 INSERT / ERASE                        projection-free, one rule
-    support    (s...; eta)            ADD (+1 / -1), gone at 0              projection, or several rules
-    count      (s...; d)              ADD (+1 / -1), d is the support       agg<<d = count()>>
-    sum        (s...; t, eta)         ADD (+t, +1 / -t, -1)                 agg<<t = sum(v)>>, an Abelian group
-    min, max   (s...; m)              ADD (+1 / -1) to (s..., v) kept apart agg<<m = min(v)>>, see aggregate_state.py
-    total      (s...; t)              ADD of the parts of v, kept apart     agg<<t = total(v)>>, see exact_sum.py
+    kind       stored as        the edit for a binding
+    plain      (s...)           INSERT / ERASE                          projection-free, one rule
+    support    (s...; eta)      ADD (+1 / -1), erased at 0              projection, or several rules
+    count      (s...; d)        ADD (+1 / -1), d is the support         agg<<d = count()>>
+    sum        (s...; t, eta)   ADD (+t, +1 / -t, -1)                   agg<<t = sum(v)>>, an Abelian group
+    min, max   (s...; m)        ADD (+1 / -1) to (s..., v) in its state agg<<m = min(v)>>, see aggregate_state.py
+    total      (s...; t)        ADD of the parts of v to its state      agg<<t = total(v)>>, see exact_sum.py
 
-A function F[s] = t that is no aggregate keeps t behind its key columns, so a delta can hold the old
-and the new value at once, and ERASE comes first by construction.  Two values for one key in the final
-state are a conflict.
+A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold the old and the new value at
+once; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
 from collections.abc import Mapping
@@ -20,15 +19,14 @@ import numpy as np
 
 from ivm.lang.ir import Atom, Compare, Rule, Term, Var
 from ivm.lang.traverse import variables
+from ivm.lang.types import INT_MIN
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encode
 from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Plan
-from ivm.views.exact_sum import parts
+from ivm.views.exact_sum import split_floats
 from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, SUPPORT, TOTAL, Layout
 from pagestore.host import ADD, INSERT, one_batch
-
-LEAST = -(2**63)
 
 
 class Head:
@@ -40,7 +38,7 @@ class Head:
 
     @cached_property
     def asked(self) -> frozenset[int] | None:
-        """The levels that a full evaluation has to give the values of, None for all; the rest is only counted."""
+        """The levels whose values a full evaluation must list; it only counts the others. None: it must list all."""
         plan, rule = self._plan, self._rule
         kinds = {self._layouts[head.predicate].kind for head in rule.heads}
         if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
@@ -51,15 +49,15 @@ class Head:
 
     @cached_property
     def copies_all(self) -> bool:
-        """Are the rows of its only head the bindings as they come, in order and each once?"""
+        """Are the rows of the only head the bindings themselves, in order and each once?"""
         plain = self._layouts[self._rule.heads[0].predicate].kind == PLAIN
         return plain and self._copies == [list(range(len(self._plan.columns)))]
 
     @cached_property
     def copies(self) -> list[tuple[str, bool, list[int]]]:
-        """Of each head its predicate, whether its rows are counted, which columns of a binding they are.
+        """For each head: its predicate, whether its rows have supports, and the columns of a binding that it copies.
 
-        Nothing if a row of any of them is more than a copy.
+        Empty if some head does more than copy columns.
         """
         if not all(self._copies):
             return []
@@ -69,10 +67,10 @@ class Head:
     def edits(
         self, delta: Delta, encode: Encode, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """By predicate: actions int64[n] and words int64[C, n] for its tree.
+        """The edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
 
-        Applies the plan's filters and computed variables first.  `times` says how many bindings each stands for,
-        where only the levels `asked` were evaluated.  Raises RangeError.
+        Applies the plan's filters and computed variables first.  Where only the levels `asked` were evaluated,
+        binding i stands for times[i] bindings.  Raises RangeError.
         """
         if self.copies_all:
             return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
@@ -91,12 +89,12 @@ class Head:
             edits = [*(self._edit(head, actions, batch, times) for head in self._rule.heads), *failed]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
-        for head, part in zip(heads, edits, strict=False):  # mostly nothing fails
+        for head, part in zip(heads, edits, strict=False):  # without `failed`, unless some fail
             found.setdefault(head.predicate, []).append(part)
         return {name: one_batch(parts) for name, parts in found.items()}
 
     def _copied(self, head: Atom) -> list[int]:
-        """The columns of a binding that a head's row is a copy of: all of them, or some and counted; none otherwise."""
+        """The columns of a binding that a head copies: all, or some if its rows have supports; empty if it computes."""
         plan, rule = self._plan, self._rule
         names = [term.name for term in head.terms if isinstance(term, Var) and term.name in plan.columns]
         if rule.aggregate or rule.refuses or plan.filters or plan.computed or len(names) < len(head.terms):
@@ -118,23 +116,25 @@ class Head:
 
     @cached_property
     def _steps(self) -> list[tuple[str, Term | Compare]]:
-        """The filters, and the terms of computed variables by name, each behind what it needs.
+        """The filters ("", comparison) and computed variables (name, term), each after those that it needs.
 
-        Of those that may come next the one least apt to fail does, since what filters let pass may be less.
+        Of several that may come next, one that cannot fail comes first, since a filter may exclude what would fail.
         """
         plan, known = self._plan, set(self._plan.columns)
         waiting: list[tuple[str, Term | Compare]] = [*(("", f) for f in plan.filters), *plan.computed]
         steps = []
         while waiting:
             ready = (step for step in waiting if known.issuperset(v.name for v in variables(step[1])))
-            step = min(ready, key=lambda step: risk(step[1]))  # of several the first: a filter, if there is one
+            step = min(
+                ready, key=lambda step: risk(step[1])
+            )  # min takes the first of several: a filter, if there is one
             waiting.remove(step)
             steps.append(step)
             known.add(step[0])
         return steps
 
     def _computed(self, delta: Delta, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
-        """Actions and columns of the bindings that no filter excludes, with codes of those for which one failed."""
+        """Actions and columns of the bindings that no filter excludes, and failure codes if a step failed for some."""
         actions, codes = delta.actions, None
         batch = Batch(len(actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
         for computed, node in self._steps:
@@ -155,7 +155,7 @@ class Head:
     def _failed(
         self, actions: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The edits of the view of what fails.  Raises RangeError where there is none."""
+        """The edits of the rule's view of failing bindings (failure.py).  Raises RangeError if the rule has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
             terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(node)}
@@ -171,10 +171,10 @@ class Head:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
         terms = head.args if self._rule.aggregate else head.terms
-        words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # as all are
+        words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
-            words = [np.zeros(batch.n, np.int64)]  # a bare aggregate adds up under the key 0
-        if layout.kind == PLAIN:  # where only a value changed the same row goes and comes: ERASE first
+            words = [np.zeros(batch.n, np.int64)]  # the state of a bare aggregate has the key 0
+        if layout.kind == PLAIN:  # a row may be erased and inserted, if only a value changed: ERASE first
             order = np.argsort(actions == INSERT, kind="stable")
             return actions[order], np.stack(words).take(order, axis=1)
         if layout.kind == SUM:
@@ -184,7 +184,7 @@ class Head:
             values = self._argument(batch)
             words.append(~values if layout.kind == MAX else values)
         if layout.kind == TOTAL:
-            places, found, which = parts(self._argument(batch))
+            places, found, which = split_floats(self._argument(batch))
             weights = weights[which]
             words = [*(word[which] for word in words), places, found * weights]
         return np.full(len(weights), ADD), np.stack([*words, weights])
@@ -195,13 +195,13 @@ class Head:
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    """Columns of what is added to sums and supports; the least word has no negative, so that two halves are added."""
+    """Columns to add to sums and supports; INT_MIN has no negative, so its half is added twice in place of that."""
     table = [*words, values * weights, weights]
-    halved = np.flatnonzero((values == LEAST) & (weights < 0))
+    halved = np.flatnonzero((values == INT_MIN) & (weights < 0))
     if len(halved):
         table = [np.append(column, column[halved]) for column in table]
         table[-1][len(values) :] = 0
-        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(LEAST // 2)
+        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(INT_MIN // 2)
     return table
 
 

@@ -1,4 +1,14 @@
-"""TODO: ivm/views/layouts.py."""
+"""Layouts: how many key words, value words and hidden words a row of each predicate has in the store.
+
+    a relation edge(x, y)                                plain     (x, y)           the row is its own key
+    a function price[item] = p, extensional              plain     (item; p)        one value for a key
+    a view that lists each binding once                  plain     (x, y, z)        no variable is left out
+    a view with a projection, or of several rules        support   (x, y; count)    how many bindings derive the row
+    an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
+    an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
+
+Words behind the semicolon are values. heads.py says how each kind is edited.
+"""
 
 from typing import NamedTuple
 
@@ -14,11 +24,10 @@ AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
 
 
 class Layout(NamedTuple):
-    """How a predicate is stored: key words, value words shown, and hidden words (a support) behind them.
+    """How a predicate is stored: its key words, its shown value words, and hidden words (a support) behind them.
 
-    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min,
-    max and total, keeps a tree apart, a bare one under the key 0, and what changes there is edited here
-    (aggregate_state.py).
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min, max
+    and total, also has a tree of state (aggregate_state.py); edits go there first, a bare aggregate's under key 0.
     """
 
     kind: str
@@ -29,22 +38,24 @@ class Layout(NamedTuple):
 
     @property
     def visible(self) -> int:
+        """The words of a row that users see."""
         return self.keys + self.shown
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
+    """The layout of a declared predicate.  Raises ConstructError if it has too many keys."""
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
-    return _held(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
+    return _checked(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
-    """The layout of a view from all rules that write it."""
-    return _held(predicate, _layout(predicate, writers))
+    """The layout of a view from all rules that write it.  Raises ConstructError, AggregateError."""
+    return _checked(predicate, _layout(predicate, writers))
 
 
-def _held(predicate: Predicate, layout: Layout) -> Layout:
-    """A layout, if a tree can hold its keys; ConstructError with the predicate's place if not."""
+def _checked(predicate: Predicate, layout: Layout) -> Layout:
+    """A layout whose keys fit a tree.  Raises ConstructError, with the predicate's place, if they do not."""
     keys = layout.keys + (layout.kind in MAX_OR_MIN)
     if keys > KEYS_MAX:
         what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
@@ -82,15 +93,15 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
             aggregate.where, f"{kind} is not evaluated; there are {', '.join(AGGREGATES)}.  Derive the texts as a view "
             'of their own, and ask a range of it for scan("concat:column")'
         )  # fmt: skip
-    stored = len(predicate.types)
+    words = len(predicate.types)
     (rule, plans), *others = writers
-    if not others and len(plans) == 1 and projection_free(plans[0], rule.heads, predicate.name):
-        return Layout(PLAIN, stored, 0, 0)
-    return Layout(SUPPORT, stored, 0, 1)
+    if not others and len(plans) == 1 and is_projection_free(plans[0], rule.heads, predicate.name):
+        return Layout(PLAIN, words, 0, 0)
+    return Layout(SUPPORT, words, 0, 1)
 
 
-def projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
-    """Does the only head atom of this name hold every key variable?"""
+def is_projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
+    """Does the only head atom of this name hold every key variable of the plan?"""
     of_name = [head for head in heads if head.predicate == name]
     shown = {v.name for v in variables(*of_name)}
     return len(of_name) == 1 and all(v in shown or v.startswith("$") for v in plan.variables)

@@ -46,16 +46,17 @@ def agrees(store, versions):
 
 
 @compiled
+@pytest.mark.parametrize("steps, variants", [(11, 2), pytest.param(20, 4, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("sync", ["full", "commit"])
-def test_every_crash_leaves_views_that_agree(sync, monkeypatch):
+def test_every_crash_leaves_views_that_agree(sync, steps, variants, monkeypatch):
     taken, run = [], Schedule.run
     monkeypatch.setattr(Schedule, "run", lambda *given: taken.append(run(*given)) or taken[-1])
     start, rng = empty_store(4096), Random(sync)
     file = SimulatedFile(start)
-    versions = run_workload(Workspace(Store(Handle(file, sync=sync))), rng)
+    versions = run_workload(Workspace(Store(Handle(file, sync=sync))), rng, steps)
     assert sum(n == 5 for n in taken) > 5, "few edits did not take their schedule in one call; this tests nothing"
     monkeypatch.undo()
-    for done, image in crashes(start, file.operations, rng, variants=4):
+    for done, image in crashes(start, file.operations, rng, variants):
         store = Store(Handle(SimulatedFile(image)))
         acknowledged, in_flight = file.acknowledged(done)
         assert acknowledged <= store.version <= in_flight, store.recovery

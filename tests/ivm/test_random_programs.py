@@ -29,12 +29,12 @@ NUMBERS = [
     (0, 1, 2**31, 2**32),
     (10**18, 10**18 + 1, 10**18 + 2, 10**18 + 5),
 ]
-EXAMPLES = 60
+EXAMPLES = 30  # of each test; campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 
 def follow(case: tuple[str, list], **options: object) -> None:
-    """Install, then edit, comparing each time; reopen halfway and at the end."""
+    """Install, then edit, comparing each time; reopen halfway."""
     text, transactions = case
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -45,7 +45,6 @@ def follow(case: tuple[str, list], **options: object) -> None:
             mirror.change(edits)
             if number == len(transactions) // 2:
                 mirror.reopen()
-        mirror.reopen()
         mirror.close()
 
 
@@ -104,28 +103,23 @@ def test_matching_and_probing(maintenance, case):
     follow(case, maintenance=maintenance)
 
 
-@relaxed
-@given(cases(FULL))
-def test_branches_that_threads_share(case):
+def follow_with_threads(case: tuple[str, list]) -> None:
+    """Probed, every branch by another of three threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.cpu_count", lambda: 3)
         patch.setattr(probe, "SHARE", 1)
         follow(case, maintenance="probe")
 
 
-@relaxed
-@given(cases(FULL), st.sampled_from([0, 2, 4]), st.sampled_from(["match", "probe"]))
-def test_huge_deltas_between_small_ones(case, rows, maintenance):
+def follow_huge_deltas(case: tuple[str, list], rows: int, maintenance: str) -> None:
     """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "HUGE", 0.0)
-        patch.setattr(engine, "HUGE_FROM", rows)
+        patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
+        patch.setattr(engine, "LARGE_FROM", rows)
         follow(case, maintenance=maintenance)
 
 
-@relaxed
-@given(cases(FULL))
-def test_questions(case):
+def ask(case: tuple[str, list]) -> None:
     """The views of a program asked, not installed: the answer is the last one, and nothing is left behind."""
     text, transactions = case
     rules = text.removeprefix(DECLARATIONS)
@@ -148,10 +142,40 @@ def test_questions(case):
         mirror.close()
 
 
+@relaxed
+@given(cases(FULL))
+def test_branches_that_threads_share(case):
+    follow_with_threads(case)
+
+
+@relaxed
+@given(cases(FULL), st.sampled_from([0, 2, 4]), st.sampled_from(["match", "probe"]))
+def test_huge_deltas_between_small_ones(case, rows, maintenance):
+    follow_huge_deltas(case, rows, maintenance)
+
+
+@relaxed
+@given(cases(FULL))
+def test_questions(case):
+    ask(case)
+
+
+LONG = cases(FULL, count_max=12, size_max=12)
+
+
+@pytest.mark.campaign
+@settings(max_examples=3000, suppress_health_check=list(HealthCheck), deadline=None)
+@given(LONG, st.sampled_from([0, 2, 4]), st.sampled_from(["match", "probe"]))
+def test_campaign_of_ways(case, rows, maintenance):
+    follow_with_threads(case)
+    follow_huge_deltas(case, rows, maintenance)
+    ask(case)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("maintenance", ["auto", "match", "probe"])
 @settings(max_examples=3000, suppress_health_check=list(HealthCheck), deadline=None)
-@given(case=cases(FULL, count_max=12, size_max=12), granularity=st.sampled_from([1, 1, 3]))
+@given(case=LONG, granularity=st.sampled_from([1, 1, 3, 100]))
 def test_campaign(maintenance, case, granularity):
     follow(case, granularity=granularity, maintenance=maintenance)
 

@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -139,9 +140,21 @@ def test_a_meter_counts_what_happens_and_leaves_no_trace(tmp_path: Path) -> None
         assert set(meter.counts.values()) == {0}
 
 
+def short(row: Row) -> Row:
+    return replace(row, rounds=1 if row.told else min(row.rounds, 2), stretch=1)
+
+
 @pytest.fixture
 def alone(monkeypatch) -> None:
-    """As where none of the optional peers is installed."""
+    """As where none of the optional peers is installed, on small graphs and few keys, with two turns a side."""
+    bench = "pagestore_tools.bench"
+    monkeypatch.setattr(f"{bench}.run.measure", lambda row, progress: measure(short(row), progress))
+    monkeypatch.setattr(f"{bench}.views.skewed", lambda vertices: skewed(vertices // 4))
+    monkeypatch.setattr(f"{bench}.processes.even", lambda edges: even(edges // 10))
+    monkeypatch.setattr(f"{bench}.upkeep.WARMING", 8)
+    for name, number in (("KEYS", 5_000), ("SINGLES", 500), ("COUNTED", 2)):
+        monkeypatch.setattr(f"{bench}.storage.{name}", number)
+    monkeypatch.setattr(f"{bench}.scans.SUMS", 20)
     found, peers = importlib.util.find_spec, {"duckdb", "lmdb", "polars"}
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more))
 

@@ -1,0 +1,1 @@
+"""Benchmarks: this project and other systems at the same work, in turns."""

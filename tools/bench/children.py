@@ -1,9 +1,9 @@
-"""What a process of its own measures: peak memory, life after kill -9, first use.
+"""Measurements that each need a process of their own: peak memory, reopening after kill -9, first use.
 
     python -m pagestore_tools.bench.children WHAT FOLDER SYSTEM
 
-does one of CHILDREN with the graph that waits in the folder (processes.py asks), and answers with a line of JSON:
-the figure, and what is told beside it.
+runs one of CHILDREN on the graph in the folder, for processes.py, and prints a line of JSON: the `figure`, and other
+numbers to report beside it.
 """
 
 import json
@@ -21,14 +21,14 @@ import ivm
 from . import joins, upkeep
 from .graphs import skewed
 
-SINGLES, BATCHES = 100, 5  # changes that a process makes before its memory is looked at
+SINGLES, BATCHES = 100, 5  # changes that a process makes before its memory is measured
 STARTED = "writing"
 GRAPH = "graph.npy"
 VIEW = "maintained-1.pages"
-Told = dict[str, float]
+Figures = dict[str, float]
 
 
-def memory(folder: Path, system: type[upkeep.Maintainer]) -> Told:
+def memory(folder: Path, system: type[upkeep.Maintainer]) -> Figures:
     """MB at the peak of loading a graph, listing its triangles, and changing it."""
     imports = _peak_megabytes()
     edges = np.load(folder / GRAPH)
@@ -40,8 +40,8 @@ def memory(folder: Path, system: type[upkeep.Maintainer]) -> Told:
     return {"figure": _peak_megabytes(), "of it imports": imports}
 
 
-def write(folder: Path, system: type[upkeep.Maintainer]) -> Told:
-    """Changes a view until somebody kills the process."""
+def write(folder: Path, system: type[upkeep.Maintainer]) -> Figures:
+    """Change a view until the process is killed."""
     edges = np.load(folder / GRAPH)
     keeper = system(edges, folder)
     for done, change in enumerate(upkeep.changes(edges, 1)):
@@ -51,8 +51,8 @@ def write(folder: Path, system: type[upkeep.Maintainer]) -> Told:
     raise AssertionError
 
 
-def reopen(folder: Path, system: type[upkeep.Maintainer]) -> Told:
-    """Seconds until a view that was left like that is open and one more change is maintained."""
+def reopen(folder: Path, system: type[upkeep.Maintainer]) -> Figures:
+    """Seconds to open a view whose process was killed, and to maintain one more change."""
     edge = np.load(folder / GRAPH)[:, :1]
     began = time.perf_counter()
     with ivm.open(folder / VIEW, sync="off", threads=1) as workspace:
@@ -63,15 +63,15 @@ def reopen(folder: Path, system: type[upkeep.Maintainer]) -> Told:
     return told
 
 
-def answer(folder: Path, system: type[upkeep.Maintainer]) -> Told:
-    """The moment at which the first triangle of a view on disk was there."""
+def answer(folder: Path, system: type[upkeep.Maintainer]) -> Figures:
+    """The moment at which the first triangle of a view on disk has been read."""
     with ivm.open(folder / VIEW, mode="r") as workspace:
         next(iter(workspace["q"]))
         return {"figure": time.monotonic()}
 
 
-def first_use(folder: Path, system: type[upkeep.Maintainer]) -> Told:
-    """The moments at which the first triangle was there, and at which all had been done that this benchmark does."""
+def first_use(folder: Path, system: type[upkeep.Maintainer]) -> Figures:
+    """The moments at which the first triangle has been read, and at which all work of the benchmark has been done."""
     edges, folder = skewed(200), Path(mkdtemp(dir=folder))
     keeper = upkeep.Ours(edges, folder)
     next(iter(keeper.workspace["q"]))
@@ -89,7 +89,7 @@ def first_use(folder: Path, system: type[upkeep.Maintainer]) -> Told:
 
 
 def _peak_megabytes() -> float:
-    """Of this program: getrusage would count what its parent had before, too."""
+    """The peak of this program alone; getrusage would count its parent's memory before the start, too."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found, "no peak of memory in /proc/self/status"
@@ -100,6 +100,7 @@ CHILDREN = {each.__name__: each for each in (memory, write, reopen, answer, firs
 
 
 def main(what: str, folder: str, system: str) -> None:
+    """Run one of CHILDREN, and print its figures as JSON."""
     print(json.dumps(CHILDREN[what](Path(folder), getattr(upkeep, system))), flush=True)
 
 

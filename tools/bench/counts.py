@@ -1,4 +1,4 @@
-"""What scans, updates, stabs and complements take in counted operations, from 10^3 records on, as a picture.
+"""Counts the operations of scans, updates, stabs and complements, from 10^3 records on, and draws them.
 
 python -m pagestore_tools.bench.counts docs/scan-counts.svg --largest 7
 """
@@ -6,7 +6,7 @@ python -m pagestore_tools.bench.counts docs/scan-counts.svg --largest 7
 import argparse
 import tempfile
 from collections.abc import Iterable
-from math import log2
+from math import log2, log10
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ COLOURS = {"scan": "#2f6db5", "bound": "#999999", "update": "#c2571a", "stab": "
 
 
 def counts(n: int, txn: Transaction) -> dict[str, float]:
-    """All counts of trees with n records."""
+    """The counts of each kind of operation, for trees with n records."""
     random = np.random.default_rng(n)
     ids = STEP * np.arange(n)
     tree = bulk(txn.pager, Spec(90, 1, 1, ((MAX, 1),)), _blocks(ids, random.integers(0, 10**6, n)))
@@ -66,7 +66,7 @@ def _update(txn: Transaction, tree: Tree, random: np.random.Generator) -> float:
 
 
 def _stab(txn: Transaction, n: int, random: np.random.Generator) -> float:
-    """Short intervals, and one that holds all points."""
+    """Stab short intervals and one long one that holds all points."""
     a = 2 * np.arange(n)
     b = a + 1
     b[n // 3] = 4 * n
@@ -91,12 +91,12 @@ def _blocks(*columns: np.ndarray) -> Iterable[np.ndarray]:
 
 
 def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
-    """Lines over log10 of the sizes, as SVG."""
+    """The lines as SVG, over the logarithm of the sizes."""
     width, height, left, top = 720, 380, 60, 20
     most = max(max(values) for values in lines.values()) * 1.1
 
     def x(n: float) -> float:
-        return left + (width - left - 20) * (np.log10(n) - 3) / max(1, np.log10(sizes[-1]) - 3)
+        return left + (width - left - 20) * (log10(n) - 3) / max(1, log10(sizes[-1]) - 3)
 
     def y(value: float) -> float:
         return top + height * (1 - value / most)
@@ -119,9 +119,10 @@ def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
 
 
 def main() -> None:
+    """Count for sizes up to `--largest`, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--largest", type=int, default=6, help="of the trees, as a power of ten")
+    parser.add_argument("--largest", type=int, default=6, help="the size of the largest trees, as a power of ten")
     options = parser.parse_args()
     sizes = [10**power for power in range(3, options.largest + 1)]
     found = []

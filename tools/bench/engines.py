@@ -1,4 +1,4 @@
-"""Stores of sorted (int64, int64) tuples behind one small face: ours, and those of others, if installed."""
+"""Stores of sorted (int64, int64) tuples behind one interface: this one, and others that are installed."""
 
 import importlib.util
 import sqlite3
@@ -24,28 +24,29 @@ class Engine(Protocol):
 
     def __init__(self, folder: Path, sync: bool) -> None: ...
     def load(self, rows: np.ndarray) -> None:
-        """Sorted rows into the empty store, durable when it returns if `sync`."""
+        """Load sorted rows into the empty store; durable when it returns, if `sync`."""
 
     def get(self, rows: np.ndarray) -> int:
         """How many of the rows are there."""
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
         """How many of the rows are there, asked one by one."""
 
     def scan(self, count: int) -> int:
-        """Reads the first `count` rows into numpy; the sum of their second column, modulo 2**64."""
+        """Read the first `count` rows into numpy; the sum of their second column, modulo 2**64."""
 
     def put(self, rows: np.ndarray) -> None:
-        """One transaction that inserts the rows."""
+        """Insert the rows in one transaction."""
 
     def size(self) -> int:
         """Bytes on disk."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the store."""
 
 
 def installed(size: int) -> list[type[Engine]]:
-    """The engines of other people that this environment has; SQLite up to SQLITE_ROWS, for it loads long."""
+    """The other engines that are installed; SQLite only up to SQLITE_ROWS, since it loads slowly."""
     found: list[type[Engine]] = [Sqlite] * (size <= SQLITE_ROWS)
     found += [Lmdb] * (importlib.util.find_spec("lmdb") is not None)
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
@@ -53,7 +54,7 @@ def installed(size: int) -> list[type[Engine]]:
 
 
 class Pagestore:
-    """Ours; two retained versions."""
+    """This store, with two retained versions."""
 
     name = "pagestore"
 
@@ -61,39 +62,47 @@ class Pagestore:
         self.store = pagestore.open(folder / "pagestore", sync="full" if sync else "off", retain=2)
 
     def load(self, rows: np.ndarray) -> None:
+        """Load sorted rows, durably if asked."""
         with self.store.transaction() as txn:
             txn.bulk(txn.create("t", "x: int64, y: int64").info, [rows])
 
     def put(self, rows: np.ndarray) -> None:
+        """Insert rows in one transaction."""
         with self.store.transaction() as txn:
             txn["t"].insert(list(rows))
 
     def get(self, rows: np.ndarray, threads: int = 1) -> int:
+        """How many of the rows are there, asked as a batch."""
         with self.store.snapshot() as snapshot:
             found, _ = lookup.get(snapshot.pages, snapshot.tree("t"), rows, threads)
         return int(found.sum())
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
+        """How many of the rows are there, asked one by one."""
         with self.store.snapshot() as snapshot:
             relation = snapshot["t"]
             return sum(row in relation for row in rows)
 
     def scan(self, count: int) -> int:
+        """Read rows in order into numpy; the sum of their second column."""
         with self.store.snapshot() as snapshot:
             return int(snapshot["t"].to_numpy()["y"][:count].sum())
 
     def arrow(self, count: int) -> int:
+        """Read rows in order into Arrow; their number."""
         with self.store.snapshot() as snapshot:
-            return snapshot["t"].to_arrow()[:count].num_rows
+            return int(snapshot["t"].to_arrow()[:count].num_rows)
 
     def newest(self) -> int:
-        """How many rows the newest version has that the one before had not."""
-        return self.store.diff(self.store.version - 1, self.store.version, "t").read_all().num_rows
+        """How many rows differ between the newest version and the one before."""
+        return int(self.store.diff(self.store.version - 1, self.store.version, "t").read_all().num_rows)
 
     def size(self) -> int:
+        """Bytes on disk."""
         return self.store.path.stat().st_blocks * 512
 
     def close(self) -> None:
+        """Close the store."""
         self.store.close()
 
 
@@ -109,9 +118,11 @@ class Lmdb:
         self.env = lmdb.open(str(self.file), map_size=MAP_BYTES, subdir=False, sync=sync, metasync=sync)
 
     def load(self, rows: np.ndarray) -> None:
+        """Load sorted rows, durably if asked."""
         self._write(rows, append=True)
 
     def put(self, rows: np.ndarray) -> None:
+        """Insert rows in one transaction."""
         self._write(rows, append=False)
 
     def _write(self, rows: np.ndarray, append: bool) -> None:
@@ -119,14 +130,17 @@ class Lmdb:
             txn.cursor().putmulti(((key, b"") for key in _packed(rows)), append=append)
 
     def get(self, rows: np.ndarray) -> int:
+        """How many of the rows are there, asked as a batch."""
         with self.env.begin() as txn:
             return len(txn.cursor().getmulti(list(_packed(rows))))
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
+        """How many of the rows are there, asked one by one."""
         with self.env.begin() as txn:
             return sum(txn.get(struct.pack(">qq", *row)) is not None for row in rows)
 
     def scan(self, count: int) -> int:
+        """Read rows in order into numpy; the sum of their second column."""
         with self.env.begin() as txn:
             cursor = txn.cursor()
             cursor.first()
@@ -134,14 +148,16 @@ class Lmdb:
         return int(np.frombuffer(keys, ">i8").astype(np.int64)[1::2].sum())
 
     def size(self) -> int:
+        """Bytes on disk."""
         return self.file.stat().st_blocks * 512
 
     def close(self) -> None:
+        """Close the store."""
         self.env.close()
 
 
 class Sqlite:
-    """A table without rowid, so that the rows are in the key's B-tree."""
+    """A table without rowid, so its rows are in the key's B-tree."""
 
     name = "SQLite"
 
@@ -153,34 +169,41 @@ class Sqlite:
         self.db.execute("create table if not exists t(x integer, y integer, primary key(x, y)) without rowid")
 
     def load(self, rows: np.ndarray) -> None:
+        """Load sorted rows, durably if asked."""
         self.put(rows)
         self.db.execute("pragma wal_checkpoint(truncate)")
 
     def put(self, rows: np.ndarray) -> None:
+        """Insert rows in one transaction."""
         self.db.execute("begin")
         self.db.executemany("insert or ignore into t values(?, ?)", zip(*rows.tolist(), strict=True))
         self.db.execute("commit")
 
     def get(self, rows: np.ndarray) -> int:
+        """How many of the rows are there, asked as a batch."""
         return self.each(list(zip(*rows.tolist(), strict=True)))
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
+        """How many of the rows are there, asked one by one."""
         find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
         return sum(find(question, row).fetchone() is not None for row in rows)
 
     def scan(self, count: int) -> int:
+        """Read rows in order into numpy; the sum of their second column."""
         rows = self.db.execute("select x, y from t order by x, y limit ?", (count,)).fetchall()
         return int(np.array(rows, np.int64)[:, 1].sum())
 
     def size(self) -> int:
+        """Bytes on disk."""
         return self.file.stat().st_blocks * 512
 
     def close(self) -> None:
+        """Close the store."""
         self.db.close()
 
 
 class Duckdb:
-    """A table loaded in order; it has no index, its zone maps do the finding."""
+    """A table loaded in order; it has no index and finds rows by its zone maps."""
 
     name = "DuckDB"
 
@@ -192,27 +215,33 @@ class Duckdb:
         self.db.execute("create table if not exists t(x bigint, y bigint)")
 
     def load(self, rows: np.ndarray) -> None:
+        """Load sorted rows, durably if asked."""
         self.put(rows)
         self.db.execute("checkpoint")
 
     def put(self, rows: np.ndarray) -> None:
+        """Insert rows in one transaction."""
         self._bind(rows)
         self.db.execute("insert into t select * from r")
 
     def get(self, rows: np.ndarray) -> int:
+        """How many of the rows are there, asked as a batch."""
         self._bind(rows)
-        return self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0]
+        return int(self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0])
 
-    def each(self, rows: list[tuple]) -> int:
+    def each(self, rows: list[tuple[int, ...]]) -> int:
+        """How many of the rows are there, asked one by one."""
         find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
         return sum(len(find(question, row).fetchall()) for row in rows)
 
     def scan(self, count: int) -> int:
+        """Read rows in order into numpy; the sum of their second column."""
         rows = self.db.execute(f"select x, y from t limit {count}").fetchnumpy()
         return int(rows["y"].sum())
 
     def arrow(self, count: int) -> int:
-        return self.db.sql(f"select x, y from t limit {count}").to_arrow_table().num_rows
+        """Read rows in order into Arrow; their number."""
+        return int(self.db.sql(f"select x, y from t limit {count}").to_arrow_table().num_rows)
 
     def _bind(self, rows: np.ndarray) -> None:
         import pyarrow as pa
@@ -220,9 +249,11 @@ class Duckdb:
         self.db.register("r", pa.table({"x": rows[0], "y": rows[1]}))
 
     def size(self) -> int:
+        """Bytes on disk."""
         return self.file.stat().st_blocks * 512
 
     def close(self) -> None:
+        """Close the store."""
         self.db.close()
 
 

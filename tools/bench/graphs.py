@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 
 def read_graph(file: Path) -> np.ndarray:
-    """The columns x, y of a Parquet file, in any order and direction; loops and repetitions are left out."""
+    """The edges in the columns x, y of a Parquet file; their order and direction do not matter, nor do repetitions."""
     table = pq.read_table(file, columns=["x", "y"])
     return _edges(np.stack([table["x"].to_numpy(), table["y"].to_numpy()]).astype(np.int64))
 
@@ -18,7 +18,7 @@ def skewed(vertices: int) -> np.ndarray:
 
 
 def even(edges: int, degree: int = 20) -> np.ndarray:
-    """A graph without hubs: about so many edges, and so many a vertex, whatever the size."""
+    """A graph without hubs, of about `edges` edges; the degree of a vertex does not depend on the size."""
     return _edges(np.random.default_rng(8).integers(0, 2 * edges // degree, (2, edges)))
 
 

@@ -1,4 +1,4 @@
-"""Joins over one graph from scratch: the tasks, and the systems that answer them.
+"""Joins over one graph, evaluated from scratch: the tasks, and the systems that answer them.
 
 The graph is edges x < y, int64[2, m], sorted. A task is asked in the system's own language: rules here, SQL
 there, lazy frames elsewhere; the hand-written merge answers only what it was written for.
@@ -22,12 +22,12 @@ from pagestore.runtime.parallel import together
 from . import merge
 from .measure import Row, Side
 
-LARGE = 200_000  # edges from which nobody is asked for all 3-paths one by one
+LARGE = 200_000  # edges; from here on no other system lists all 3-paths
 
 
 @dataclass(frozen=True)
 class Task:
-    """A question about the graph. Its answer is a number of rows, or, of one `counted`, the one number in it."""
+    """A question about the graph. Its answer is its number of rows, or for one that is `counted`, the count."""
 
     name: str
     rule: str  # of the view {name}
@@ -55,7 +55,7 @@ PATHS = Task(
     _PATHS,
     "select distinct a.x, c.y w from edge a join edge b on a.y = b.x join edge c on b.y = c.x",
 )
-PATHS_BY_HAND = Task(  # what a careful user makes of it for a planner that does not
+PATHS_BY_HAND = Task(  # rewritten by hand, for planners that do not project early
     PATHS.name,
     _PATHS,
     "select distinct a.x, c.y w from (select distinct a.x, b.y from edge a join edge b on a.y = b.x) a "
@@ -64,23 +64,24 @@ PATHS_BY_HAND = Task(  # what a careful user makes of it for a planner that does
 
 
 class Evaluator(Protocol):
-    """Holds a graph and answers tasks from scratch, on one thread."""
+    """A system that holds a graph and answers tasks from scratch, on one thread."""
 
     name: str
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
 
     def ask(self, task: Task) -> int:
-        """Evaluates the task and keeps the rows that it gives in memory."""
+        """Evaluate the task and hold its rows in memory; returns their number, or the count."""
 
     def counts(self) -> dict[str, float]:
-        """What the last task took besides time."""
+        """Numbers about the last task besides time."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the graph."""
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
-    """What full evaluation is measured with. Systems are opened when a row first needs them."""
+    """The rows that measure full evaluation. A system is opened when a row first needs it."""
     with ExitStack() as stack:
 
         @cache
@@ -113,7 +114,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         for task in (TRIANGLES, CLIQUES_COUNTED):
             two, one, twice = sides(task, OursOnTwo, Ours, OursTwice)
             compared = [two, replace(one, name="ivm, one thread"), twice]
-            yield Row(f"{task.name}, on two threads", compared, rounds=15)  # the system may give both halves of a core
+            yield Row(f"{task.name}, on two threads", compared, rounds=15)  # many, since both threads may share a core
         yield _recorded(system, TRIANGLES, (1, 16, 64))
         if not quick:
             yield _recorded(system, CLIQUES_COUNTED, (16, 64, 256))
@@ -122,7 +123,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
 
 
 def _recorded(system: Callable[[type[Evaluator]], Evaluator], task: Task, granularities: Sequence[int]) -> Row:
-    """Installing: the view is evaluated and stored, with permuted indices or with all sensitivity recorded."""
+    """A row that installs a view: it is evaluated and stored, with permuted indices or with sensitivity indices."""
     ways = {"ivm, evaluated and stored": ("probe", 1)}
     ways |= {f"ivm, all sensitivity, granularity {g}": ("match", g) for g in granularities}
 
@@ -145,7 +146,7 @@ def _recorded(system: Callable[[type[Evaluator]], Evaluator], task: Task, granul
 
 
 def peers() -> list[type[Evaluator]]:
-    """The systems of other people that this environment has."""
+    """The other systems that are installed."""
     found: list[type[Evaluator]] = []
     found += [Duckdb] * (importlib.util.find_spec("duckdb") is not None)
     found += [Polars] * (importlib.util.find_spec("polars") is not None)
@@ -153,7 +154,7 @@ def peers() -> list[type[Evaluator]]:
 
 
 class Ours:
-    """The edges in a store, unsynced; an installed view is evaluated anew, its answer an Arrow table."""
+    """This project: edges in a store, unsynced; a view is installed, and evaluated again to an Arrow table."""
 
     name = "ivm"
     threads = 1
@@ -168,6 +169,7 @@ class Ours:
         self._asked = ""
 
     def ask(self, task: Task) -> int:
+        """Evaluate a task from scratch; its number of rows, or its count."""
         if task.rule not in self._views:
             name = f"view{len(self._views)}"
             self.workspace.install(task.rule.format(name=name), name=name, maintenance="probe")
@@ -177,31 +179,35 @@ class Ours:
         return answer["n"][0].as_py() if task.counted else len(answer)
 
     def counts(self) -> dict[str, float]:
-        """Those of filling the view, which is the same evaluation."""
+        """The operations of filling the view, which is the same evaluation."""
         return {"operations": self.workspace.stats(self._asked)["operations"]}
 
     def install(self, task: Task, maintenance: str, granularity: int) -> tuple[int, int]:
-        """Rows of the view, and of its sensitivity indices."""
+        """Install the task as a view; the rows of it and of its sensitivity indices."""
         rule = task.rule.format(name="installed")
         self.workspace.install(rule, name="installed", maintenance=maintenance, granularity=granularity)
         stats = self.workspace.stats("installed")
         return stats["rows"], stats["sensitivity_rows"]
 
     def uninstall(self) -> None:
+        """Remove the view that `install` made."""
         if "installed" in self.workspace.blocks:
             self.workspace.uninstall("installed")
 
     def close(self) -> None:
+        """Let go of the graph."""
         self.workspace.close()
 
 
 class OursOnTwo(Ours):
+    """The same on two threads."""
+
     name = "ivm, two threads"
     threads = 2
 
 
 class OursTwice:
-    """The limit of two threads: both evaluate all of a task, each in a store of its own, and share nothing."""
+    """The limit of two threads: each evaluates the whole task, in a store of its own, and they share nothing."""
 
     name = "ivm, one thread, twice at once"
 
@@ -209,18 +215,21 @@ class OursTwice:
         self._both = [Ours(edges, Path(tempfile.mkdtemp(dir=folder))) for _ in range(2)]
 
     def ask(self, task: Task) -> int:
+        """Evaluate a task from scratch; its number of rows, or its count."""
         return together([partial(one.ask, task) for one in self._both])[0]
 
     def counts(self) -> dict[str, float]:
+        """Nothing is counted."""
         return {}
 
     def close(self) -> None:
+        """Let go of the graph."""
         for one in self._both:
             one.close()
 
 
 class Merge:
-    """The hand-written limit; knows triangles only."""
+    """The hand-written limit, which knows only triangles."""
 
     name = "merge (limit)"
 
@@ -228,16 +237,19 @@ class Merge:
         self.adjacency = merge.adjacency(edges)
 
     def ask(self, task: Task) -> int:
+        """Evaluate a task from scratch; its number of rows, or its count."""
         return len(merge.triangles(*self.adjacency))
 
     def counts(self) -> dict[str, float]:
+        """Nothing is counted."""
         return {}
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the graph."""
 
 
 class Duckdb:
-    """In memory, one thread, listings into a table."""
+    """DuckDB in memory, on one thread; it lists into a table."""
 
     name = "DuckDB"
 
@@ -250,18 +262,21 @@ class Duckdb:
         self.db.execute("create table edge as select x::integer x, y::integer y from given")
 
     def ask(self, task: Task) -> int:
+        """Evaluate a task from scratch; its number of rows, or its count."""
         self.db.execute(f"create or replace table q as {task.sql}")
-        return self.db.execute(f"select {'*' if task.counted else 'count(*)'} from q").fetchone()[0]
+        return int(self.db.execute(f"select {'*' if task.counted else 'count(*)'} from q").fetchone()[0])
 
     def counts(self) -> dict[str, float]:
+        """Nothing is counted."""
         return {}
 
     def close(self) -> None:
+        """Let go of the graph."""
         self.db.close()
 
 
 class Polars:
-    """Lazy frames, streaming engine; as many threads as POLARS_MAX_THREADS says."""
+    """Polars with lazy frames and its streaming engine, on POLARS_MAX_THREADS threads."""
 
     name = "Polars"
 
@@ -272,6 +287,7 @@ class Polars:
         self.edge = polars.DataFrame({"x": edges[0].astype("i4"), "y": edges[1].astype("i4")}).lazy()
 
     def ask(self, task: Task) -> int:
+        """Evaluate a task from scratch; its number of rows, or its count."""
         questions: Mapping[Task, Callable[[], Any]] = {
             TRIANGLES: self._triangles,
             CLIQUES: self._cliques,
@@ -280,7 +296,7 @@ class Polars:
             PATHS_BY_HAND: lambda: self._paths(self._pairs().select("x", "z").unique()),
         }
         answer = questions[task]().collect(engine="streaming")
-        return answer.item() if task.counted else answer.height
+        return int(answer.item() if task.counted else answer.height)
 
     def _as(self, first: str, second: str) -> Any:
         return self.edge.rename({"x": f"_{first}", "y": f"_{second}"}).rename(lambda name: name[1:])
@@ -300,6 +316,8 @@ class Polars:
         return pairs.join(self._as("z", "w"), on="z").select("x", "w").unique()
 
     def counts(self) -> dict[str, float]:
+        """Nothing is counted."""
         return {}
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the graph."""

@@ -1,7 +1,7 @@
-"""One row of a benchmark: the same work by several sides in turns, so that a slow minute hits them all.
+"""One row of a benchmark: several sides do the same work in turns, so that a slow minute hits all of them.
 
-Each side runs once untimed (caches warm, kernels compiled, answers compared), then `rounds` times. What
-counts are medians, and their ratio to the first side's, which is ours.
+Each side runs once untimed (to warm caches, compile kernels and compare answers), then `rounds` times. Reports give
+medians and their ratio to the first side's, which is this project's.
 """
 
 import gc
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-SLOW_SECONDS = 4.0  # a side of others whose first run takes longer is not run again
-MANY = 50  # times from which a 99th percentile says something
+SLOW_SECONDS = 4.0  # another system whose first run takes longer is not run again
+MANY = 50  # with fewer times no 99th percentile is given
 
 
 @dataclass
 class Side:
-    """One system at one piece of work. `run` does it once and returns its answer, the same for all sides.
+    """One system at one piece of work. `run` does it once and returns its answer, which all sides must agree on.
 
-    `before` puts things back, untimed; `counts` tells after the last run what it took besides time:
+    `before` runs untimed before each run, to undo it; `counts` returns, after the last run, numbers besides time:
     operations, pages, bytes, syncs.
     """
 
@@ -34,10 +34,9 @@ class Side:
 class Row:
     """A piece of work; `scale` turns the seconds of a run into `unit`: 1e3 for ms, 1e6 / n for µs each.
 
-    A side runs `stretch` times in a row when its turn comes, and once more before: short work one by one would always
-    find the caches full of the others' data. `things` are what a run gets through, such as (1000, "edges"): the report
-    tells how many that makes a second. Of a row that is `told`, a run returns its own figure, in `unit`; nothing is
-    timed.
+    In its turn a side runs `stretch` times in a row, after one run that does not count: otherwise short work would
+    always find the caches full of the other sides' data. `things` says what a run processes, such as (1000, "edges");
+    the report gives their number per second. If a row is `told`, nothing is timed: a run returns its figure, in `unit`.
     """
 
     name: str
@@ -52,7 +51,7 @@ class Row:
 
 @dataclass
 class Result:
-    """Times of every side in the row's unit, and what was counted."""
+    """The times of every side, in the row's unit, and its counts."""
 
     row: str
     unit: str
@@ -60,21 +59,22 @@ class Result:
     counts: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def median(self, side: str) -> float:
+        """The median of a side's times."""
         return statistics.median(self.times[side])
 
     def percentile(self, side: str) -> float | None:
-        """The 99th, if there are times enough for one."""
+        """The 99th percentile; None for fewer than MANY times."""
         times = sorted(self.times[side])
         return times[round(0.99 * (len(times) - 1))] if len(times) >= MANY else None
 
     def ratio(self, side: str) -> float:
-        """How many times as long as our side it takes."""
+        """The median as a multiple of the first side's."""
         ours = next(iter(self.times))
         return self.median(side) / self.median(ours)
 
 
 def is_ours(side: str, first: str) -> bool:
-    """Is a side the first one, or a variant of it?
+    """Is a side the first one, or a variant of the first?
 
     >>> is_ours("ivm, two threads", "ivm, one thread"), is_ours("DuckDB", "ivm")
     (True, False)
@@ -87,7 +87,7 @@ class Disagreement(ValueError):
 
 
 def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Result:
-    """Runs the sides in turns."""
+    """Run the sides in turns.  Raises Disagreement."""
     times = _told(row, progress) if row.told else _timed(row, progress)
     result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
     if row.things:
@@ -98,7 +98,7 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
 
 
 def _told(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    """The figures that the runs give themselves."""
+    """The figures that the runs return."""
     times: dict[str, list[float]] = {side.name: [] for side in row.sides}
     for turn in range(row.rounds):
         for side in row.sides:
@@ -113,7 +113,9 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
     answers = {name: answer for name, (answer, _) in times.items()}
     if any(answer != answers[row.sides[0].name] for answer in answers.values()):
         raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
-    others = [side.name for side in row.sides if not is_ours(side.name, row.sides[0].name)]  # ours may have compiled
+    others = [
+        side.name for side in row.sides if not is_ours(side.name, row.sides[0].name)
+    ]  # this project may have compiled kernels
     slow = {name: [times[name][1] * row.scale] for name in others if times[name][1] > SLOW_SECONDS}
     taken = {side.name: slow.get(side.name, []) for side in row.sides}
     with _settled():
@@ -128,7 +130,7 @@ def _timed(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
 
 @contextmanager
 def _settled() -> Iterator[None]:
-    """What there is now is no garbage: to look at it before every turn would leave the caches full of it."""
+    """Keep garbage collection from visiting the objects that exist now, which would fill the caches each turn."""
     gc.collect()
     gc.freeze()
     try:
@@ -138,7 +140,7 @@ def _settled() -> Iterator[None]:
 
 
 def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, float]:
-    """The answer of a first run, and its seconds, which count only where nobody would wait for a second one."""
+    """The answer of a first run, and its seconds, which count only if the side is too slow for a second run."""
     progress(f"{row.name}: {side.name}, warming up")
     side.before()
     began = time.perf_counter()
@@ -147,7 +149,7 @@ def _first(row: Row, side: Side, progress: Callable[[str], None]) -> tuple[Any, 
 
 
 def _seconds(side: Side, runs: int, warming: int) -> list[float]:
-    """Of some runs in a row, behind some that do not count, without the collector of garbage in between."""
+    """The seconds of `runs` runs in a row, after `warming` runs that do not count, without garbage collection."""
     seconds = []
     gc.collect()
     gc.disable()

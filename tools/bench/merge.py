@@ -13,32 +13,32 @@ def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def triangles(starts: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
-    """All x < y < z with three edges, int32[n, 3], in order."""
+    """All triangles x < y < z, int32[n, 3], in order."""
     out = np.empty((_triangles(starts, neighbours, np.empty((0, 3), np.int32)), 3), np.int32)
     _triangles(starts, neighbours, out)
     return out
 
 
 class Adjacency:
-    """A graph that changes in place among the edges that it was made with; `triangles` is their number."""
+    """A graph from which edges are deleted and to which they return, in place; `triangles` counts its triangles."""
 
     def __init__(self, edges: np.ndarray) -> None:
         both = np.concatenate([edges, edges[::-1]], axis=1)
         self._starts, self._neighbours = adjacency(both[:, np.lexsort(both[::-1])])
         self._lengths = np.diff(self._starts)
-        self.found = np.empty((1 << 20, 3), np.int32)  # those that the last change took or brought
+        self.found = np.empty((1 << 20, 3), np.int32)  # the triangles that the last change removed or added
         self.triangles = _triangles(*adjacency(edges), self.found[:0])
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """Take edges out, put edges in: int64[2, n]."""
+        """Delete edges and insert edges, each int64[2, n]."""
         graph = self._starts, self._neighbours, self._lengths
         self.triangles -= _change(*graph, gone[0], gone[1], False, self.found)
         self.triangles += _change(*graph, new[0], new[1], True, self.found)
 
 
 @njit(cache=True, nogil=True)
-def _triangles(starts, neighbours, out):
-    """Counts the triangles, and writes them where `out` has room."""
+def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> int:
+    """Count the triangles, and write them to `out` as long as it has room."""
     found = 0
     for x in range(len(starts) - 1):
         for edge in range(starts[x], starts[x + 1]):
@@ -59,8 +59,11 @@ def _triangles(starts, neighbours, out):
 
 
 @njit(cache=True, nogil=True)
-def _change(starts, neighbours, lengths, xs, ys, comes, out):
-    """Edges one by one: out of both lists before, or into them after, their triangles are listed and counted."""
+def _change(
+    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray,
+    xs: np.ndarray, ys: np.ndarray, comes: bool, out: np.ndarray,
+) -> int:  # fmt: skip
+    """List and count the triangles of each edge; it is deleted before that, or inserted after it."""
     found = 0
     for edge in range(len(xs)):
         for end in range(2):
@@ -87,7 +90,7 @@ def _change(starts, neighbours, lengths, xs, ys, comes, out):
 
 
 @njit(cache=True, nogil=True)
-def _take(starts, neighbours, lengths, x, y):
+def _take(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
     for i in range(at, end - 1):
@@ -96,7 +99,7 @@ def _take(starts, neighbours, lengths, x, y):
 
 
 @njit(cache=True, nogil=True)
-def _put(starts, neighbours, lengths, x, y):
+def _put(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
     for i in range(end, at, -1):

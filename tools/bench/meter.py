@@ -1,11 +1,11 @@
-"""What a piece of work takes besides time: pages, bytes, writes, syncs, calls of kernels.
+"""Counts what a piece of work takes besides time: pages, bytes, writes, syncs, calls of kernels.
 
 with Meter(workspace.store) as meter:
     ...
 meter.counts
 
-The store is watched from outside, at the one place where its input and output happen and where Python calls
-what is compiled, so that nobody pays for counters that nobody reads.
+The meter replaces the functions that do input and output and that call kernels while it counts, so there are no
+counters to pay for at other times.
 """
 
 import sys
@@ -25,7 +25,7 @@ PACKAGES = ("pagestore.", "ivm.")
 
 
 class Meter:
-    """Counts what a store and the kernels do until the block ends.
+    """Counts the work of a store and of kernels until the block ends.
 
     A page counts as read if it was touched and not written; each is touched once, whatever happens to it later.
     """
@@ -63,12 +63,12 @@ class Meter:
         }
 
     def _touched(self) -> np.ndarray:
-        """Which pages were verified, as the kernels note it."""
+        """The marks that kernels set for pages that they have verified."""
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
     def _watch(self, module: ModuleType) -> None:
-        """Count the module's calls of kernels, whether it names them or their module."""
+        """Count a module's calls of kernels, which it calls by their names or through their module."""
         for name, value in list(vars(module).items()):
             if isinstance(value, Dispatcher):
                 stand: Any = self._counted(value)
@@ -81,7 +81,7 @@ class Meter:
             self._undo.append((module, name, value))
             setattr(module, name, stand)
 
-    def _counted(self, kernel: Callable) -> Callable:
+    def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(kernel)
         def counted(*arguments: Any) -> Any:
             self._calls += 1

@@ -1,4 +1,4 @@
-"""Rows whose figures come from processes of their own (children.py), and growth with the graph."""
+"""Rows of the benchmark that are measured in processes of their own (children.py), and growth with the graph."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from . import upkeep
-from .children import GRAPH, STARTED, VIEW, Told
+from .children import GRAPH, STARTED, VIEW, Figures
 from .graphs import even
 from .measure import Row, Side
 
-WARM = 10  # changes before those that count
+WARM = 10  # changes that are not counted, before those that are
 WRITING_SECONDS = 0.3  # before the kill
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
-    """Growth, memory, reopening, first use."""
+    """Rows for growth, memory, reopening and first use."""
     np.save(folder / GRAPH, edges)
     yield _growth(folder, [2_000, 20_000] if quick else [10_000, 100_000, 1_000_000], 20 if quick else 200)
     yield _memory(folder)
@@ -36,7 +36,7 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
 
 
 def _growth(folder: Path, sizes: list[int], rounds: int) -> Row:
-    """The median of single edges in graphs of equal degree."""
+    """The median time of one-edge changes in graphs of equal degree and growing size."""
 
     def median(size: int) -> float:
         edges = even(size)
@@ -60,9 +60,9 @@ def _memory(folder: Path) -> Row:
 
 
 def _reopening(folder: Path) -> Row:
-    """One process changes a view until it is killed; another one opens what is left."""
+    """One process changes a view until it is killed; another one opens the file."""
 
-    def reopened() -> Told:
+    def reopened() -> Figures:
         with subprocess.Popen(_command("write", folder, "Ours"), stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout
             for line in writer.stdout:
@@ -79,7 +79,7 @@ def _first_answer(folder: Path) -> Row:
     """From the start of Python; the kernels are cached, the view is on disk."""
 
     def lay() -> None:
-        if not (folder / VIEW).exists():  # as it does where rows before this one were measured
+        if not (folder / VIEW).exists():  # it does if rows before this one were measured
             upkeep.Ours(np.load(folder / GRAPH), folder).close()
 
     side = replace(_side("ivm", partial(_since_start, "answer", folder)), before=lay)
@@ -90,7 +90,7 @@ def _first_use(folder: Path) -> Row:
     """With an empty cache of kernels."""
 
     @cache
-    def told() -> Told:
+    def told() -> Figures:
         with tempfile.TemporaryDirectory(prefix="ivm-bench-") as kernels:
             return _since_start("first_use", folder, NUMBA_CACHE_DIR=kernels)
 
@@ -101,32 +101,33 @@ def _first_use(folder: Path) -> Row:
     return Row("first use ever, kernels compiled", sides, 1, "s", 1, told=True)
 
 
-def _side(name: str, ask: Callable[[], Told]) -> Side:
-    """A child's figure, and beside it what else it told."""
-    beside: Told = {}
+def _side(name: str, ask: Callable[[], Figures]) -> Side:
+    """A side whose run returns a child's figure; its other numbers are reported as counts."""
+    others: Figures = {}
 
     def run() -> float:
-        beside.update(ask())
-        return beside.pop("figure")
+        others.update(ask())
+        return others.pop("figure")
 
-    return Side(name, run, counts=lambda: beside)
+    return Side(name, run, counts=lambda: others)
 
 
-def _since_start(what: str, folder: Path, **environment: str) -> Told:
-    """A child that tells moments, as seconds since it was started."""
+def _since_start(what: str, folder: Path, **environment: str) -> Figures:
+    """The moments that a child reports, as seconds since it was started."""
     began = time.monotonic()
     return {name: moment - began for name, moment in _child(what, folder, **environment).items()}
 
 
-def _child(what: str, folder: Path, system: str = "Ours", **environment: str) -> Told:
-    """What a child tells. It may keep its modules' bytecode, which an installed package has."""
+def _child(what: str, folder: Path, system: str = "Ours", **environment: str) -> Figures:
+    """The numbers that a child reports. It may cache bytecode, as an installed package does."""
     command = _command(what, folder, system)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
         raise ChildProcessError(f"`{' '.join(command)}` ended with {done.returncode}: {said or 'it said nothing'}")
-    return json.loads(done.stdout.splitlines()[-1])
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _command(what: str, folder: Path, system: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a benchmark says: a text table while it runs, JSON for machines, an HTML page with plots for people."""
+"""Reports of a benchmark: text while it runs, JSON for machines, an HTML page with plots for people."""
 
 import html
 import json
@@ -14,8 +14,8 @@ from .measure import Result, is_ours
 
 PACKAGES = ("pagestore", "numpy", "numba", "duckdb", "polars", "lmdb", "pyarrow")
 WIDTH, HEIGHT = 320, 14
-LIMIT = "(limit)"  # in the name of a side that is no system, but what the machine can do
-LOGARITHMIC_FROM = 30  # times that the longest bar is as long as the shortest
+LIMIT = "(limit)"  # marks the name of a side that is no system but a limit of the machine
+LOGARITHMIC_FROM = 30  # ratio of the longest to the shortest bar from which the scale is logarithmic
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76em; margin: 2em auto; padding: 0 1em; color: #222 }
 h2 { font-size: 1.05em; margin: 2em 0 .2em } .note { color: #777; font-size: .85em }
@@ -28,7 +28,7 @@ td.c { white-space: normal; color: #666; font-size: .85em }
 
 
 def as_text(result: Result) -> str:
-    """One line a side: median, 99th percentile or spread, ratio to ours; what was counted on a line below."""
+    """One line for each side: median, ratio to the first, 99th percentile or spread; its counts on a line below."""
     widest = max(28, *map(len, result.times))
     lines = [result.row]
     for side in result.times:
@@ -40,7 +40,7 @@ def as_text(result: Result) -> str:
 
 
 def figure(value: float) -> str:
-    """A measured number with three digits that mean something.
+    """A measured number with three significant digits.
 
     >>> figure(0.012345), figure(1.2345), figure(123.45), figure(54321.0)
     ('0.0123', '1.23', '123', '54,321')
@@ -61,7 +61,7 @@ def _counts(result: Result, side: str) -> str:
 
 
 def machine() -> dict[str, object]:
-    """Where the figures were taken."""
+    """The machine and the versions that the figures were measured with."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -77,7 +77,7 @@ def machine() -> dict[str, object]:
 
 
 def write(results: Sequence[Result], title: str, folder: Path, about: str = "") -> tuple[Path, Path]:
-    """Writes `title`.json and `title`.html into `folder`; `about` says what was measured."""
+    """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{title}.json", folder / f"{title}.html"
     rows = [asdict(result) | _figures(result) for result in results]
@@ -110,7 +110,7 @@ def _page(results: Sequence[Result], title: str, about: str) -> str:
 
 
 def _overview(results: Sequence[Result]) -> str:
-    """Each piece of work on a line: ours, and the fastest of the others."""
+    """A line for each piece of work: the first side, and the fastest other system."""
     lines = []
     for result in results:
         ours = next(iter(result.times))
@@ -149,7 +149,7 @@ def _line(result: Result, side: str, logarithmic: bool) -> str:
 
 
 def _bar(result: Result, side: str, logarithmic: bool) -> str:
-    """The median as a bar, the spread as a line."""
+    """The median as a bar, with the spread as a line on it."""
     medians = [result.median(side) for side in result.times]
     least, most = min(medians), max(medians)
 

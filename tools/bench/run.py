@@ -1,4 +1,4 @@
-"""What `ivm bench` and `pagestore bench` share: options, turns, reports."""
+"""Options and reports that `ivm bench` and `pagestore bench` share."""
 
 import argparse
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from .report import as_text, write
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of all benchmarks."""
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
     parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
     parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")
@@ -17,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: str = "") -> int:
-    """Measures the rows one by one, printing each when it is done; `about` says what is measured."""
+    """Measure the rows one by one, and print each when it is done; `about` says what is measured."""
     results: list[Result] = []
     try:
         with Progress(title, options.quiet) as progress:
@@ -26,7 +27,7 @@ def bench(title: str, rows: Iterable[Row], options: argparse.Namespace, about: s
                     results.append(measure(row, progress))
                     progress.clear()
                     print(as_text(results[-1]), flush=True)
-    finally:  # a row that fails takes nothing from those before
+    finally:  # a row that fails leaves the results before it
         if options.out:
             print("written:", *write(results, title.replace(" ", "-"), options.out, about))
     return 0

@@ -1,4 +1,4 @@
-"""Range folds: a scan and a sum over half the records beside DuckDB's, both on disk; what a scan costs updates.
+"""Benchmarks range folds: a sum over half the records, beside DuckDB's, and how much a scan slows updates.
 
 python -m pagestore_tools.bench.scans --quick
 """
@@ -20,17 +20,19 @@ from .run import arguments, bench
 SCHEMA = "id: int64, price: int64"
 CALLS = 2_000
 BATCH = 20_000
-SUMS = 500  # in a row: the first ones after another system's turn wait for memory, on either side
+SUMS = 500  # a run's sums in a row: the first ones after another system's turn wait for memory
 STEP = 3  # between ids
 EDITS = 20_000
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
         return bench("scan bench", rows(Path(folder), 1_000_000 if options.quick else 10_000_000), options)
 
 
 def rows(folder: Path, size: int) -> Iterator[Row]:
+    """All rows of the benchmark, over relations with `size` records."""
     ids, prices = STEP * np.arange(size), np.random.default_rng(1).integers(0, 10**6, size)
     with pagestore.open(folder / "scans.pages", sync="off", retain=2) as store:
         fill(store, "sales", ids, prices, ["count", "sum:price", "max:price"])
@@ -41,6 +43,7 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
 
 
 def fill(store: pagestore.Store, name: str, ids: np.ndarray, prices: np.ndarray, scans: list[str]) -> None:
+    """Create the relation `name` with these records and scans, in one bulk load."""
     with store.transaction() as txn:
         blocks = range(0, len(ids), 1 << 18)
         relation = txn.create(name, SCHEMA, key="id", scans=scans)
@@ -48,7 +51,7 @@ def fill(store: pagestore.Store, name: str, ids: np.ndarray, prices: np.ndarray,
 
 
 def scans(store: pagestore.Store, size: int) -> Iterator[Row]:
-    """Random intervals, in calls and in batches; beside them, look-ups of two keys, which no scan can beat."""
+    """Rows for scans of random intervals, one in a call, and many in a batch."""
     relation = store.snapshot()["sales"]
     lo, hi = np.sort(np.random.default_rng(2).integers(0, STEP * size, (2, BATCH)), axis=0)
     pairs = list(zip(lo[:CALLS].tolist(), hi[:CALLS].tolist(), strict=True))
@@ -65,7 +68,7 @@ def scans(store: pagestore.Store, size: int) -> Iterator[Row]:
 
 
 def against_duckdb(store: pagestore.Store, folder: Path, ids: np.ndarray, prices: np.ndarray) -> Iterator[Row]:
-    """The sum over half the records, some times in a row."""
+    """A row for the sum over half the records, here and in DuckDB if it is installed."""
     relation, size = store.snapshot()["sales"], len(ids)
     lo, hi = STEP * size // 4, 3 * STEP * size // 4
 
@@ -89,7 +92,7 @@ def against_duckdb(store: pagestore.Store, folder: Path, ids: np.ndarray, prices
 
 
 def updates(store: pagestore.Store, ids: np.ndarray, prices: np.ndarray) -> Row:
-    """A batch that sets values all over a tree without scans, and with one."""
+    """A row for a batch that sets values all over a tree, without scans and with one of each kind."""
     random = np.random.default_rng(3)
     sides = []
     for scans in ([], ["max:price"], ["sum:price"], ["count"]):

@@ -1,4 +1,4 @@
-"""`pagestore bench`: sorted tuples of two integers, in our store and in those of others, if installed."""
+"""`pagestore bench`: sorted tuples of two integers, in this store and in others that are installed."""
 
 import argparse
 import os
@@ -18,27 +18,29 @@ from .engines import Engine, Pagestore
 from .measure import Row, Side
 from .traffic import Traffic
 
-KEYS = 100_000  # of a batch of gets
-SINGLES = 10_000  # of gets one by one: the first of a snapshot takes as long as a hundred
-EDITS = 1_000  # of a batch of puts
-COUNTED = 10  # commits of which the traffic is counted
+KEYS = 100_000  # in a batch of gets
+SINGLES = 10_000  # gets one by one; many, since a snapshot's first get takes as long as a hundred
+EDITS = 1_000  # in a batch of puts
+COUNTED = 10  # commits whose traffic is counted
 CHANGES = 100  # between two versions
 FLOOR_BYTES = 1 << 24
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     turns.arguments(parser)
     parser.add_argument("--rows", metavar="N", type=int, help="rows of the tables, instead of 1,000,000")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     size = options.rows or (20_000 if options.quick else 1_000_000)
     with tempfile.TemporaryDirectory(prefix="pagestore-bench-") as folder:
         return turns.bench("pagestore bench", rows(Path(folder), size), options)
 
 
 def rows(folder: Path, size: int) -> Iterator[Row]:
-    """All rows of the benchmark; each engine loads once more for what comes after the loads."""
+    """All rows of the benchmark; after the row of loads, each engine loads once more for the rows that follow."""
     kinds: list[type[Engine]] = [Pagestore, *engines.installed(size)]
     data = tuples(size)
     yield Row(
@@ -116,7 +118,7 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
 
 
 def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int, more: Sequence[Side] = ()) -> Row:
-    """Commits of new rows at random places, other ones each time, the same for every store."""
+    """A row for commits of new rows at random places; each store gets the same batches."""
     random = np.random.default_rng(5)
     batches = [np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(50)]
     sides = [_writing(store, iter(batches)) for store in stores]
@@ -125,7 +127,7 @@ def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int, more:
 
 
 def _writing(store: Engine, batches: Iterator[np.ndarray]) -> Side:
-    """A commit of the next batch; the traffic of ours is counted behind those that are timed, for it takes time."""
+    """A side that commits the next batch. The traffic is counted after the timed runs, since counting takes time."""
 
     def counts() -> dict[str, float]:
         if not isinstance(store, Pagestore):
@@ -141,14 +143,14 @@ def _writing(store: Engine, batches: Iterator[np.ndarray]) -> Side:
 
 
 def _newest(ours: Engine, data: np.ndarray) -> Row:
-    """What the newest of two versions of ours changed."""
+    """A row for the difference of two versions of this store."""
     assert isinstance(ours, Pagestore)
     ours.put(np.stack([np.random.default_rng(6).choice(data[0], CHANGES), np.arange(CHANGES) - CHANGES]))
     return Row(f"diff of two versions, {CHANGES} changes", [Side(ours.name, ours.newest)], rounds=15)
 
 
 def _floor(file: Path) -> Callable[[], None]:
-    """What the disk takes at least for a durable commit: some pages, a sync, one page, a sync."""
+    """The least that the disk has to do for a durable commit: write some pages, sync, write one page, sync."""
     page, places = bytes(8192), np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist()
     file.write_bytes(bytes(FLOOR_BYTES))
 
@@ -163,5 +165,5 @@ def _floor(file: Path) -> Callable[[], None]:
     return commit
 
 
-def _call(method: Callable, *arguments: object) -> Callable[[], object]:
+def _call(method: Callable[..., object], *arguments: object) -> Callable[[], object]:
     return lambda: method(*arguments)

@@ -1,4 +1,4 @@
-"""What a store asks of its file in a commit: pages, bytes, writes, syncs."""
+"""Counts the pages, bytes, writes and syncs that a store asks of its file."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from pagestore.storage.file import neighbours
 
 
 class Traffic:
-    """Counts from now on, until it is stopped or the store closes."""
+    """Counts from its making until it is stopped or the store closes."""
 
     def __init__(self, store: Store) -> None:
         self.bytes = self.writes = self.syncs = 0
@@ -19,7 +19,7 @@ class Traffic:
             count = memoryview(data).nbytes
             self.writes += 1
             self.bytes += count
-            self.pages.update(range(offset // page_size, (offset + count) // page_size))  # none for a meta slot
+            self.pages.update(range(offset // page_size, (offset + count) // page_size))  # a meta slot is no whole page
             write(data, offset)
 
         def write_pages(arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
@@ -38,5 +38,5 @@ class Traffic:
         file.pwrite, file.write_pages, file.wrote, file.fdatasync = pwrite, write_pages, wrote, fdatasync  # type: ignore
 
     def stop(self) -> None:
-        """Leave the file as it was."""
+        """Give the file its own functions back."""
         del self._file.pwrite, self._file.write_pages, self._file.wrote, self._file.fdatasync

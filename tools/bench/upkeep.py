@@ -1,4 +1,4 @@
-"""InstalledRule of one graph kept right while it changes: by us, by what a careful user writes in SQL, and by hand.
+"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand.
 
 The graph is edges x < y, int64[2, m], sorted. Changes of one edge take an edge out and put it back in turns;
 larger ones take out as many random edges as they put back of those taken out before.
@@ -26,30 +26,31 @@ from .meter import Meter
 Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
-WARMING = 64  # changes before the first that counts: so many write each page twice of the file that its versions need
+WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
 
 
 class Maintainer(Protocol):
-    """Holds a graph and a listing, and keeps both right."""
+    """A system that holds a graph and a listing, and maintains the listing."""
 
     name: str
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None: ...
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
-        """One transaction."""
+        """Delete and insert edges in one transaction."""
 
     def rows(self) -> int:
-        """Of the listing."""
+        """The number of rows of the listing."""
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
-        """Make some more changes, and tell what one takes besides time."""
+        """Make some more changes, and report what one takes besides time."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the graph."""
 
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
-    """What maintenance is measured with."""
+    """The rows that measure maintenance."""
     triangles: list[type[Maintainer]] = [Ours, ByHand, *peers()]
     singles, batches = (40, 6) if quick else (400, 20)
     yield _loading("triangles loaded and listed", [Ours, *peers()], edges, folder, 1 if quick else 3)
@@ -64,13 +65,13 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
 
 
 def peers() -> list[type[Maintainer]]:
-    """The systems of other people that this environment has."""
+    """The other systems that are installed."""
     found: list[type[Maintainer]] = [SqliteTriggers]
     return found + [DuckdbDelta] * (importlib.util.find_spec("duckdb") is not None)
 
 
 def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
-    """Without end, always the same."""
+    """An endless sequence of changes, the same each time."""
     random = np.random.default_rng(7)
     none = edges[:, :0]
     while True:
@@ -87,7 +88,7 @@ def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
 
 
 def _loading(name: str, kinds: list[type[Maintainer]], edges: np.ndarray, folder: Path, rounds: int) -> Row:
-    """From edges in memory to a store with the listing and all that maintains it."""
+    """A row that makes a store with the listing, and all that maintains it, from edges in memory."""
 
     def load(kind: type[Maintainer]) -> int:
         keeper = kind(edges, folder)
@@ -107,7 +108,7 @@ def _maintaining(
     rounds: int,
     stretch: int = 50,
 ) -> Iterator[Row]:
-    """Every side makes the same changes, to systems of its own, which are compared in the end."""
+    """A row in which every side makes the same changes to a system of its own; the listings are compared at the end."""
     opened: dict[type[Maintainer], Maintainer] = {}
 
     def side(kind: type[Maintainer]) -> Side:
@@ -136,7 +137,7 @@ def _maintaining(
 
 
 class Ours:
-    """Edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
+    """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
     name = "ivm"
     task: Task = TRIANGLES
@@ -153,6 +154,7 @@ class Ours:
         self.workspace.install(self.task.rule.format(name="q"), name="view")
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Delete and insert edges in one transaction."""
         with self.workspace.transaction() as txn:
             if gone.size:
                 txn.delete("edge", list(gone))
@@ -160,9 +162,11 @@ class Ours:
                 txn.insert("edge", list(new))
 
     def rows(self) -> int:
+        """The number of rows of the listing."""
         return len(self.workspace["q"])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        """Make some more changes, and report what one takes besides time."""
         totals: Counter[str] = Counter()
         for change in more:
             with Meter(self.workspace.store) as meter:
@@ -173,24 +177,31 @@ class Ours:
         return {**rounded, "MB": _megabytes(self.workspace.store.path)}
 
     def close(self) -> None:
+        """Let go of the graph."""
         self.workspace.close()
 
 
 class OursOnTwo(Ours):
+    """The same on two threads."""
+
     name = "ivm, two threads"
     threads = 2
 
 
 class OursSynced(Ours):
+    """The same, but each commit waits for the disk."""
+
     sync = "full"
 
 
 class OursOfCliques(Ours):
+    """The same for a listing of 4-cliques."""
+
     task = CLIQUES
 
 
 class ByHand:
-    """The limit: adjacency lists in memory, changed in place; says which triangles come and go, keeps their number."""
+    """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
 
     name = "by hand (limit)"
 
@@ -198,21 +209,25 @@ class ByHand:
         self.adjacency = Adjacency(edges)
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Delete and insert edges in one transaction."""
         self.adjacency.change(gone, new)
 
     def rows(self) -> int:
-        return self.adjacency.triangles
+        """The number of rows of the listing."""
+        return int(self.adjacency.triangles)
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        """Make some more changes, and report what one takes besides time."""
         for change in more:
             self.change(*change)
         return {}
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the graph."""
 
 
 class SqliteTriggers:
-    """On disk, unsynced: indices on edges and triangles, and the triggers that they are for."""
+    """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these need."""
 
     name = "SQLite triggers"
     synchronous = "off"
@@ -256,29 +271,35 @@ class SqliteTriggers:
         self.db.executescript(self.TRIGGERS)
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Delete and insert edges in one transaction."""
         self.db.execute("begin")
         self.db.executemany("delete from edge where x = ? and y = ?", gone.T.tolist())
         self.db.executemany("insert into edge values(?, ?)", new.T.tolist())
         self.db.execute("commit")
 
     def rows(self) -> int:
-        return self.db.execute("select count(*) from triangle").fetchone()[0]
+        """The number of rows of the listing."""
+        return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        """Make some more changes, and report what one takes besides time."""
         for change in more:
             self.change(*change)
         return {"MB": _megabytes(*self.file.parent.glob("sqlite*"))}
 
     def close(self) -> None:
+        """Let go of the graph."""
         self.db.close()
 
 
 class SqliteSynced(SqliteTriggers):
+    """The same, but each commit waits for the disk."""
+
     synchronous = "full"
 
 
 class DuckdbDelta:
-    """In memory, one thread: the delta of the listing as a query over the changed edges, written by hand."""
+    """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds the listing's delta."""
 
     name = "DuckDB, delta by hand"
 
@@ -297,6 +318,7 @@ class DuckdbDelta:
         self.db.execute(f"create table triangle as {TRIANGLES.sql}")
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
+        """Delete and insert edges in one transaction."""
         run = self.db.execute
         run("begin")
         if gone.size:
@@ -314,14 +336,17 @@ class DuckdbDelta:
         self.db.register(name, pa.table({"x": edges[0].astype("i4"), "y": edges[1].astype("i4")}))
 
     def rows(self) -> int:
-        return self.db.execute("select count(*) from triangle").fetchone()[0]
+        """The number of rows of the listing."""
+        return int(self.db.execute("select count(*) from triangle").fetchone()[0])
 
     def counts(self, more: Sequence[Change]) -> dict[str, float]:
+        """Make some more changes, and report what one takes besides time."""
         for change in more:
             self.change(*change)
         return {}
 
     def close(self) -> None:
+        """Let go of the graph."""
         self.db.close()
 
 

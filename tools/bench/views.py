@@ -1,4 +1,4 @@
-"""`ivm bench`: joins from scratch, views maintained, and first use, by us and by others that are installed."""
+"""`ivm bench`: joins from scratch, maintained views and first use, of this project and of others if installed."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # one thread for everybody, before Polars is imported
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # set before Polars is imported, so that each system has one thread
 
 from . import joins, processes, upkeep
 from . import run as shared
@@ -17,17 +17,19 @@ from .measure import Row
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     shared.arguments(parser)
     parser.add_argument(
         "graph",
         metavar="PARQUET",
         type=Path,
         nargs="?",
-        help="a graph as columns x, y of integers, one row an edge; without it, one with hubs is made up",
+        help="a graph as integer columns x, y, one row an edge; by default a random one with hubs",
     )
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the benchmark; the exit code."""
     edges = read_graph(options.graph) if options.graph else skewed(1_000 if options.quick else 7_000)
     about = f"{options.graph.stem if options.graph else 'a graph made up'}: {edges.shape[1]:,} edges"
     print(about, flush=True)

@@ -1,1 +1,1 @@
-"""What all commands share: the table of them, answers, progress, files made whole."""
+"""What all commands share: the table of commands, answers, progress, and files that are written whole."""

@@ -1,4 +1,4 @@
-"""What every `pagestore` command shares: the store's file, --json, --quiet, and how answers are printed."""
+"""Arguments that every command has, and how answers are printed: for people, for programs, or not at all."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ import pagestore
 
 
 def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
-    """The arguments that every command has."""
+    """Add the arguments that every command has; `file` says whether the store's file is among them."""
     if file:
         parser.add_argument("file", help="the store's file")
     parser.add_argument("--json", action="store_true", help="answer in JSON on stdout")
@@ -19,7 +19,7 @@ def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
 
 
 def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:
-    """The store, which must be there."""
+    """The store of a command's file, which must exist."""
     return pagestore.open(options.file, mode=mode, create=False)
 
 
@@ -32,7 +32,7 @@ def answer(options: argparse.Namespace, data: Mapping[str, Any], text: str) -> N
 
 
 def tell(text: str) -> None:
-    """Print lines for people; what is data in them is `plain` already if it may hold the end of a line."""
+    """Print lines for people.  Data that may hold line ends must be `plain` already."""
     print("\n".join(map(plain, text.split("\n"))))
 
 
@@ -42,7 +42,7 @@ def complain(text: str) -> None:
 
 
 def plain(value: object) -> str:
-    r"""A value as text that a terminal only shows: what would move its cursor, or turn text round, is written out.
+    r"""A value as text that is safe on a terminal: control and direction characters are escaped.
 
     >>> print(plain("a\x1b[2Jb\n\u202ec"), plain("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße
@@ -51,7 +51,7 @@ def plain(value: object) -> str:
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
-JOINERS = "\u200c\u200d"  # parts of words and of emoji
+JOINERS = "\u200c\u200d"  # these format characters are parts of words and of emoji, so they are not escaped
 
 
 def _shown(letter: str) -> str:
@@ -60,7 +60,7 @@ def _shown(letter: str) -> str:
 
 
 def as_json(data: Any) -> str:
-    """JSON, in which what has no form of its own is a text, infinite numbers among it.
+    """Data as JSON; values for which JSON has no form, such as dates and infinite numbers, become texts.
 
     >>> from datetime import date
     >>> as_json([1, date(2013, 1, 31), float("-inf")])
@@ -73,19 +73,19 @@ def as_json(data: Any) -> str:
 
 
 def version_or_name(text: str) -> int | str:
-    """A version as it is written on the command line: a number, a tag or a branch."""
+    """Parse a version of the command line: a number, a tag or a branch."""
     return int(text) if text.isdigit() else text
 
 
 def number(text: str) -> int:
-    """A number of rows or versions as it is written on the command line."""
+    """Parse a number of rows or versions of the command line.  Raises argparse.ArgumentTypeError."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text}: a number from 0 on is wanted")
     return int(text)
 
 
 def size(count: int) -> str:
-    """Bytes for people.
+    """A number of bytes as text with a unit.
 
     >>> size(5 << 20)
     '5.0 MiB'
@@ -98,7 +98,7 @@ def size(count: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something.
+    """A count with its noun, in the plural unless it is 1.
 
     >>> counted(1, "row"), counted(2000, "row")
     ('1 row', '2,000 rows')
@@ -107,11 +107,12 @@ def counted(count: int, what: str) -> str:
 
 
 def is_int(cell: Any) -> bool:
+    """Whether a cell of a table is a whole number."""
     return isinstance(cell, int)
 
 
-def table(rows: Sequence[Sequence], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
-    """Rows in columns as wide as their widest cell, those of numbers to the right.
+def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
+    """Rows as aligned columns, numbers to the right; `head` names the columns.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages

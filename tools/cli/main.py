@@ -1,8 +1,8 @@
 """The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
 
-A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit 0 is fine, 1 means
-problems were found, 2 is a usage error. Errors of both packages end here, as one sentence on stderr and
-an exit with 1, or with the module's `FAILED` where 1 says something else.
+A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit code 0 means fine, 1 that problems
+were found, 2 wrong usage. Errors of both packages end here, as one sentence on stderr and exit code 1, or the module's
+`FAILED` if 1 means something else for it.
 """
 
 import argparse
@@ -17,31 +17,31 @@ from types import ModuleType
 
 PAGESTORE = {
     "info": "what a store's file is, and what is in it",
-    "stat": "what holds space: relations, versions, readers",
+    "stat": "pages by relation, by version and by reader",
     "fsck": "check every invariant; save what reads of a damaged store",
     "history": "the versions that are kept",
     "diff": "what changed in a relation from one version to another",
-    "tag": "list, give and take back names of versions",
+    "tag": "list, set and delete names of versions",
     "vacuum": "drop old versions and cut the file",
     "compact": "make the file as small as its content",
     "backup": "copy a version's pages, whole or since an earlier backup, while others read and write",
     "dump": "write the content as one stream",
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
-    "bench": "our store beside others, if installed: loads, reads, commits",
+    "bench": "this store beside others, if installed: loads, reads, commits",
     "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
 }
 IVM = {
-    "install": "keep the rules of a file: fill their views and maintain them from then on",
-    "uninstall": "let go what was installed under a name",
+    "install": "install the rules of a file: fill their views, and maintain them from then on",
+    "uninstall": "remove an installed block and its views",
     "exec": "run edits as one transaction, and say what they changed in the views",
     "query": "evaluate rules once and store nothing",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
-    "fsck": "compare all that is kept for rules with what follows from relations, and mend it",
+    "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "how far a view's evaluation at one version is from that at another",
     "shell": "edits and questions line by line",
-    "bench": "our joins and views beside others, if installed",
+    "bench": "these joins and views beside others, if installed",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
 MODULES = {
@@ -49,15 +49,17 @@ MODULES = {
     ("pagestore", "load"): "loading.load",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
-}  # else in the folder of the program's commands, under the command's name
+}  # all others are in the program's folder of commands, under the command's name
 FOLDERS = {"pagestore": "store_commands", "ivm": "rule_commands"}
 
 
 def pagestore(arguments: Sequence[str] | None = None) -> int:
+    """Run a command of `pagestore`, from sys.argv unless given; returns the exit code."""
     return _dispatch("pagestore", PAGESTORE, arguments)
 
 
 def ivm(arguments: Sequence[str] | None = None) -> int:
+    """Run a command of `ivm`, from sys.argv unless given; returns the exit code."""
     return _dispatch("ivm", IVM, arguments)
 
 
@@ -71,7 +73,7 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may know fewer letters than a store
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack characters that are stored
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -81,7 +83,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             _module(program, name).arguments(command)
     options = parser.parse_args(words)
     module = _module(program, options.command)
-    from ivm.errors import IvmError, OptionError  # late: a --help needs no kernels
+    from ivm.errors import IvmError, OptionError  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
 
     from .answers import complain, plain
@@ -89,12 +91,12 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
-            code = module.run(options)
+            code: int = module.run(options)
         sys.stdout.flush()
         return code
     except (argparse.ArgumentError, OptionError) as error:
         choices.choices[options.command].error(plain(error))
-    except BrokenPipeError:  # whoever read has had enough; Python would complain once more at the end
+    except BrokenPipeError:  # the reader has closed the pipe; else Python would report it again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
@@ -116,7 +118,7 @@ class _Version(argparse.Action):
 
 
 def _open_streams() -> None:
-    """Those that whoever started us has closed, so that commands may read and print as ever."""
+    """Open the standard streams that are closed, so that commands may read and print."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives

@@ -1,4 +1,4 @@
-"""A file that a command writes, or a store: there with all it should hold, or as it was before."""
+"""New files and stores that appear only when they are complete; until then the old file, if any, stays."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ from pagestore.storage.file import beside, sync_folder
 
 @contextmanager
 def written(name: str, source: str) -> Iterator[IO[bytes]]:
-    """A binary stream that takes the place of the file `name` when all of it is written, and was made of `source`.
+    """A binary stream that replaces the file `name` once the block has written all of it.
 
-    A pipe or a device is written to as it is.
+    A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
     """
     path = Path(name).resolve()
     if path.exists() and path.samefile(source):
@@ -26,7 +26,7 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
         return
     with beside(path) as temporary:
         if path.exists():
-            open(path, "ab").close()  # who may not write to a file may not replace it either
+            open(path, "ab").close()  # raises if the user may not write to the file that is to be replaced
             shutil.copymode(path, temporary)
         with open(temporary, "wb") as out:
             yield out
@@ -38,9 +38,9 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def made(path: Path) -> Iterator[pagestore.Store]:
-    """A new store that gets its name when all of it is there, or leaves nothing. Raises FileExistsError."""
+    """A new store that gets its name once the block has filled it; an error leaves no file. Raises FileExistsError."""
     with beside(path) as building:
-        building.unlink()  # only its name is wanted
+        building.unlink()  # the store creates the file itself
         with pagestore.open(building) as store:
             yield store
         os.link(building, path)

@@ -1,4 +1,4 @@
-"""One line on stderr that says how far the work is; nothing at all when stderr is no terminal."""
+"""A line on stderr that says how far the work is; nothing is shown if stderr is no terminal."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ class Progress:
     def __call__(self, text: str) -> None:
         if self.shown:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            line = plain(f"{self.what}: {text}")[: width - 1]  # of a line that wraps, a part would stay
+            line = plain(f"{self.what}: {text}")[: width - 1]  # erasing would leave part of a line that wraps
             self._show(ERASE_LINE + line)
 
     def clear(self) -> None:
-        """Makes room for a line of output."""
+        """Erase the line, so that output can be printed."""
         self._show(ERASE_LINE)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

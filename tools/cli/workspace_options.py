@@ -1,10 +1,11 @@
-"""What the `ivm` commands share: the workspace's file, texts of rules, and rows as answers."""
+"""Functions that the `ivm` commands share: they open the workspace, read texts of rules, and print rows."""
 
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,12 +18,12 @@ CHANGE = "_change_type"
 
 
 def opened(options: argparse.Namespace, mode: str = "rw", create: bool = False) -> ivm.Workspace:
-    """The workspace; it must be there unless the command may make one."""
+    """The workspace of a command's file, which must exist unless `create`."""
     return ivm.open(options.file, mode=mode, create=create)
 
 
 def text_of(path: str) -> str:
-    """The text of a file, or of stdin for `-`.  Raises IvmError where it is no UTF-8."""
+    """The text of a file, or of stdin for `-`.  Raises IvmError if it is no UTF-8."""
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         return data.decode()
@@ -31,22 +32,24 @@ def text_of(path: str) -> str:
 
 
 def block_name(path: str) -> str:
-    """What to install a file's rules under, unless told: its name without its ending; `main` for `-`."""
+    """The default name for a file's rules: the file's name without its ending, or `main` for `-`."""
     return "main" if path == "-" else Path(path).stem
 
 
 def argument_or_stdin(text: str) -> str:
-    """The text itself, or stdin for `-`."""
+    """An argument that is a text, or the text of stdin for `-`."""
     return text_of("-") if text == "-" else text
 
 
 def limit(parser: argparse.ArgumentParser) -> None:
-    """The argument of commands that print rows."""
-    parser.add_argument("--limit", type=number, help="print so many rows at most")
+    """Add the argument --limit of commands that print rows."""
+    parser.add_argument("--limit", type=number, help="print at most this many rows")
 
 
-def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple], count: int) -> None:
-    """Rows: a JSON object a line, or a table with how many there are."""
+def answer_rows(
+    options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple[object, ...]], count: int
+) -> None:
+    """Print rows as a JSON object a line, or as a table with their number, which is `count`."""
     if options.quiet and not options.json:
         return
     shown = list(islice(rows, options.limit))
@@ -59,11 +62,11 @@ def answer_rows(options: argparse.Namespace, names: Sequence[str], rows: Iterabl
 
 
 def cell(value: object) -> object:
-    """A value as it is written in rules, but for the quotes."""
+    """A value as rules write it, but without quotes."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def changes(delta: pa.Table) -> list[tuple[str, tuple]]:
+def changes(delta: pa.Table) -> list[tuple[str, tuple[Any, ...]]]:
     """The rows that a transaction changed in a view, each with `+` or `-`."""
     signs = ["+" if change == "insert" else "-" for change in delta[CHANGE].to_pylist()]
     columns = [delta[name].to_pylist() for name in delta.column_names if name != CHANGE]

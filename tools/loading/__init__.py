@@ -1,1 +1,1 @@
-"""From Parquet folders to relations."""
+"""Loads folders of Parquet files into relations."""

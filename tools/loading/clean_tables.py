@@ -1,7 +1,7 @@
-"""From raw CSV to typed, sorted Parquet: what a table keeps of its raw file, and the pyarrow way to make it.
+"""From raw CSV to typed, sorted Parquet with pyarrow: which rows and columns a table takes from its raw file.
 
 `tools/spark/pipeline.py` makes the same rows with Spark. The null policy of both: a row that lacks a value in
-a column the table keeps is dropped, and so is one outside the table's bounds; duplicates collapse.
+a column of the table is dropped, and so is one outside the table's bounds; duplicates become one row.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Table(NamedTuple):
     columns: Mapping[str, tuple[str, str]]
     key: tuple[str, ...]
     bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})  # raw column -> least, most
-    missing: str | None = None  # keep only the rows that lack this raw column
+    missing: str | None = None  # take only rows that lack a value in this raw column
 
     def raw_types(self) -> dict[str, str]:
         """The raw columns that are read, and their SQL types."""
@@ -42,12 +42,14 @@ class Table(NamedTuple):
 
 
 class Counts(NamedTuple):
+    """Rows of a raw file, and rows of the table made from it."""
+
     raw: int
     kept: int
 
 
 def write_sorted(table: Table, raw: Path, out: Path) -> Counts:
-    """Makes one table with pyarrow alone, as a folder `out`/name with one sorted file and _SUCCESS."""
+    """Make one table with pyarrow alone, as a folder `out`/name with one sorted file and _SUCCESS."""
     types = table.raw_types()
     options = pyarrow.csv.ConvertOptions(
         include_columns=list(types),

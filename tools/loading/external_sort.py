@@ -1,4 +1,4 @@
-"""Sorting more words than memory should hold: sorted runs in temporary files, then merged window by window.
+"""Sorts more words than memory should hold: writes sorted runs to temporary files, and merges them by windows.
 
 A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
@@ -15,14 +15,14 @@ Batch = np.ndarray
 
 
 def sort(batches: Iterable[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """The same rows in ascending order of their keys; past `memory` bytes through a temporary folder.
+    """The rows in ascending order of their keys; more than `memory` bytes go through a temporary folder.
 
     >>> [batch.tolist() for batch in sort([np.array([[5, 3], [1, 2]]), np.array([[4], [9]])], 1, 1 << 20)]
     [[[3, 4, 5], [2, 9, 1]]]
     """
     with tempfile.TemporaryDirectory(prefix="pagestore-sort-") as folder:
         runs: list[Batch] = []
-        for chunk in _chunks(batches, memory // 3):  # the chunk, its order, and its sorted copy
+        for chunk in _chunks(batches, memory // 3):  # a third each for the chunk, its order and its sorted copy
             if runs:
                 runs[-1] = _spill(runs[-1], Path(folder, f"{len(runs)}.npy"))
             runs.append(chunk[:, sort_order(chunk[:keys])])
@@ -62,11 +62,12 @@ def _chunks(batches: Iterable[Batch], bytes_max: int) -> Iterator[Batch]:
 
 def _spill(run: Batch, file: Path) -> Batch:
     np.save(file, run)
-    return np.load(file, mmap_mode="r")
+    spilled: Batch = np.load(file, mmap_mode="r")
+    return spilled
 
 
 def _merge(runs: list[Batch], keys: int, memory: int) -> Iterator[Batch]:
-    """Each round looks at one window per run; what is at most the least of the windows' last keys can go."""
+    """Merge sorted runs: each round yields the rows, of one window a run, up to the least of the windows' last keys."""
     rows = max(1, memory // (3 * len(runs) * runs[0].shape[0] * runs[0].itemsize))
     starts = [0] * len(runs)
     while any(start < run.shape[1] for start, run in zip(starts, runs, strict=True)):

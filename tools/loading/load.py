@@ -1,8 +1,8 @@
 """`pagestore load FILE RELATION PARQUET_DIR --key x,y`: a folder of Parquet files becomes a relation.
 
-Rows stream from the files into pages bottom-up, while their order is checked. Where they are not in the
-relation's order they are sorted outside memory first, and the report says so. Text is always sorted: inside
-the store it is ordered by its dictionary's ids.
+Rows stream from the files into pages bottom-up, while their order is checked. Rows out of the relation's order are
+sorted outside memory first, and the report says so. A key with texts is always sorted, since the store orders texts by
+their ids in its dictionary.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from ..cli.progress import Progress
 from .external_sort import sort
 from .parquet_dataset import Dataset, DatasetError, open_dataset
 
-MEMORY = 256 << 20  # bytes that a sort may hold before it spills
+MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
 
 
 @dataclass
 class Report:
-    """What a load did: rows in the relation; dropped for nulls, collapsed as identical; if it had to sort."""
+    """The result of a load: rows in the relation, dropped for nulls, collapsed as identical, and whether it sorted."""
 
     relation: str
     files: int
@@ -61,11 +61,11 @@ def load(
     utc: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
-    """Makes the new relation `relation` with this key from the Parquet files under `path`.
+    """Make the new relation `relation` with this key from the Parquet files under `path`.
 
-    `nulls` is "refuse" or "drop"; `utc` takes timestamps of a zone in UTC, without it, which are refused otherwise.
-    DatasetError names the file, column and row of what cannot be loaded, or the key that has two different values.
-    Sorted input: O(rows) in bounded memory; else O(rows log rows).
+    `nulls` is "refuse" or "drop". With `utc`, timestamps with a time zone are stored in UTC without it, else refused.
+    Raises DatasetError, with the file, column and row of a value that cannot be loaded, or with a key that has two
+    different values. O(rows) in bounded memory for sorted input, else O(rows log rows).
     """
     began = time.perf_counter()
     dataset = open_dataset(path, utc)
@@ -108,7 +108,7 @@ class _Stream:
             self.progress(f"{rows:,} rows read")
 
     def rising(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """The batches without repeated rows; Disorder where a key falls, DatasetError where values differ."""
+        """The batches without repeated rows.  Raises Disorder where a key falls, DatasetError where values differ."""
         last = np.empty((len(self.relation.schema.columns), 0), np.int64)
         for batch in batches:
             rows = np.concatenate([last, batch], axis=1)
@@ -136,7 +136,7 @@ class _Stream:
 
 
 def _steps(keys: np.ndarray) -> np.ndarray:
-    """Of each row of int64[K, n] to the next: 1 where the key rises, 0 where it stays, -1 where it falls.
+    """The step from each row of int64[K, n] to the next: 1 where the key rises, 0 where it stays, -1 where it falls.
 
     >>> _steps(np.array([[1, 1, 1, 2], [5, 6, 6, 0]])).tolist()
     [1, 0, 1]
@@ -149,7 +149,7 @@ def _steps(keys: np.ndarray) -> np.ndarray:
 
 
 def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
-    """The relation's columns; DatasetError where the key names others."""
+    """The relation's columns.  Raises DatasetError if the key names others."""
     names = ", ".join(dataset.columns)
     if not key:
         raise DatasetError(f"{dataset.path}: the relation needs a key: name at least one of {names}")
@@ -160,18 +160,20 @@ def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser, file=False)
     parser.add_argument("file", help="the store; made if it is not there")
     parser.add_argument("relation", help="the relation to make")
     parser.add_argument("path", help="a folder of Parquet files, or one file")
     parser.add_argument("--key", required=True, help="the key's columns, comma-separated, in order")
     parser.add_argument(
-        "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that hold a null"
+        "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that have a null"
     )
-    parser.add_argument("--utc", action="store_true", help="take timestamps of a zone in UTC, without the zone")
+    parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Load, and print the report; the exit code."""
     file, key = Path(options.file), [name.strip() for name in options.key.split(",")]
     there = file.exists()
     with pagestore.open(file) as store:
@@ -184,7 +186,9 @@ def run(options: argparse.Namespace) -> int:
                     txn, options.relation, options.path, key, options.nulls, utc=options.utc, progress=progress
                 )
         finally:
-            if not there and not store.version:  # it failed; nobody else has written, as the lock is still held
+            if (
+                not there and not store.version
+            ):  # the load failed; the lock is still held, so no other process has written
                 file.unlink()
     for note in () if options.quiet else report.notes:
         complain(f"note: {note}")

@@ -4,8 +4,8 @@
     trips/month=11/part-00000-<uuid>-c000.zstd.parquet   month is a column, its value is in the folder's name
     trips/month=__HIVE_DEFAULT_PARTITION__/part-…        where it is null; other values are percent-encoded
 
-Whatever starts with `_` or `.` is not data. Every column becomes one of pagestore's types, so each file is
-read as the same Arrow schema; what has no such type is refused with the file, the column and the remedy.
+A name that starts with `_` or `.` is not data. Every column becomes one of pagestore's types, so each file is read with
+the same Arrow schema; a column of another type is refused with the file, the column and the remedy.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Dataset:
-    """The files under `path`, one Arrow type per column. `notes` says what a careful reader should know."""
+    """The files under `path`, with one Arrow type per column. `notes` are warnings for the user."""
 
     path: Path
     parts: list[Part]
@@ -46,9 +46,9 @@ class Dataset:
     dropped: int = 0
 
     def batches(self, nulls: str = "refuse") -> Iterator[pa.RecordBatch]:
-        """All rows in file order, without nulls or NaN; `nulls="drop"` leaves out rows with a null, counted.
+        """All rows in file order, without nulls or NaN; `nulls="drop"` leaves out rows with a null and counts them.
 
-        DatasetError names the file, the column and the row (from 0) of the first value that cannot be kept.
+        Raises DatasetError with the file, the column and the row (from 0) of the first value that is refused.
         """
         for part in self.parts:
             first_row = 0
@@ -92,9 +92,9 @@ class Dataset:
 
 
 def open_dataset(path: str | Path, utc: bool = False) -> Dataset:
-    """Looks at the files' names and footers; reads no row. DatasetError where they do not make one table.
+    """Read the files' names and footers, but no rows. Raises DatasetError if the files do not make one table.
 
-    Timestamps of a zone are taken in UTC, without it, if `utc` says so, and refused otherwise.
+    With `utc`, timestamps with a time zone are read in UTC without it, else refused.
     """
     root = Path(path)
     parts = _parts(root)
@@ -139,7 +139,7 @@ def _parts(root: Path) -> list[Part]:
 
 
 def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The files in a folder, in order, links followed; what Spark hides is not there."""
+    """The files in a folder and below, in order of names; links are followed, and files that Spark hides left out."""
     real = folder.resolve()
     if real in above:
         raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")
@@ -155,7 +155,7 @@ def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
 
 
 def _open(file: Path) -> pq.ParquetFile:
-    try:  # INT96, still Spark's default timestamp, has no other unit that its range fits
+    try:  # in another unit, the range of INT96, which is Spark's default timestamp, overflows
         return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
     except pa.ArrowInvalid as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
@@ -182,7 +182,7 @@ def _column_type(file: Path, column: pa.Field, utc: bool) -> pa.DataType:
             "cast it to a timestamp without one in the job, or take it in UTC with --utc"
         )
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us")  # of a zone it is in UTC, which is what Parquet holds
+        return pa.timestamp("us")  # Parquet holds timestamps with a zone in UTC
     if pa.types.is_decimal(kind) and kind.precision <= 18:
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -205,7 +205,7 @@ def _check_alike(first: Path, expected: dict[str, pa.DataType], file: Path, foun
 
 
 def _is_integer(text: str | None) -> bool:
-    """Whether a folder's value is null, or an int64 as it is written: 007 is a text, of which 7 would not be left."""
+    """Whether a folder's value is null or an int64 in its usual form: 007 is a text, which the number 7 would lose."""
     if text is None:
         return True
     digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21

@@ -10,14 +10,16 @@ from ..cli.workspace_options import argument_or_stdin, changes, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("text", help="edits; - reads them from stdin")
     parser.add_argument("--rows", action="store_true", help="show every row that changed in a view")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the edits, and print the version and the changes; the exit code."""
     deltas: dict[str, pa.Table] = {}
-    text = argument_or_stdin(options.text)  # before the store is opened: whoever types keeps no writer waiting
+    text = argument_or_stdin(options.text)  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
         for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
             workspace.subscribe(name, partial(deltas.__setitem__, name))

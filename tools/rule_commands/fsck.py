@@ -1,9 +1,10 @@
-"""`ivm fsck FILE [--repair]`: compare all that is kept for rules with what follows from relations, and mend it."""
+"""`ivm fsck FILE [--repair]`: compare views and indices with what follows from relations, and repair them."""
 
 import argparse
 from typing import Any
 
 import ivm
+from pagestore.admin.tree_check import Violation
 
 from ..cli.answers import answer, common, counted
 from ..cli.progress import Progress
@@ -11,11 +12,13 @@ from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--repair", action="store_true", help="make all that is kept for rules anew, in one commit")
+    parser.add_argument("--repair", action="store_true", help="rebuild all that is stored for rules, in one commit")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Check, repair if asked, and print the violations; exit code 1 if some are left."""
     mode = "rw" if options.repair else "r"
     with opened(options, mode) as workspace, Progress("fsck", options.quiet) as progress:
         progress("pages")
@@ -41,11 +44,11 @@ def run(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list]]:
-    """What is wrong on each branch."""
+def _checked(workspace: ivm.Workspace, progress: Progress) -> list[tuple[str, list[Violation]]]:
+    """The violations on each branch."""
     return [(branch, workspace.check(branch, progress)) for branch in workspace.store.branches]
 
 
 def _on(branch: str) -> str:
-    """A branch for a reader, who knows the main one."""
+    """The name of a branch in front of a line; nothing for the main branch."""
     return "" if branch == "main" else f"branch {branch}: "

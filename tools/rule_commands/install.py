@@ -1,4 +1,4 @@
-"""`ivm install FILE RULES [--name NAME]`: declarations and rules from a file, their views filled and kept."""
+"""`ivm install FILE RULES [--name NAME]`: install declarations and rules, and fill and maintain their views."""
 
 import argparse
 from pathlib import Path
@@ -11,18 +11,20 @@ from ..cli.workspace_options import block_name, opened, text_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
-    parser.add_argument("--name", help="what to call it (the file's name without its ending)")
+    parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
     parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Install the rules, and print the rows of each new view; the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
     if not Path(options.file).exists():
-        compile(text, source=name)  # what is refused anyway makes no store
+        compile(text, source=name)  # a text that is refused must not create a store
     with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
         before = set(workspace)
         progress(f"{name}: filling its views")

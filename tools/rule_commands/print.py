@@ -1,6 +1,7 @@
-"""`ivm print FILE [NAME]`: the rows of a relation or view; without a name, what there is."""
+"""`ivm print FILE [NAME]`: the rows of a relation or view; without a name, a list of all."""
 
 import argparse
+from typing import Any
 
 from ivm import Workspace
 
@@ -9,6 +10,7 @@ from ..cli.workspace_options import answer_rows, limit, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="a relation or view")
     parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version or tag")
@@ -16,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print rows, or the list of relations and views; the exit code."""
     if options.at is not None and options.name is None:
         raise argparse.ArgumentError(None, "--at needs the name of a relation or view")
     with opened(options, "r") as workspace:
@@ -29,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def contents(workspace: Workspace) -> dict:
-    """Installed names, and every relation and view with its rows."""
+def contents(workspace: Workspace) -> dict[str, Any]:
+    """The names of installed blocks, and each relation and view with its number of rows."""
     predicates = {
         name: {"kind": "relation" if p.extensional else "view", "rows": len(workspace[name])}
         for name, p in workspace.predicates.items()
@@ -39,8 +42,8 @@ def contents(workspace: Workspace) -> dict:
     return {"installed": list(workspace.blocks), "predicates": predicates}
 
 
-def listing(data: dict) -> str:
-    """The contents for people."""
+def listing(data: dict[str, Any]) -> str:
+    """The contents as text for people."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
     installed = ", ".join(map(plain, data["installed"])) or "nothing"
     return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")

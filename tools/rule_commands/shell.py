@@ -1,7 +1,7 @@
 """`ivm shell FILE`: rules and edits line by line.
 
-A statement ends with a full stop at the end of a line.  Edits are executed, rules are asked, and what
-begins with a colon is a command.
+A statement ends with a full stop at the end of a line.  Edits are executed, rules are evaluated as queries, and a line
+that begins with a colon is a command.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from .print import contents, listing
 
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction
-q(x) <- edge(x, y), tri(x, y, _).  a question
-:install FILE [NAME]               keep the rules of a file
-:uninstall NAME                    let them go
+q(x) <- edge(x, y), tri(x, y, _).  a query
+:install FILE [NAME]               install the rules of a file
+:uninstall NAME                    remove them and their views
 :list                              relations and views
 :print NAME                        the rows of one
 :explain NAME                      how a view is maintained, and why
@@ -30,11 +30,13 @@ q(x) <- edge(x, y), tri(x, y, _).  a question
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--limit", type=number, default=50, help="print so many rows at most (50)")
+    parser.add_argument("--limit", type=number, default=50, help="print at most this many rows (50)")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run statements of stdin; exit code 1 if one failed and stdin is no terminal."""
     failed = False
     with opened(options, create=True) as workspace:
         shell = Shell(workspace, options)
@@ -75,12 +77,13 @@ def _prompted() -> Iterator[str]:
 
 
 class Shell:
-    """What each statement does."""
+    """Runs statements over a workspace and prints their answers."""
 
     def __init__(self, workspace: Workspace, options: argparse.Namespace):
         self.workspace, self.options = workspace, options
 
     def run(self, statement: str) -> None:
+        """Run one statement.  Raises IvmError, PagestoreError."""
         if statement.startswith(":"):
             name, *words = statement[1:].split() or [""]
             self.command(name, words)
@@ -92,6 +95,7 @@ class Shell:
             answer_rows(self.options, found.to_arrow().column_names, found, len(found))
 
     def command(self, name: str, words: list[str]) -> None:
+        """Run a command that begins with a colon.  Raises IvmError if there is none, or for a wrong number of words."""
         commands: dict[str, Callable[..., None]] = {
             "install": self.install,
             "uninstall": self.workspace.uninstall,
@@ -109,16 +113,20 @@ class Shell:
         commands[name](*given.args)
 
     def install(self, file: str, name: str | None = None) -> None:
+        """:install FILE [NAME]"""
         self.workspace.install(text_of(file), name or block_name(file))
 
     def list(self) -> None:
+        """:list"""
         data = contents(self.workspace)
         answer(self.options, data, listing(data))
 
     def explain(self, view: str) -> None:
+        """:explain NAME"""
         text = self.workspace.explain(view)
         answer(self.options, {"view": view, "explain": text}, text)
 
     def rows(self, name: str) -> None:
+        """:print NAME"""
         rows = self.workspace[name]
         answer_rows(self.options, rows.schema.names, rows, len(rows))

@@ -7,6 +7,7 @@ from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("view")
     parser.add_argument("old", type=version_or_name, help="a version or tag")
@@ -14,6 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print how many trace rows differ; the exit code."""
     with opened(options, "r") as workspace:
         distance = workspace.trace_distance(options.view, options.old, options.new)
         steps = sum(len(rows.T) for rows in workspace.trace(options.view, options.new))

@@ -1,4 +1,4 @@
-"""`ivm uninstall FILE NAME`: what was installed under a name goes, with its views and relations."""
+"""`ivm uninstall FILE NAME`: remove an installed block with its views and relations."""
 
 import argparse
 
@@ -7,11 +7,13 @@ from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("name", help="as it was installed; `ivm print FILE` lists the names")
+    parser.add_argument("name", help="the block's name; `ivm print FILE` lists the names")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Remove the block, and print the version; the exit code."""
     with opened(options) as workspace:
         workspace.uninstall(options.name)
         version = workspace.store.version

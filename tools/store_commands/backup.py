@@ -1,4 +1,4 @@
-"""`pagestore backup FILE OUT [--since VERSION]`: the newest version's pages, while others read and write."""
+"""`pagestore backup FILE OUT [--since VERSION]`: copy the newest version's pages, while others read and write."""
 
 import argparse
 
@@ -8,15 +8,17 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("output")
     parser.add_argument(
         "--since", type=version_or_name, metavar="VERSION",
-        help="only what is younger than an earlier backup's, which is still retained: a number, or its tag",
+        help="only pages younger than this version of an earlier backup, a number or a tag; it must still be retained",
     )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
+    """Write the backup, and print the version that it holds; the exit code."""
     with opened(options) as store, Progress("backup", options.quiet) as progress:
         progress(f"to {options.output}")
         with written(options.output, options.file) as out:

@@ -7,10 +7,12 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    """Compact the file, and print both sizes; the exit code."""
     with opened(options, "rw") as store, Progress("compact", options.quiet) as progress:
         progress("writing everything anew")
         done = store.compact()

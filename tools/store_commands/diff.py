@@ -4,10 +4,11 @@ import argparse
 
 from ..cli.answers import as_json, common, opened, plain, tell, version_or_name
 
-FAILED = 2  # as cmp and diff do: 1 says that there are changes
+FAILED = 2  # as for cmp and diff; exit code 1 says that there are changes
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.epilog = "Exits with 0 if nothing changed, 1 if something did, and 2 on an error."
     parser.add_argument("old", type=version_or_name, help="a version: number, tag or branch")
@@ -16,6 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print the rows that differ; exit code 1 if there are any."""
     changes = 0
     with opened(options) as store:
         for batch in store.diff(options.old, options.new, options.relation):

@@ -1,4 +1,4 @@
-"""`pagestore dump FILE -o OUT`: the content as one compressed stream that any later version reads."""
+"""`pagestore dump FILE -o OUT`: the content as one compressed stream, which every later release reads."""
 
 import argparse
 import sys
@@ -9,6 +9,7 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("-o", "--output", default="-", help="a file, or - for stdout")
     parser.add_argument("--relation", action="append", help="only this one; may be repeated")
@@ -17,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Write the dump; the exit code."""
     if options.output == "-" and sys.stdout.isatty():
         raise argparse.ArgumentError(None, "a dump is no text for a terminal: name a file with -o, or use a pipe")
     with opened(options) as store, Progress("dump", options.quiet) as progress:

@@ -1,9 +1,9 @@
-"""`pagestore fsck FILE [--deep] [--salvage OUT]`: check every invariant; save what reads into a new store."""
+"""`pagestore fsck FILE [--deep] [--salvage OUT]`: check every invariant; copy readable records to a new store."""
 
 import argparse
 from pathlib import Path
 
-import ivm as ivm  # a host
+import ivm as ivm  # registers its host, which --deep asks
 import pagestore
 from pagestore.admin.tree_check import Violation
 from pagestore.salvage import Lost, open_damaged, salvage
@@ -16,12 +16,16 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--deep", action="store_true", help="also compare what hosts keep, as views, with its source")
+    parser.add_argument(
+        "--deep", action="store_true", help="also compare what hosts store, such as views, with its source"
+    )
     parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Check, salvage if asked, and print the violations; exit code 1 if there are any."""
     with open_damaged(options.file) if options.salvage else opened(options) as store:
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store._handle.state.commit.top:,} pages")
@@ -49,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
-    """What of all that hosts keep is not as it follows from its source."""
+    """The violations in what hosts store, compared with its source."""
     found = [one for host in hosts().values() for one in host.check(store, progress)]
     for name in recorded_dependants(store.snapshot().properties).keys() - hosts().keys():
         found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
@@ -57,7 +61,10 @@ def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
 
 
 def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
-    """Make a store of what reads, or leave nothing: of which version, what was lost, and how many records were not."""
+    """Copy readable records to a new store: returns the version, what was lost, and the number of records.
+
+    An error leaves no file.
+    """
     if path.exists():
         raise FileExistsError(f"{path} is there already; salvage to another name")
     with made(path) as target:

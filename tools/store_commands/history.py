@@ -6,12 +6,14 @@ from ..cli.answers import answer, common, number, opened, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--limit", type=number, help="so many at most")
-    parser.add_argument("--branch", help="of this branch only")
+    parser.add_argument("--limit", type=number, help="list at most this many")
+    parser.add_argument("--branch", help="only versions of this branch")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print the versions; the exit code."""
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [

@@ -1,4 +1,4 @@
-"""`pagestore info FILE`: what the file is, and what is in it."""
+"""`pagestore info FILE`: facts about the file, and the relations in it."""
 
 import argparse
 
@@ -6,10 +6,12 @@ from ..cli.answers import answer, common, opened, plain, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print facts about the store; the exit code."""
     with opened(options) as store:
         snapshot = store.snapshot()
         bytes_ = store.path.stat().st_size

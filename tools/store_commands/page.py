@@ -3,6 +3,8 @@
 import argparse
 from contextlib import suppress
 
+import numpy as np
+
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import is_whole
@@ -14,16 +16,18 @@ from pagestore.versions.store_state import SYSTEM
 from ..cli.answers import answer, common, opened, table
 
 KINDS = {1: "leaf", 2: "index", 3: "run"}
-ROWS = 12
+ROWS = 12  # entries shown at each end of a page
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("page", type=int)
     parser.add_argument("--all", action="store_true", help="every entry, not only the first and last")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Draw the page; exit code 1 if it is damaged."""
     with opened(options) as store:
         walk = Walk(store._handle.mapping)
         page_words = walk.pages.page_words
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keys(store: Store) -> dict[int, int]:
-    """How many key columns trees have, by their numbers, as far as the newest version knows."""
+    """The key columns of each tree in the newest version, by the tree's number."""
     specs = [*SYSTEM.values()]
     with suppress(CorruptionError), store.snapshot() as snapshot:
         specs += [info.spec for info in snapshot._version.catalog.relations.values()]
@@ -64,13 +68,14 @@ def _keys(store: Store) -> dict[int, int]:
 
 
 def _entries(
-    walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, keys: int, words
+    walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, keys: int, words: np.ndarray
 ) -> list[str]:
+    """The entries of a page as lines of a table."""
     values = walk.columns(options.page)
     names = [f"word {c}" for c in range(columns)]
     if kind != LEAF:
         names = [*(f"key {c}" for c in range(keys)), "child", *(f"fold {f}" for f in range(folds))]
-        names += ["birth"] * (columns - len(names))  # which a page of format 1 has not
+        names += ["birth"] * (columns - len(names))  # a page of format 1 has no births
     widths = [int(words[HEADER + 2 * c + 1]) & 255 for c in range(columns)]
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]

@@ -18,18 +18,20 @@ from ..cli.progress import Progress
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser, file=False)
     parser.add_argument("source", nargs="+", help="a dump; or a full backup and its increments, in order; - is stdin")
     parser.add_argument("file", help="the new store's file")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Make the store, and print its newest version; the exit code."""
     if Path(options.file).exists():
         raise FileExistsError(f"{options.file} is there already; restore to another name")
     with ExitStack() as stack, Progress("restore", options.quiet) as progress:
         sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
-        if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # a pipe cannot be read twice
+        if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # peek, since a pipe cannot be read twice
             versions = [backup.restore_backup(options.file, sources)]
         else:
             versions = _from_dump(Path(options.file), *sources)
@@ -39,20 +41,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _source(name: str) -> BufferedReader:
-    """What to read a dump or backup from: a file, or a pipe that somebody writes to. Raises OSError, FormatError."""
+    """A file, or a pipe with a writer, opened to read a dump or backup. Raises OSError, FormatError."""
     if name == "-":
         return open(os.dup(sys.stdin.fileno()), "rb")
     mode = os.stat(name).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise FormatError(f"{name} is no dump or backup: it is no file or pipe, but a folder, a device or a socket")
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe that nobody writes to is empty at once
+    fd = os.open(
+        name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    )  # O_NONBLOCK: a pipe without a writer reads as empty instead of blocking
     os.set_blocking(fd, True)
     return open(fd, "rb")
 
 
 def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:
-    """Make a store of a dump, or leave nothing."""
+    """Make a store of a dump; an error leaves no file."""
     if more:
         raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
     with made(path) as store:
-        return dump.restore(store._handle, source)  # at once: nobody sees the store before all of it is there
+        return dump.restore(
+            store._handle, source
+        )  # without transactions: the store is not visible until it is complete

@@ -1,4 +1,4 @@
-"""`pagestore stat FILE`: what holds space, by relation, by version, by reader."""
+"""`pagestore stat FILE`: pages by relation, by version and by reader."""
 
 import argparse
 
@@ -6,10 +6,12 @@ from ..cli.answers import answer, common, opened, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print the numbers of pages; the exit code."""
     with opened(options) as store:
         stat = store.stat()
         data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}

@@ -1,4 +1,4 @@
-"""`pagestore tag FILE [NAME [VERSION]] [--delete]`: list, give and take back names of versions."""
+"""`pagestore tag FILE [NAME [VERSION]] [--delete]`: list, set and delete names of versions."""
 
 import argparse
 
@@ -6,13 +6,15 @@ from ..cli.answers import answer, common, opened, plain, version_or_name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="without a name, the tags are listed")
     parser.add_argument("version", nargs="?", type=version_or_name, help="the newest one by default")
-    parser.add_argument("--delete", action="store_true", help="take the name back")
+    parser.add_argument("--delete", action="store_true", help="delete the name")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Set or delete a tag if named, and print all tags; the exit code."""
     if options.delete and not options.name:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     if options.delete and options.version is not None:

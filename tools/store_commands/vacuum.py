@@ -6,12 +6,14 @@ from ..cli.answers import answer, common, counted, opened, size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--keep", type=int, metavar="N", help="the newest N versions of each branch stay")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N versions of each branch")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Drop versions, or say which would be, and print what was freed; the exit code."""
     with opened(options, "rw") as store:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
         would = "would be " if options.dry_run else ""

@@ -1,11 +1,11 @@
-"""What only has to be there somewhere, as a view of one row, so that it does not multiply what is asked for.
+"""A part of a body that only has to hold for some values becomes a helper view of one row.
 
     p(x) <- a(x), b(y, z), y < z.
 
     p$some0(0) <- b(y, z), y < z.          p(x) <- a(x), p$some0(0).
 
-Each x would be derived once for every such row of b, and counted as often: a change of b would pass over all of a.
-An aggregate counts every binding, so it stays as it is.
+Without the helper, each x would be derived once for each of these rows of b, and a change of b would pass over all of
+a.  A rule that aggregates counts every binding, so it is not rewritten.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,26 @@ ONLY = Var("only$")
 
 
 def lift_existentials(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """A rule behind views of what only has to be there."""
+    """The helper views of a rule's existential parts, then the rules that read them; adds to `predicates`."""
     for one in _split(rule):
         yield from _lifted(one, predicates)
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
-    """A rule for each head, where one head asks for less than all heads do together."""
+    """One rule for each head if some head leaves more parts existential than all heads do together; else the rule."""
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
-    less = any(len(_apart(one, disjunct)) > len(_apart(rule, disjunct)) for one in rules for disjunct in rule.body)
+    less = any(
+        len(_untied_parts(one, disjunct)) > len(_untied_parts(rule, disjunct))
+        for one in rules
+        for disjunct in rule.body
+    )
     return rules if less else (rule,)
 
 
 def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
-        for group in _apart(rule, disjunct):
+        for group in _untied_parts(rule, disjunct):
             name = f"{rule.heads[0].predicate}$some{sum('$some' in known for known in predicates)}"
             predicates[name] = Predicate(name, ("int64",), None, False, (ONLY.name,), where=rule.where)
             helper = _helper(name, group, rule)
@@ -53,8 +57,8 @@ def _helper(name: str, group: Disjunct, rule: Rule) -> Rule:
     return Rule((Atom(name, (ONLY,), where=rule.where),), (body,), types=types, text=text, where=rule.where)
 
 
-def _apart(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
-    """The parts of a conjunction that no variable ties to the heads, nor to the rest, if there is a rest."""
+def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
+    """The parts of a conjunction that share no variable with the heads or its other parts; none if it has one part."""
     if rule.aggregate:
         return []
     groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
@@ -63,5 +67,5 @@ def _apart(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
 
 
 def _is_many(literals: Disjunct) -> bool:
-    """Whether there may be several of what has to be there: the value of a function without keys is one."""
+    """Whether some atom can hold for several bindings: a function without keys has only one value."""
     return any(isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals)

@@ -1,13 +1,13 @@
-"""What fails in a view of its own, as one more view, so that it is refused only where a binding of the rule has it.
+"""Arithmetic that fails inside a helper view: the rule is refused only if one of its own bindings needs that value.
 
     p(x) <- a(x), x != 0, !(b(y), c(y / x)).
 
-    p$not0(x) <- b(y), c(d), d = y / x, a(x).          where this fails, x goes to p$not0$fails(x, code)
+    p$not0(x) <- b(y), c(d), d = y / x, a(x).          if this fails for x, p$not0$fails gets (x, code)
     p(x) <- a(x), x != 0, !p$not0(x).
     p$refused0(code) <- a(x), x != 0, !p$not0(x), p$not0$fails(x, code).          refused
 
-A literal holds, does not hold, or fails; a conjunction does not hold if one of its literals does not, and otherwise
-fails if one does. So it is the same which of them are views of their own, and in what order they stand.
+A literal holds, does not hold, or fails. A conjunction does not hold if one of its literals does not hold; otherwise it
+fails if one of them fails. So the result depends neither on which literals are helper views nor on their order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from ivm.lang.program import Program
 from ivm.lang.traverse import variables
 from ivm.plan.expression import binaries
 
-CODE = Var("code$")  # of a failure, see plan/expression.py
+CODE = Var("code$")  # says which operator failed and why, see plan/expression.py
 
 
 def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predicate]) -> Rule:
-    """A helper whose arithmetic may fail, with a view of some of its columns for where it does."""
+    """A helper with a view of its failing bindings, these columns and a code; adds the view to `predicates`."""
     atom = Atom(f"{helper.heads[0].predicate}$fails", (*columns, CODE), where=helper.where)
     helper = replace(helper, failed=atom, types={**helper.types, CODE.name: "int64"})
     _define(atom, helper, predicates)
@@ -30,7 +30,7 @@ def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predic
 
 
 def refusing(program: Program) -> Program:
-    """Rules and their helpers, with rules that refuse what fails in helpers, or make it fail in a helper of theirs."""
+    """A program with rules that refuse bindings for which a helper fails, or make the helper that reads it fail."""
     helpers = {rule.heads[0].predicate: rule for rule in program.rules if rule.failed}
     terms = {(x.where.line, x.where.column): x for rule in program.rules for b in rule.body for x in binaries(*b)}
     predicates, rules = dict(program.predicates), list[Rule]()
@@ -52,7 +52,7 @@ def refusing(program: Program) -> Program:
 
 
 def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disjunct]:
-    """A conjunction where one of its helpers fails, for each of them."""
+    """For each helper in a conjunction: the conjunction where that helper fails."""
     for literal in disjunct:
         atom = literal.body[0] if isinstance(literal, Negation) else literal
         helper = helpers.get(atom.predicate) if isinstance(atom, Atom) else None
@@ -62,16 +62,16 @@ def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disju
             yield (*disjunct, helper.failed)
             continue
         rest = tuple(x for x in disjunct if x is not literal)
-        again: Disjunct = ()  # where one of its columns is not known, all others have to be as they were
+        again: Disjunct = ()  # the comparisons that compute columns which the view of failures lacks
         if not set(variables(helper.failed)).issuperset(variables(atom)):
             again = tuple(x for x in helper.body[0] if isinstance(x, Compare))
         yield (*rest, helper.failed, *again)
 
 
 def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """A helper that holds only where what it negates neither does nor fails, behind views of where that fails.
+    """A rule that holds only where the helpers that it negates neither hold nor fail, after views of their failures.
 
-    A rule that is no helper needs none: where it fails it is refused.
+    Only a helper is changed: another rule is refused where a helper that it negates fails.
     """
     body = []
     for disjunct in rule.body:
@@ -94,7 +94,7 @@ def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predica
 
 
 def _zeros(helper: Rule) -> Iterator[Compare]:
-    """What fills the columns of a helper that has none of the rule's."""
+    """Equations x = 0 for a helper's columns that its view of failures lacks."""
     assert helper.failed
     for v in variables(*helper.heads):
         if v not in variables(helper.failed):

@@ -1,11 +1,11 @@
-"""Negated conjunctions as views of their own, so that the join only ever negates one atom.
+"""Negated conjunctions become helper views, so that the join only ever negates one atom.
 
     p(x) <- a(x), !(edge(x, y), b(y)).
 
     p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
 
-The helper is maintained like any view, with a support count for what it projects away; the next witness
-of a refuted binding is then never looked for.
+The helper is maintained like any view and has a support count for the variables that it projects away, so the join
+never has to look for another witness of a refuted binding.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,15 +16,17 @@ from ivm.lang.traverse import variables
 from ivm.plan.expression import may_fail
 from ivm.plan.rewrite.failure import failing
 
-NOTHING, ZERO = Var("nothing$"), Const(0, "int64")
+NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
 
 
 def lift_negations(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """A rule with every negation of one atom over keys, behind the helpers that it takes."""
+    """The helper views of a rule's negations, then the rule, which negates single atoms; adds them to `predicates`."""
     return _Lift(predicates).rules(rule)
 
 
 class _Lift:
+    """Collects the helpers of one rule."""
+
     def __init__(self, predicates: dict[str, Predicate]) -> None:
         self._predicates = predicates
         self._helpers: list[Rule] = []
@@ -45,10 +47,10 @@ class _Lift:
             name += "_"
         body = _bound(literal, free, equations, disjunct, rule.types)
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
-        types = {**rule.types, NOTHING.name: "int64"}
+        types = {**rule.types, NO_COLUMN.name: "int64"}
         if not free:  # the helper holds one row, or none
-            head, probe = replace(head, args=(NOTHING,)), replace(probe, args=(ZERO,))
-            body += (Compare("=", NOTHING, ZERO),)
+            head, probe = replace(head, args=(NO_COLUMN,)), replace(probe, args=(ZERO,))
+            body += (Compare("=", NO_COLUMN, ZERO),)
         columns = tuple(v.name for v in variables(head))
         self._predicates[name] = Predicate(
             name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
@@ -59,7 +61,7 @@ class _Lift:
 
 
 def _simple(negation: Negation, held: set[Var]) -> bool:
-    """One atom, nothing local, nothing computed, and no value to compare: the join probes for it."""
+    """Is it one atom without local or computed variables and without a value? The join then looks its key up."""
     if len(negation.body) != 1 or negation.exists:
         return False
     atom = negation.body[0]
@@ -67,7 +69,7 @@ def _simple(negation: Negation, held: set[Var]) -> bool:
 
 
 def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tuple[Var, ...], Disjunct]:
-    """The variables of atoms around the negation on which its own variables depend, and the equations by which."""
+    """The variables of the atoms around a negation from which its own are computed, and the equations that do so."""
     found, equations = list(variables(negation)), dict[Literal, None]()
     for v in found:  # grows
         if v not in held:
@@ -80,23 +82,23 @@ def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tupl
 def _bound(
     negation: Negation, free: tuple[Var, ...], equations: Disjunct, around: Disjunct, types: Mapping[str, str]
 ) -> Disjunct:
-    """The negated body; with the atoms around it if it does not bind the helper's columns itself.
+    """The body of a helper: the negated literals, and the atoms and equations around them if it needs these.
 
-    So it is too where it reads what is computed around it.  What else is compared there spares rows of the helper, if
-    it cannot fail.
+    It needs them if the negation does not bind the helper's columns itself or reads computed variables.  Other
+    comparisons around it come along if they cannot fail, since they make the helper smaller.
     """
     here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
     if here.issuperset(free) and set(free).issuperset(variables(negation)):
         return negation.body
     held = {v for x in around if isinstance(x, Atom) for v in variables(x)}
     known = held.union(variables(*equations))
-    spared = (
+    filters = (
         x
         for x in around
         if isinstance(x, Compare) and known.issuperset(variables(x)) and not may_fail((x,), known, types)
     )
     atoms = tuple(x for x in around if isinstance(x, Atom))
-    return (*atoms, *dict.fromkeys((*equations, *spared)), *negation.body)
+    return (*atoms, *dict.fromkeys((*equations, *filters)), *negation.body)
 
 
 def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:

@@ -242,7 +242,7 @@ def test_edits_over_what_cannot_be_name_the_remedy(workspace):
     def refused(said):
         version = workspace.store.version
         for edit in (lambda: workspace.exec("-edge(0, 0)."), lambda: plain()):
-            with pytest.raises(DivergenceError, match=f"{said}; what is kept .*`ivm fsck --repair` makes it anew"):
+            with pytest.raises(DivergenceError, match=f"{said}; what is stored .*`ivm fsck --repair` rebuilds it"):
                 edit()
         assert workspace.store.version == version
 
@@ -288,7 +288,10 @@ def test_what_a_version_does_not_say(workspace):
         txn.vouch()
         txn.properties.pop("pagestore.dependants")
     [fault] = found(workspace)
-    assert fault == "dependants: the version does not say what its views stand on; `ivm fsck --repair` does"
+    assert (
+        fault
+        == "dependants: the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
+    )
     mended(workspace)
 
 

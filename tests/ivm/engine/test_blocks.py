@@ -110,7 +110,7 @@ class Blocks:
 def test_views_come_and_go(over_pages, case, toggles):
     with pytest.MonkeyPatch.context() as patch:
         if over_pages:
-            patch.setattr(evaluate, "pays", lambda *_: False)
+            patch.setattr(evaluate, "is_flat_cheaper", lambda *_: False)
         come_and_go(*case, toggles)
 
 
@@ -225,7 +225,7 @@ def remembered(workspace: ivm.Workspace) -> dict:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"granularity": 0}, "granularity=0: it is a number of operations, a whole one from 1 on"),
+        ({"granularity": 0}, "granularity=0: it is a whole number of operations, 1 or more"),
         ({"granularity": -5}, "granularity=-5: "),
         ({"granularity": 2**70}, "granularity=1180591620717411303424: "),
         ({"granularity": 1.5}, "granularity=1.5: "),

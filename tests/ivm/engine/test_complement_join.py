@@ -52,8 +52,8 @@ def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance)
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(complement_join, "pays", lambda whole, part, passed: part <= whole)
-        patch.setattr(engine, "HUGE", 0.0)
-        patch.setattr(engine, "HUGE_FROM", 0)
+        patch.setattr(engine, "RELATION_SHARE_MAX", 0.0)
+        patch.setattr(engine, "LARGE_FROM", 0)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}", maintenance=maintenance)
         names = ["t", "bad", "f", *(["s"] if "s" in mirror.workspace else [])]
         counted(mirror.workspace, *names)

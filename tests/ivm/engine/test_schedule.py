@@ -176,7 +176,7 @@ def test_steps_are_in_order(tmp_path):
 
     def steps(*names):
         found = schedule.steps_of(workspace._rules[1], frozenset(names))
-        return [step.name if isinstance(step, Flush) else step.views.writes for step in found]
+        return [step.name if isinstance(step, Flush) else step.rule.writes for step in found]
 
     assert steps("edge") == ["edge", ("u",), "u", ("v",), ("v",), ("w",), "v", "w"]
     assert steps("cost") == ["cost"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine, head_edits
+from ivm.engine import engine, fill, head_edits
 from ivm.errors import RoomError
 from ivm.join import memory_guard
 
@@ -20,7 +20,7 @@ def ws(tmp_path, monkeypatch):
         ws.install("a(x) -> int(x).", name="base")
         with ws.transaction() as txn:
             txn.insert("a", [np.arange(1000)])
-        monkeypatch.setattr(memory_guard, "LOOK", 1 << 20)
+        monkeypatch.setattr(memory_guard, "CHECK_BYTES", 1 << 20)
         yield ws
 
 
@@ -28,7 +28,7 @@ def ws(tmp_path, monkeypatch):
 def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
     ws.threads = threads
     assert len(ws.query("q" + PAIRS)) == 1_000_000
-    monkeypatch.setattr(memory_guard, "left", lambda: 5 << 20)
+    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
     with pytest.raises(RoomError, match=r"^query:1:1: 0\.0 GB of rows are found, and 0\.0 GB .* ask for less"):
         ws.query("q" + PAIRS)
     assert len(ws.query("q(x, y) <- a(x), a(y), x < 100.")) == 100_000  # 1.6 MB
@@ -38,19 +38,19 @@ def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance):
     version = ws.store.version
-    monkeypatch.setattr(memory_guard, "left", lambda: 5 << 20)
+    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert ws.store.version == version and "pairs" not in ws
     monkeypatch.undo()
     ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert len(ws["pairs"]) == 1_000_000
-    monkeypatch.setattr(memory_guard, "LOOK", 1 << 20)
-    monkeypatch.setattr(memory_guard, "left", lambda: 5 << 20)
+    monkeypatch.setattr(memory_guard, "CHECK_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_guard, "memory_left", lambda: 5 << 20)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
-    monkeypatch.setattr(engine, "HUGE", 0.0)  # both versions are evaluated
-    monkeypatch.setattr(engine, "HUGE_FROM", 0)
+    monkeypatch.setattr(engine, "RELATION_SHARE_MAX", 0.0)  # both versions are evaluated
+    monkeypatch.setattr(engine, "LARGE_FROM", 0)
     with pytest.raises(RoomError, match="^pairs:1:1: "), ws.transaction() as txn:
         txn.delete("a", [np.arange(100)])
     assert len(ws["a"]) == 1000
@@ -88,21 +88,21 @@ def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path
         (folder / "memory.stat").write_text(f"anon 17\ninactive_file {1 << 20}\n")
     monkeypatch.setattr(memory_guard, "PROC", proc)
     monkeypatch.setattr(memory_guard, "GROUPS", groups)
-    assert memory_guard.left() == left
+    assert memory_guard.memory_left() == left
 
 
 def test_what_is_left_of_this_machine(tmp_path, monkeypatch):
-    assert 1 << 20 < memory_guard.left() < 1 << 50
+    assert 1 << 20 < memory_guard.memory_left() < 1 << 50
     monkeypatch.setattr(memory_guard, "PROC", tmp_path)
-    assert memory_guard.left() == sys.maxsize  # it does not say
+    assert memory_guard.memory_left() == sys.maxsize  # it does not say
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
     """Many bindings may be of few rows: what is kept of them is a row a part and key."""
-    composed = Mock(wraps=head_edits.composed)
-    monkeypatch.setattr(engine, "composed", composed)
-    monkeypatch.setattr(engine, "FOLDED", 0 if many else 1000)
+    compose_rows = Mock(wraps=head_edits.compose_rows)
+    monkeypatch.setattr(fill, "compose_rows", compose_rows)
+    monkeypatch.setattr(head_edits, "PARTS_KEPT", 0 if many else 1000)
     pairs = np.unique(np.random.default_rng(12).integers(0, 200, (2, 30_000)), axis=1)
     with ivm.open(tmp_path / "a.pages", sync="off", threads=2) as ws:
         ws.install("e(x, y) -> int(x), int(y).", name="base")
@@ -110,7 +110,7 @@ def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
             txn.insert("e", list(pairs))
         rule = "n[y] = k <- agg<<k = sum(v)>> e(x, y), e(y, z), v = x + z."
         ws.install(rule, name="rule", maintenance="match")
-        (call,) = composed.call_args_list
+        (call,) = compose_rows.call_args_list
         rows = sum(rows.shape[1] for _, rows in call.args[2])
         into, out = (np.bincount(column, minlength=200) for column in pairs[::-1])
         before, behind = (np.bincount(y, other, minlength=200) for y, other in (pairs[::-1], pairs))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine, head_edits
+from ivm.engine import head_edits
 from ivm.engine.engine import Engine
 
 C = 4
@@ -166,11 +166,11 @@ def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path
         with ws.transaction() as txn:
             txn.insert("e", list(edges))
         before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
-        turned = Mock(wraps=head_edits.turned)
-        monkeypatch.setattr(engine, "turned", turned)
+        as_delta = Mock(wraps=head_edits.as_delta)
+        monkeypatch.setattr(head_edits, "as_delta", as_delta)
         with ws.transaction() as txn:
             txn.delete("e", list(edges[:, : edges.shape[1] // 2]))
-        rows = sum(call.args[0].rows.shape[1] for call in turned.call_args_list)
+        rows = sum(call.args[0].rows.shape[1] for call in as_delta.call_args_list)
         after = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
         assert 100 < ws.stats("c")["erased"] == len(before - after)
         assert ws.stats("c")["inserted"] == len(after - before) == 0

@@ -109,7 +109,7 @@ def follow(case, loaded, maintenance):
         mirror.close()
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None)
 @given(cases(FAILING), st.booleans(), st.sampled_from(["match", "probe"]))
 def test_random_programs(case, loaded, maintenance):
     follow(case, loaded, maintenance)

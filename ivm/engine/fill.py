@@ -1,0 +1,175 @@
+"""Evaluation from scratch: every view of some rules is filled, and what maintenance will need is stored.
+
+    edge(x, y) ──▶ "$index:edge:1.0", if a plan reads edge by y ──▶ tri(x, y, z) and its "$sense:..." indices
+
+Rules come in dependency order, so a view is complete before the first rule reads it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ivm.engine.complement_join import evaluate_in_full
+from ivm.engine.head_edits import check_sums, compose_rows, fold_bindings
+from ivm.engine.installed import Installed, InstalledRule, index_columns
+from ivm.engine.recompute import naming_the_rule
+from ivm.errors import FunctionConflictError
+from ivm.join.evaluate import Evaluation, evaluate
+from ivm.join.join import concatenated
+from ivm.lang.ir import Predicate
+from ivm.maintenance import sensitivity
+from ivm.maintenance.surgery import Delta
+from ivm.plan.constants import Encode
+from ivm.plan.index import Index, tree_name
+from ivm.plan.plan import Plan, indices_of
+from ivm.views.aggregate_state import keeps_state, state_name, state_spec, view_rows
+from ivm.views.layouts import SUM
+from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
+
+
+@dataclass
+class Account:
+    """What maintenance of one view did in the newest transaction that touched it.
+
+    Times are seconds, shared by all views that one kernel call maintained; `operations` counts iterator operations on
+    both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows.
+    """
+
+    maintain_seconds: float = 0.0
+    operations: int = 0
+    matched: int = 0
+    inserted: int = 0
+    erased: int = 0
+
+
+@dataclass
+class Filler:
+    """The trees of one transaction, and how rules are evaluated over them in full.
+
+    With `recording`, evaluation rebuilds sensitivity indices. `built` holds for each plan, by the name of its first
+    sensitivity index, how many rows its indices and its body had when the indices were last built.
+    """
+
+    txn: Transaction
+    installed: Installed
+    encode: Encode
+    threads: int = 1
+    recording: bool = True
+    built: dict[str, tuple[int, int]] = field(default_factory=dict)
+    accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+
+    def fill(self, rules: Iterable[InstalledRule]) -> None:
+        """Evaluate rules whose views are empty, in dependency order; O(evaluating them).
+
+        Raises MaintainError: two values for one key of a function, a value out of range, too little memory.
+        """
+        waiting: dict[str, list[Edits]] = {}
+        for rule in rules:
+            for name in rule.reads:
+                if name in waiting:
+                    self._fill_view(name, waiting.pop(name))
+            for number, plan in enumerate(rule.plans):
+                for index in indices_of(plan):
+                    if tree_name(index) not in self.txn:
+                        self.build_index(index)
+                with naming_the_rule(rule.definition):
+                    for name, edits in self._evaluate(rule, number):
+                        waiting.setdefault(name, []).append(edits)
+        for name, parts in waiting.items():
+            self._fill_view(name, parts)
+
+    def build_index(self, index: Index) -> None:
+        """Create the tree of a permuted index from its relation; O(n log n)."""
+        layout = self.installed.layouts[index.predicate]
+        columns = index_columns(index, layout)
+        tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
+        relation = self.txn.tree(index.predicate)  # before the pages: taking a tree may map the file anew
+        batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
+        if batches:
+            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
+
+    def tree(self, index: Index) -> Tree:
+        """The tree behind an index, as it is now."""
+        return self.txn.tree(tree_name(index))
+
+    def _evaluate(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
+        """The rows that a rule's plan inserts into its views, by view."""
+        plan = rule.plans[number]
+        head = self.installed.heads[plan]
+        trees = {trie.index: self.tree(trie.index) for trie in plan.tries}
+        evaluation = self._evaluate_and_record(rule, number, trees, head.asked)
+        for name in rule.writes:
+            self.accounts[name].operations += evaluation.operations
+        yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
+
+    def _fill_view(self, name: str, parts: list[Edits]) -> None:
+        """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
+        layout, predicate = self.installed.layouts[name], self._predicate(name)
+        if keeps_state(layout):
+            spec = state_spec(layout, len(parts[0][1]))
+            self.txn.create_words(state_name(name), spec.keys, spec.values, spec.scans)
+            rows = compose_rows(self.txn, predicate, parts, spec)
+            self.txn.replace(state_name(name), bulk(self.txn.pager, self.txn.tree(state_name(name)).spec, rows))
+            rows = [view_rows(name, layout, concatenated(rows))]
+        else:
+            rows = compose_rows(self.txn, predicate, parts, self.txn.tree(name).spec)
+        if layout.kind == SUM:
+            check_sums(self.txn, predicate, *rows)
+        tree = bulk(self.txn.pager, self.txn.tree(name).spec, rows)
+        self.txn.replace(name, tree)
+        if self.installed.stored[name].checked:
+            for batch in read_batches(self.txn.pages, tree):
+                self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
+
+    def _evaluate_and_record(
+        self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+    ) -> Evaluation:
+        """Evaluate a plan in full and replace its sensitivity indices; `asked` as for join/evaluate.py."""
+        plan = rule.plans[number]
+        if not plan.sensors or not self.recording:
+            return self._evaluate_plan(plan, trees, asked)
+        evaluation = evaluate(
+            self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
+            sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, asked=asked,
+        )  # fmt: skip
+        names = rule.sensitivity_names(number)
+        for name, spec in zip(names, map(sensitivity.index_spec, plan.sensors), strict=True):
+            if name not in self.txn:
+                self.txn.create_words(name, spec.keys, 0, spec.scans)
+        specs = [self.txn.tree(name).spec for name in names]
+        indices = bulk_all(self.txn.pager, list(zip(specs, evaluation.recorded, strict=True)))
+        for name, tree in zip(names, indices, strict=True):
+            self.txn.replace(name, tree)
+        rows = sum(tree.count for tree in indices)
+        self.built[names[0]] = rows, sum(tree.count for tree in trees.values())
+        return evaluation._replace(recorded=[])
+
+    def _evaluate_plan(
+        self, plan: Plan, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None
+    ) -> Evaluation:
+        rules = self.installed.program.rules
+        return evaluate_in_full(self.txn.pages, plan, [trees[t.index] for t in plan.tries], rules, self.threads, asked)
+
+    def _predicate(self, name: str) -> Predicate:
+        return self.installed.program.predicates[name]
+
+    def _check_function(self, name: str, delta: Delta) -> None:
+        """Raise FunctionConflictError where a key that a delta inserts has two values in the tree of a function."""
+        keys = len(self._predicate(name).keys)
+        inserted = delta.rows[:keys, delta.actions == INSERT]
+        tree = self.txn.tree(name)
+        crowded = np.flatnonzero(count_prefixes(self.txn.pages, tree, inserted, most=2) > 1)
+        if len(crowded):
+            key = tuple(inserted[:, crowded[0]].tolist())
+            raise self._conflict(name, key, tree)
+
+    def _conflict(self, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
+        predicate = self._predicate(name)
+        found = next(read_batches(self.txn.pages, tree, key, rows=2))  # the key has at least two rows
+        shown = [
+            tuple(self.txn.decode(t, np.ascontiguousarray(found[c]))[i].as_py() for c, t in enumerate(predicate.types))
+            for i in range(2)
+        ]
+        return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
