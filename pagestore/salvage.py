@@ -11,7 +11,7 @@ import pyarrow as pa
 from pagestore.admin.check import Check
 from pagestore.admin.tree_check import births_of
 from pagestore.errors import CorruptionError, PagestoreError
-from pagestore.pages.layout import BIRTH, BIRTHS, pointer_birth
+from pagestore.pages.layout import BIRTH, BIRTH_MASK, pointer_birth
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.storage.file import File
@@ -128,7 +128,7 @@ def _leaves(
     """
     if not page:
         return
-    if not check.sound(page, info.spec, level) or (birth and (check.word(page, BIRTH) ^ birth) & BIRTHS):
+    if not check.sound(page, info.spec, level) or (birth and (check.word(page, BIRTH) ^ birth) & BIRTH_MASK):
         yield page, None
         return
     columns = check.columns(page)

@@ -315,7 +315,7 @@ class Store:
     def transaction(self, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
         """Begin a transaction; another thread's is waited for, `timeout` seconds at most if that is given.
 
-        A transaction that was dropped, or whose thread has died, holds up nobody: it is rolled back.
+        A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
         Raises ReadOnlyError, PoisonedError, LockedError after the time, MovedError where the file was deleted or
         replaced, SchemaError for a message that is no text, and TransactionError inside another one of this thread.
         """
@@ -329,7 +329,7 @@ class Store:
         """Begin a transaction over a version (the newest by default) that is never committed; see
         relations/ephemeral.py.
 
-        It waits for nobody, and nobody for it. Raises as `at`.
+        It neither waits for other transactions nor blocks them. Raises as `at`.
         """
         return ephemeral.begin_ephemeral(self._handle, version)
 

@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 MODULES = {  # each public module, and the names that it offers
     "pagestore": "PagestoreError Relation Snapshot Store Transaction open register_host register_operator",
     "pagestore.compiled": """
-        ADD CHANGES CURSOR_WORDS ERASE HEIGHT INSERT KEYS LEAF_ENTRIES LEAF_PAGE LEAF_SLOT PATH ROOT SET
-        TREE_HEIGHT VERSION addressed allocating ascends borrowed by_address code_of compose_few field first
-        forward gallop inlined kernel late next_changes next_leaf raise_for run_end seek settle start_delta
-        unpack
+        ADD ByteTable Bytes CHANGES CURSOR_WORDS Door ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
+        LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables VERSION Words
+        addressed allocating ascends borrowed by_address code_of compose_few field first flush_queue forward gallop
+        inlined kernel late next_changes next_leaf raise_for run_end seek start_delta unpack
     """,
     "pagestore.errors": """
         ClosedError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError MissingError
@@ -61,8 +61,8 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Transaction: """
         add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
-        drop drop_scan edit encode finder groups pages properties replace rollback savepoint settle threads tree
-        version vouch
+        drop drop_scan edit edit_queues encode finder flush_queues pages properties replace rollback savepoint
+        threads tree version vouch
     """,
     ivm.Workspace: """
         at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe

@@ -60,6 +60,7 @@ class Follow(NamedTuple):
 
     @property
     def plan(self) -> Plan:
+        """The plan that is probed."""
         return self.rule.plans[self.number]
 
 

@@ -68,6 +68,7 @@ class Run(ABC):
 
     @property
     def operations(self) -> int:
+        """Iterator operations so far: opens, seeks and nexts."""
         return int(self._state[[join_layout.OPENS, join_layout.SEEKS, join_layout.NEXTS]].sum())
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:

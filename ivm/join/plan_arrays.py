@@ -36,10 +36,12 @@ class Shape:
 
     @property
     def levels(self) -> int:
+        """How many key variables the plan has."""
         return len(self.part_start) - 1
 
     @property
     def depths(self) -> np.ndarray:
+        """How many arguments each atom has, int64[A]."""
         depths: np.ndarray = (self.argument_level >= 0).sum(axis=1)
         return depths
 
@@ -50,6 +52,7 @@ class Shape:
 
     @cached_property
     def no_sensors(self) -> "Sensors":
+        """The sensors of a run that records nothing."""
         return Sensors(np.full(self.argument_level.shape, -1, np.int64), np.empty((0, 1), np.int64))
 
     @cached_property
@@ -168,6 +171,11 @@ def slices_room(parts: int, page_words: int) -> np.ndarray:
 
 
 def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
+    """One array: a header with numbers and with the offsets of sections, then the sections; the keys are places in it.
+
+    >>> laid_out(2, {0: 7}, {1: np.array([5, 6])}).tolist()
+    [7, 2, 5, 6]
+    """
     parts = [np.zeros(header, np.int64), *(np.asarray(s, np.int64).ravel() for s in sections.values())]
     flat = np.concatenate(parts)
     for at, number in numbers.items():

@@ -53,7 +53,7 @@ NO_COMMIT = bytes(DIGEST)
 NUMBERS_MAX = 1 << 48  # above the numbers of versions, texts and branches
 FILE_MAX = 1 << 44  # bytes of a store; ext4 holds no larger file
 SPAN_MIN, SPAN = 1 << 24, 1 << 16  # a backup's `top` is SPAN_MIN at most, or SPAN for each page held
-DENSE = 16  # with so many pages below `top` for each page held, or fewer, room is made for all of them
+DENSE = 16  # up to DENSE pages below `top` for each page held, the file gets room for all pages
 _HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqqqqq{DIGEST}s")}
 _NUMBER = struct.Struct("<q")
 

@@ -146,7 +146,7 @@ class Check(Walk):
                 self._add("page audit", page, "nothing reaches it, and it is not free")
 
     def _waiting(self) -> set[int]:
-        """Pages that are dead but wait for a version that still needs them to go."""
+        """Dead pages that some retained version still needs."""
         state = self.handle.state
         waiting = set(state.commit.dead[1::3]) if state.commit.administrative else set()
         return waiting | self._needed_by_lineage()

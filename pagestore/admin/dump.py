@@ -48,7 +48,7 @@ from pagestore.versions.settings import check_name
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
 KINDS = b"STOR", b"PART", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
 ROWS = 1 << 16  # of a block, at most
-ROWS_WORDS = 1 << 23  # as many, where records are wide
+ROWS_WORDS = 1 << 23  # words of a block of wide records, at most
 TEXT_BYTES = 1 << 24  # of the texts of a block, about; longer ones come in parts
 TEXTS_SCHEMA = pa.schema({"text": pa.large_binary()})
 _COUNT, _DONE = struct.Struct("<Q"), struct.Struct("<QQ")
@@ -242,7 +242,7 @@ class _Restore:
                 add_tag(self.handle, name)
 
     def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
-        """Take the rows of one of the relations that are wanted."""
+        """Take the rows of one of the `wanted` relations."""
         with self.block.reading():
             source = RecordReader(np.frombuffer(self.block.data, np.int64), CATALOG)
             name, changes = source.take_text(), source.take()

@@ -13,8 +13,8 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import (
     BIRTH,
-    BIRTHS,
-    COUNT,
+    BIRTH_MASK,
+    ENTRY_COUNT,
     FIRST_PAGE,
     HEADER,
     INDEX,
@@ -142,7 +142,7 @@ class Walk:
         if below.birth > version:
             self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
         said = pointer_birth(tree.pointer)
-        if said and said != below.birth & BIRTHS:
+        if said and said != below.birth & BIRTH_MASK:
             self._add("birth", tree.root, f"{name}: {_stale(below.birth, said)}", (tree.root,))
 
     def _page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
@@ -246,7 +246,7 @@ class Walk:
         for fact, (is_, should) in facts.items():
             if is_ != should:
                 return f"its {fact} is {is_} and should be {should}"
-        n = self.word(page, COUNT)
+        n = self.word(page, ENTRY_COUNT)
         if not 1 <= n <= RECORDS_A_WORD * self.pages.page_words:
             return f"it has {n} entries"
         for c in range(columns):
@@ -276,7 +276,7 @@ class Walk:
 
     def columns(self, page: int) -> np.ndarray:
         """All columns of a page decoded: int64[C, n]."""
-        n = self.word(page, COUNT)
+        n = self.word(page, ENTRY_COUNT)
         columns = page_type_fields(self.word(page, TYPE))[2]
         out = np.empty((columns, n), np.int64)
         for c in range(columns):

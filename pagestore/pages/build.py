@@ -5,7 +5,7 @@ folds, birth) of an index page.  Writing goes to `arena`, whose page number s is
 """
 
 from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry, Shape
-from pagestore.pages.layout import BIRTH, COLUMNS_MAX, COUNT, HEADER, ID, INDEX, LEAF, TYPE
+from pagestore.pages.layout import BIRTH, COLUMNS_MAX, ENTRY_COUNT, HEADER, ID, INDEX, LEAF, TYPE
 from pagestore.pages.page import field, pack, records_max, type_word, width_of
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_patch import patch_scan_tree
@@ -118,7 +118,7 @@ def write_page(fresh, kind_word, columns, entries):
     arena[page + ID] = fresh.page_id
     arena[page + BIRTH] = fresh.birth
     arena[page + TYPE] = kind_word
-    arena[page + COUNT] = hi - lo
+    arena[page + ENTRY_COUNT] = hi - lo
     at = page + HEADER + 2 * columns
     anchored = anchor(columns, kind_word >> 24 & 255, kind_word >> 8 & 255)
     for c in range(columns):

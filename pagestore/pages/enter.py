@@ -13,14 +13,14 @@ that its parent records.
 from pagestore.pages.checksum import checksum
 from pagestore.pages.layout import (
     BIRTH,
-    BIRTHS,
-    COUNT,
+    BIRTH_MASK,
     CRC,
+    ENTRY_COUNT,
     HEADER,
     ID,
     INDEX,
     LEAF,
-    PAGES,
+    PAGE_MASK,
     SCAN,
     TYPE,
     pointer_birth,
@@ -41,7 +41,7 @@ birth_of = kernel(pointer_birth)
 @kernel
 def enter(words, seen, page_words, root, level, columns):
     """Index of the first word of the page that a pointer leads to, of a tree's level, or ``-page_id``."""
-    page_id = root & PAGES
+    page_id = root & PAGE_MASK
     if page_id == 0 or page_id >= seen.shape[0]:
         return -max(page_id, 1)
     if seen[page_id] < columns:
@@ -88,13 +88,13 @@ def mark(arena, ids, seen, page_words):
 
 @kernel
 def is_meant(words, page, page_id, level, kin, birth):
-    """Does a page say that it is the one that its parent means?"""
+    """Do a page's number, kind, level, tree and birth agree with its parent?"""
     kind = words[page + TYPE]
     if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
         return False
     if kin and kind >> FOLDS_AND_TREE != kin:
         return False
-    return birth == 0 or (words[page + BIRTH] ^ birth) & BIRTHS == 0
+    return birth == 0 or (words[page + BIRTH] ^ birth) & BIRTH_MASK == 0
 
 
 @kernel
@@ -102,7 +102,7 @@ def is_whole(words, page, page_words):
     """Do the bytes of a page match its checksum, and do its columns and its ScanTree lie inside it?"""
     if words[page + CRC] != checksum(words, page, page_words):
         return False
-    n, columns = words[page + COUNT], columns_of(words, page)
+    n, columns = words[page + ENTRY_COUNT], columns_of(words, page)
     first = HEADER + 2 * columns
     if n < 1 or n > records_max(page_words) or columns == 0:
         return False

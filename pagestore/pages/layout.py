@@ -25,7 +25,7 @@ WORD = 8
 WORD_MIN, WORD_MAX = -(1 << 63), (1 << 63) - 1  # the bounds of int64
 
 HEADER = 8  # words before the column descriptors
-CRC, ID, BIRTH, TYPE, COUNT, SCAN, AGE = range(7)
+CRC, ID, BIRTH, TYPE, ENTRY_COUNT, SCAN, AGE = range(7)
 STAMP = SCAN  # the same word, in a page of a run
 LEAF, INDEX, RUN = 1, 2, 3  # kinds of pages
 
@@ -37,7 +37,7 @@ COLUMNS_MAX = 255  # of a page: the type word has a byte for them
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
 BIRTH_AT = PAGE_BITS + COLUMN_BITS
-PAGES, BIRTHS = (1 << PAGE_BITS) - 1, (1 << BIRTH_BITS) - 1
+PAGE_MASK, BIRTH_MASK = (1 << PAGE_BITS) - 1, (1 << BIRTH_BITS) - 1
 
 
 def page_type(kind: int, level: int, columns: int, folds: int, tree_id: int) -> int:
@@ -58,10 +58,10 @@ def pointer_to(page: int, columns: int, birth: int) -> int:
     """Pack the pointer to a root.
 
     >>> pointer = pointer_to(77, 3, 5)
-    >>> pointer & PAGES, pointer_columns(pointer), pointer_birth(pointer)
+    >>> pointer & PAGE_MASK, pointer_columns(pointer), pointer_birth(pointer)
     (77, 3, 5)
     """
-    return page | columns << PAGE_BITS | (birth & BIRTHS) << BIRTH_AT
+    return page | columns << PAGE_BITS | (birth & BIRTH_MASK) << BIRTH_AT
 
 
 def pointer_columns(pointer: int) -> int:

@@ -5,7 +5,7 @@ Columns are read through two descriptor words (see layout.py), so a lookup hoist
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.pages.layout import COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
+from pagestore.pages.layout import ENTRY_COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import either, word_at
 
@@ -182,7 +182,7 @@ def halve(words, base, start, width, lo, hi, x):
 
 @kernel
 def bits_at(words, at, mask):
-    """The bits that begin at a bit of the map, up to NARROW of them."""
+    """The bits of `mask`, up to NARROW, from bit `at` of the map on."""
     return word_at(words, at >> 3) >> (at & 7) & mask
 
 
@@ -211,7 +211,7 @@ def locate(words, page, key, m, lo):
 
     Narrows one column at a time, so every probe stays inside one column's words.
     """
-    hi = words[page + COUNT]
+    hi = words[page + ENTRY_COUNT]
     for c in range(m):
         if c:
             hi = run_end(words, page, c - 1, lo, hi, key[c - 1])

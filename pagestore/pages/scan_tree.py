@@ -19,8 +19,7 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 """
 
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, combine, fold_run
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import SCAN
+from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import bits, pack, unpack, width_of
 from pagestore.runtime.compiler import kernel
 
@@ -159,7 +158,7 @@ def carry(words, kept, node, level, scans, n, page_words, work):
     if depth == 0 or n > 2 * planted or 2 * n < planted:
         return 0, n
     leaves = 1 << depth
-    entries = words[old + ENTRIES]
+    entries = words[old + ENTRY_COUNT]
     base, at, width = tree_column(words, old, area, 0)
     r = 0
     begin = 0

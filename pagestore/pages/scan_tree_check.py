@@ -13,8 +13,7 @@ import numpy as np
 
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, USER
 from pagestore.pages.host_operators import operator
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import SCAN
+from pagestore.pages.layout import ENTRY_COUNT, SCAN
 
 Scans = tuple[tuple[int, int], ...]
 Fold = tuple[int, ...]
@@ -33,7 +32,7 @@ def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | Non
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:
         return None
-    n, leaves = int(page[ENTRIES]), 1 << depth
+    n, leaves = int(page[ENTRY_COUNT]), 1 << depth
     if leaves > n or not 0 < area < len(page):
         raise ValueError(f"a ScanTree of {leaves} leaves at word {area} over {n} entries")
     offsets = _column(page, area, leaves)

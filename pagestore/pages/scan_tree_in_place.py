@@ -8,8 +8,7 @@ Only counts, sums, minima and maxima are changed so; a page with other folds is 
 
 from pagestore.pages.arguments import FoldColumn
 from pagestore.pages.fold_operators import CARRY, MAX, MIN, SUM, group_end
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import SCAN
+from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import bits, column, pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, layout_of, stored, tree_column
 from pagestore.runtime.compiler import inlined, kernel
@@ -20,7 +19,7 @@ DIFFERING = 48  # bits of values whose differences, a page's worth of them, add 
 @kernel
 def in_place(words, kept, node, scans, n):
     """Are all folds plain, and does every entry that stays keep its place?"""
-    same = n == words[kept.old + ENTRIES]
+    same = n == words[kept.old + ENTRY_COUNT]
     for r in range(kept.runs):
         same &= node[kept.row, r] == node[kept.row + 2, r]
     f = 0
@@ -191,7 +190,7 @@ def put_fold(arena, base, at, width, k, value):
 @kernel
 def read_starts(words, old, area, depth, starts, work):
     """Decode where leaves start, and behind the last one the number of entries."""
-    leaves, entries = 1 << depth, words[old + ENTRIES]
+    leaves, entries = 1 << depth, words[old + ENTRY_COUNT]
     base, start, width = tree_column(words, old, area, 0)
     unpack_bits(words, base, start, width, 0, leaves, work, starts)
     for j in range(leaves):

@@ -14,8 +14,7 @@ changed where they stand: differences are added to sums, and all but a few edits
 """
 
 from pagestore.pages.fold_operators import MAX, MIN, USER, combine, fold_run, group_end, lift_decoded, lift_entry
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import SCAN
+from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, decode_folded, layout_of, stored, tree_column
 from pagestore.pages.scan_tree_in_place import change_folds, in_place, read_starts, set_bits
@@ -99,7 +98,7 @@ def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
     i = 0
     at = 0
     for r in range(runs + 1):
-        gone = node[runs_at, r] if r < runs else words[old + ENTRIES]
+        gone = node[runs_at, r] if r < runs else words[old + ENTRY_COUNT]
         come = node[runs_at + 2, r] if r < runs else entries.hi
         while i < gone or at < come:
             while leaf + 1 < leaves and work[starts + leaf + 1] <= i:

@@ -10,7 +10,7 @@ whole, so header word AGE counts the edits since that was done; it may reach a q
 """
 
 from pagestore.pages.build import measured
-from pagestore.pages.layout import AGE, BIRTH, COUNT, HEADER, ID, TYPE
+from pagestore.pages.layout import AGE, BIRTH, ENTRY_COUNT, HEADER, ID, TYPE
 from pagestore.pages.page import column, columns_of, pack, records_max, unpack, word_from
 from pagestore.runtime.compiler import kernel
 
@@ -27,7 +27,7 @@ def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
-    entries = words[old + COUNT]
+    entries = words[old + ENTRY_COUNT]
     kept = 0
     for r in range(runs):
         kept += node[runs_at + 1, r] - node[runs_at, r]
@@ -51,7 +51,7 @@ def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
     arena[page + ID] = fresh.page_id
     arena[page + BIRTH] = fresh.birth
     arena[page + TYPE] = words[old + TYPE]
-    arena[page + COUNT] = n
+    arena[page + ENTRY_COUNT] = n
     arena[page + AGE] = age
     for c in range(columns):
         move_column(words, old, node, c, runs_at, runs, n, arena, page)

@@ -96,7 +96,7 @@ class Range:
             return read(pages, tree, self._lo, self._hi)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Stream to whoever speaks Arrow: pandas, polars, DuckDB, pyarrow."""
+        """Stream to any program that reads Arrow: pandas, polars, DuckDB, pyarrow."""
         reader = pa.RecordBatchReader.from_batches(self.schema.arrow, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -105,7 +105,7 @@ class Range:
         return pa.RecordBatch.from_arrays(self._arrays(words), schema=self.schema.arrow)
 
     def record_batches(self, words: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """As `record_batch`, in as many batches as the texts take."""
+        """As `record_batch`, cut into more batches where texts need it."""
         arrays, n = self._arrays(words), words.shape[1]
         if n > 1 and [array.type for array in arrays] != self.schema.arrow.types:
             yield from self.record_batches(words[:, : n // 2])

@@ -331,7 +331,7 @@ class Relation(Range):
         return _tuples(self.record_batch(overlapping_words(self, [point], 2)[: len(self.schema.columns)]))
 
     def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
-        """The ranks in the whole relation of the first record and of the one behind the last."""
+        """The ranks, in the whole relation, of this range's first record and of its end."""
         count_rows(tree)
         start = int(ranks(pages, tree, np.array(self._lo)[:, None])[0]) if self._lo else 0
         stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count

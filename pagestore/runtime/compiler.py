@@ -123,6 +123,7 @@ class Kernel(CPUDispatcher):
 
     @cached_property
     def part(self) -> "Part":
+        """The same function as other kernels call it."""
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=Lowering)
 
     def compile(self, sig: Any) -> Any:
@@ -139,9 +140,11 @@ class Kernel(CPUDispatcher):
                 gc.enable()
 
     def get_call_template(self, args: Sequence, kws: dict) -> Any:
+        """As numba's, when another kernel calls this one: what it calls is the part."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
+        """As numba's, when another kernel calls this one."""
         return self.part.get_overload(sig)
 
 
@@ -189,10 +192,12 @@ class Part(CPUDispatcher):
         return super().get_call_template(next((o for o in self.overloads if all(map(fits, o, args))), args), kws)
 
     def add_overload(self, result: Any) -> None:
+        """As numba's, without a look for an entry point: a part has none."""
         self.overloads[tuple(result.signature.args)] = result
         self.targetctx.insert_user_function(result.fndesc, result.fndesc, [result.library])
 
     def get_overload(self, sig: Any) -> Any:
+        """As numba's: what the part is called in the language of LLVM."""
         return self.overloads[tuple(sig)].fndesc
 
 
@@ -230,6 +235,7 @@ class Lowered(JITCodeLibrary):
     """A part and what it calls, neither optimised nor made runnable."""
 
     def finalize(self) -> None:
+        """As numba's, without optimising and without machine code: only link in what the part calls."""
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)

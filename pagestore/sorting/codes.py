@@ -36,7 +36,7 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 def order_words(words, bits, order, some, spare, counts):
     """Make order[n] the stable order of words[n], which have `bits` bits.
 
-    Sorts as many bits at a time as fit into a word beside the tuple's place. some[n], spare[n] and
+    A round sorts the bits that fit into a word beside the tuple's place. some[n], spare[n] and
     counts[1 << digit] are scratch.
     """
     n = words.shape[0]

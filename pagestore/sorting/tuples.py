@@ -24,8 +24,8 @@ from pagestore.sorting.codes import (
 )
 from pagestore.sorting.merge import ascends, merge_order
 
-FEW = 48  # edits or tuples; as many are little work beside a call of numpy's
-MERGED = 256  # tuples; as many are sorted by merging in less time than a call of numpy's
+FEW = 48  # edits or tuples; up to here they take less time than a call of numpy
+MERGED = 256  # tuples; up to here merging sorts them faster than a call of numpy
 DIGIT = 12  # bits that a pass of our radix sort looks at, at most; numpy's sort differs 10 x between processors
 BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of them stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
@@ -36,8 +36,8 @@ class Coding(NamedTuple):
     """How tuples of K columns become words that sort alike: int64[K] each.
 
     Tuples equal in the leading columns already arrive ascending in the last `ordered` columns, so the sort ignores
-    those. The codes of a `marked` column have a bit more behind them, by which whoever makes the words orders
-    tuples that are equal up to there.
+    those. The codes of a `marked` column have one more bit behind them, which the maker of the words may set to
+    order tuples that are equal up to there.
     """
 
     low: np.ndarray

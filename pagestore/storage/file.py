@@ -135,7 +135,7 @@ class File:
             raise
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of `data`, whatever it takes."""
+        """Write all of `data`, in several calls if need be."""
         self._check()
         view = memoryview(data)
         if view.nbytes > PIECE or os.pwrite(self._fd, view, offset) < view.nbytes:
@@ -360,7 +360,7 @@ def not_standard(fd: int) -> int:
 
 
 def _write_all(fd: int, view: memoryview, offset: int) -> None:
-    """Write all bytes of a view, whatever it takes."""
+    """Write all bytes of a view, in several calls if need be."""
     while len(view):
         written = os.pwrite(fd, view[:PIECE], offset)
         if not written:

@@ -185,7 +185,7 @@ def right_below(pages: np.ndarray, top: int) -> int:
 
 
 def widened(array: np.ndarray, top: int) -> np.ndarray:
-    """A copy with room for twice as many pages, zeros behind what there is."""
+    """A copy with room for twice `top` pages, zeros behind the old content."""
     wide = np.zeros(16 * (1 + top // 8), array.dtype)
     wide[: len(array)] = array
     return wide

@@ -7,7 +7,7 @@ import numpy as np
 from crc32c import crc32c
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
+from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from pagestore.pages.page_map import Pages
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import lay_out
@@ -151,11 +151,14 @@ class Mapping:
             fault = page_fault(part, page)
             if fault:
                 raise CorruptionError(fault, page=page)
-            if page_type_fields(int(part[TYPE]))[0] != RUN or not 0 <= part[COUNT] <= (page_words - HEADER) * WORD:
+            if (
+                page_type_fields(int(part[TYPE]))[0] != RUN
+                or not 0 <= part[ENTRY_COUNT] <= (page_words - HEADER) * WORD
+            ):
                 raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
             if (int(part[BIRTH]), int(part[STAMP])) != (birth, stamp):
                 raise CorruptionError("it holds another record than it should", page=page)
-            parts.append(part[HEADER : HEADER + int(part[COUNT]) // WORD])
+            parts.append(part[HEADER : HEADER + int(part[ENTRY_COUNT]) // WORD])
         content = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if len(content) != run.length:
             raise CorruptionError(f"the run holds {len(content)} words, not {run.length}", page=run.page)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from pagestore.pages.layout import FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, PAGES
+from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN
 
 MAGIC = b"pageSTR\x00"
 FORMAT, OLDEST = 2, 1  # the format that is written, and the oldest that is read
@@ -86,6 +86,6 @@ def unpack(data: bytes) -> Meta | str:
     page_size, identity, sequence, version, state, words, top = fields
     if page_size & (page_size - 1) or not PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX:
         return f"pages of {page_size} bytes"
-    if min(sequence, version, state, words) < 0 or version >= NUMBER_END or not FIRST_PAGE <= top <= PAGES:
+    if min(sequence, version, state, words) < 0 or version >= NUMBER_END or not FIRST_PAGE <= top <= PAGE_MASK:
         return f"commit {sequence} of version {version} with {top} pages"
     return Meta(page_size, identity, sequence, version, state, words, top, bool(flags & CLEAN_FLAG), format_version)

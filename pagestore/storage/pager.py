@@ -28,7 +28,7 @@ from pagestore.storage.word_list import WordList, word_list
 STORE_LINEAGE = 0
 NO_ORIGIN = -1
 POOL_PAGES = 64  # free pages lent at once: few, so that pages in front that were just freed are soon used again
-REUSE_PAGES = 64  # released pages; a transaction that has as many looks for them and uses them again
+REUSE_PAGES = 64  # released pages; with that many a transaction stops to use them again
 AHEAD_PAGES = 8  # pages lent beyond the request, so that not every small transaction has to lend
 SPARE_PAGES = 64  # lent pages that may wait for the next transaction at the end of the file
 
@@ -105,7 +105,7 @@ class Pager:
         self.pages.seen[ids] = arena[TYPE : len(ids) * page_words : page_words] >> 16 & COLUMNS_MAX
 
     def _grow(self, top: int) -> None:
-        """Let the file hold pages below `top` and `spare` more; as many free pages inside the file are as good."""
+        """Let the file hold pages below `top` and `spare` more, or have `spare` free pages inside."""
         try:
             self.mapping.grow(top, self.spare)
         except OSError:
@@ -228,7 +228,7 @@ class Pager:
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
 
     def taken(self) -> int:
-        """How many pages were handed out, at least as many as the transaction keeps."""
+        """How many pages were handed out; the transaction keeps no more."""
         return sum(map(len, self._consumed)) + self._position - self._start
 
     def hand_over(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A step of a transaction: made wholly, or the transaction can only be rolled back.
 
 A step changes a transaction's trees and page counts in many places. An exception that no step raises by itself (a
-signal's, an interrupt, a failed write) may come between any two of them; nobody knows then what was counted, so the
+signal's, an interrupt, a failed write) may come between any two of them; what was counted is unknown then, so the
 transaction cannot be committed. A rollback relies on none of it: the books are opened anew from the last commit.
 """
 

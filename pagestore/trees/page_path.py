@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import COUNT
+from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import field
 from pagestore.pages.page_map import Pages
 from pagestore.trees.tree import Tree
@@ -25,7 +25,7 @@ def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, 
     if start <= 0 or at in passed:
         return ()
     passed.add(at)
-    for slot in range(int(pages.words[start + COUNT])):
+    for slot in range(int(pages.words[start + ENTRY_COUNT])):
         below = int(field(pages.words, start, keys, slot))
         first = child(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
         way = _below(pages, below, first, level - 1, keys, page, passed)

@@ -12,7 +12,7 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.arguments import Shape
 from pagestore.pages.host_operators import address_of
-from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGES, pointer_to
+from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGE_MASK, pointer_to
 from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.trees.kernels import bulk as k_bulk
@@ -71,7 +71,7 @@ class Tree(NamedTuple):
     @property
     def root(self) -> int:
         """The page of the root."""
-        return self.pointer & PAGES
+        return self.pointer & PAGE_MASK
 
 
 class Pager(Protocol):

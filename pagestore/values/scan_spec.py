@@ -156,7 +156,7 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
 
 
 def value_of(scan: ScanSpec, words: list[int], full: bool, interner: Interner) -> Any:
-    """As `values_of`, one value as Python has it; sums are exact whatever their size."""
+    """As `values_of`, for one interval, as a Python value; sums of any size are exact."""
     if scan.whole:
         if len(words) == 2 and words[1] != words[0] >> 63:
             return (words[1] << 64) + (words[0] & (1 << 64) - 1)

@@ -69,7 +69,7 @@ class Type(NamedTuple):
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of such a column."""
+        """The Arrow type of a column of this type."""
         return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
 
     def __str__(self) -> str:

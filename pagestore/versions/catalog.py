@@ -63,7 +63,7 @@ class Catalog:
         return Catalog(self.relations, self.properties, self.run)
 
     def same_as(self, other: "Catalog") -> bool:
-        """Whether both have the same content, in whatever run."""
+        """Whether both have the same content; their runs may differ."""
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
@@ -148,7 +148,7 @@ def _fault(info: Info) -> str | None:
 
 
 def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
-    """Whether rows (operator, column) make scans of records with so many columns, see pages/fold_operators.py."""
+    """Whether rows (operator, column) make scans of records of `columns` columns, see pages/fold_operators.py."""
     before = (-1, -1)
     for op, column in scans:
         follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True

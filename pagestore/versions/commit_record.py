@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import FIRST_PAGE, PAGES
+from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import NO_RUN, Mapping, Run
 from pagestore.storage.meta import NUMBER_END
@@ -118,7 +118,9 @@ class Commit:
         for name, pages in lists.items():
             if not lie_within(pages, FIRST_PAGE, self.top):
                 return f"its list {name!r} has pages that are not among the {self.top} of the store"
-        return None if lie_within(self.removed, FIRST_PAGE, PAGES) else "its list 'removed' has pages that cannot be"
+        return (
+            None if lie_within(self.removed, FIRST_PAGE, PAGE_MASK) else "its list 'removed' has pages that cannot be"
+        )
 
 
 def lie_within(numbers: Sequence[int], least: int, end: int) -> bool:
@@ -139,7 +141,7 @@ def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
     firsts, counts = extents[::2], extents[1::2]
     most = commit.top + len(commit.removed)  # pages of a file that was longer then are in `removed`
     pages = np.zeros(0, np.int64)
-    if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGES) and sum(counts) <= most:
+    if lie_within(counts, 1, most + 1) and lie_within(firsts, FIRST_PAGE, PAGE_MASK) and sum(counts) <= most:
         pages = np.concatenate([pages, *map(np.arange, firsts, map(add, firsts, counts))])
     removed = np.array(commit.removed, np.int64)
     odd = np.concatenate([np.setdiff1d(pages[pages >= commit.top], removed), np.setdiff1d(removed, pages)])

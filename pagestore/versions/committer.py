@@ -341,7 +341,7 @@ class Committer:
         pager, space, page_words = self.pager, self.pager.free_list, self.mapping.pages.page_words
         taken = pager.taken()
         words = record.length() + 5 * (len(versions.recent) + 1 + len(heads)) + space.changed()
-        words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free as many
+        words += taken + 2 * AHEAD_PAGES  # reserving the record's own run may free this many
         if self.sync == "commit":
             words += 2 * (sum(map(len, kept)) + taken)
         words += 2 + 2 * words // (page_words // 2)  # reserving the run changes the lists

@@ -338,7 +338,7 @@ class Handle:
             self._turns.give_back(turn)
 
     def administer(self, **changes: Any) -> None:
-        """Commit such a change; see Committer.administer."""
+        """Commit a change of the store's own affairs; see Committer.administer."""
         with self.committer.lock:
             self.check()
             self.committer.administer(**changes)

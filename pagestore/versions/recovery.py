@@ -20,7 +20,7 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, FormatError
 from pagestore.pages.layout import (
-    COUNT,
+    ENTRY_COUNT,
     FIRST_PAGE,
     HEADER,
     ID,
@@ -202,9 +202,9 @@ def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
         if head[ID] != page or page_type_fields(int(head[TYPE])) != (RUN, 0, 0, 0, COMMIT):
             continue
         count, last = 0, page
-        while last < len(seen) and words[last * page_words + COUNT] == (page_words - HEADER) * WORD:
+        while last < len(seen) and words[last * page_words + ENTRY_COUNT] == (page_words - HEADER) * WORD:
             count, last = count + page_words - HEADER, last + 1
-        run = Run(page, count + (int(words[last * page_words + COUNT]) // WORD if last < len(seen) else 0))
+        run = Run(page, count + (int(words[last * page_words + ENTRY_COUNT]) // WORD if last < len(seen) else 0))
         with suppress(CorruptionError):
             commit = Commit.decode(mapping.read_run(run))
             yield Meta(mapping.page_size, uuid, commit.sequence, commit.last_version, *run, commit.top, False)

@@ -4,7 +4,7 @@ from array import array
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGES, RECORDS_A_WORD
+from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, RECORDS_A_WORD
 from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
@@ -135,7 +135,7 @@ def roots_of(trees: dict[int, Tree]) -> WordList:
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer:
-            words += tree_id, pointer & PAGES, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
+            words += tree_id, pointer & PAGE_MASK, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
     return array("q", words)
 
 

@@ -1,7 +1,7 @@
 """Whose turn it is to write: one transaction at a time, of whatever thread.
 
 A turn is held by a weak reference, so that it ends with its transaction: given back, dropped without a word, or left
-behind by a thread that has died. So no exception, at whatever moment, leaves a lock that nothing ever releases.
+behind by a thread that has died. So an exception at any moment leaves no lock that nothing releases.
 """
 
 import gc

@@ -2,7 +2,7 @@
 
 Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
 handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
-lasts as long as something refers to it, so that no exception, at whatever moment, leaves one behind.
+lasts as long as something refers to it, so that an exception at any moment leaves none behind.
 """
 
 import threading

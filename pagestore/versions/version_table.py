@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import FIRST_PAGE, PAGES
+from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK
 from pagestore.pages.page_map import Pages
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import NUMBER_END
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
         """The entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
         entry = cls(*row)
         numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
-        if not numbers or not FIRST_PAGE <= entry.page < PAGES or not is_time(entry.timestamp):
+        if not numbers or not FIRST_PAGE <= entry.page < PAGE_MASK or not is_time(entry.timestamp):
             raise CorruptionError(f"the history has an entry that cannot be: {tuple(entry)}")
         return entry
 

@@ -25,7 +25,7 @@ def plain(row):
 
 
 def content(store: pagestore.Store, versions: list[str] | None = None) -> dict[str, dict]:
-    """As the script that wrote the stores has it."""
+    """The content of the stores, as the script that wrote them says."""
     found = {}
     for version in versions or [str(line.version) for line in store.history()]:
         with store.at(int(version)) as snapshot:
@@ -87,7 +87,7 @@ def test_the_reader_made_from_the_description_reads_both(old):
 
 
 def test_it_is_written_and_its_pages_get_births_as_they_are_written_anew(old):
-    """Edits of old pages and new ones side by side, by shifting and by decoding, few and many."""
+    """Few and many edits of old pages and new ones side by side, by shifting and by decoding."""
     path, expected = old
     versions = [*expected["versions"]][::9]
     with pagestore.open(path, retain="all") as store:

@@ -1,4 +1,4 @@
-"""The public surface: transactions, relations, versions; and what bad input is told."""
+"""The public surface: transactions, relations, versions; and the errors for bad input."""
 
 import datetime as dt
 import gc
@@ -163,7 +163,7 @@ def test_threads_take_turns(store):
 
 
 def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
-    """Which began when versions were dropped already, and has some when the compaction comes to wait for it."""
+    """It began after the compaction had dropped versions, and holds pages when the compaction waits for it."""
     begin, vacuum = transaction.begin_transaction, compact._vacuum
     begun, waited_for = threading.Event(), threading.Event()
 
@@ -412,7 +412,7 @@ def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
 
 
 def test_a_disk_with_little_left_is_used(tmp_path):
-    """It has less than a file of this size grows by, and yet versions can be made, and dropped."""
+    """The disk has less room than a file of this size grows by, and yet versions can be made and dropped."""
     path, numbers = tmp_path / "s.pages", np.random.default_rng(1).integers(1 << 62, size=(2, 500_000))
     with pagestore.open(path, page_size=4096) as store, store.transaction() as txn:
         txn.create("r", "x: int64, y: int64").insert([*numbers])
@@ -1006,7 +1006,7 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
     lambda store, edge: store.diff(1, 2, "edge").read_all(),
 ])  # fmt: skip
 def test_a_page_of_another_level_is_none(tmp_path, ask):
-    """A disk that loses a write leaves a page that is whole, with its own number, and of an earlier life."""
+    """A lost write leaves an older page that is whole and has the right number."""
     path = tmp_path / "s.pages"
     with pagestore.open(path, sync="off") as store:
         with store.transaction() as txn:

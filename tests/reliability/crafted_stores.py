@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 import pagestore
 from pagestore.errors import PagestoreError
-from pagestore.pages.layout import COUNT, CRC, HEADER, ID, RUN, SCAN, TYPE
+from pagestore.pages.layout import CRC, ENTRY_COUNT, HEADER, ID, RUN, SCAN, TYPE
 from pagestore.storage.meta import SIZE, SLOT_SIZE
 
 PAGE = 4096
@@ -130,7 +130,7 @@ def craft_page(words: np.ndarray, random: Random, top: int) -> None:
     kind, columns = int(words[TYPE]) & 255, int(words[TYPE]) >> 16 & 255
     places = [range(ID, HEADER)]
     if kind == RUN:
-        places += [range(HEADER, HEADER + max(1, int(words[COUNT]) // 8))] * 4
+        places += [range(HEADER, HEADER + max(1, int(words[ENTRY_COUNT]) // 8))] * 4
     else:
         places += [range(HEADER, HEADER + 2 * columns)] * 3 + [range(HEADER + 2 * columns, WORDS)]
         if int(words[SCAN]) & 255:

@@ -1,4 +1,4 @@
-"""A workspace and the slow truth side by side: the same edits to both, the same rows in both."""
+"""A workspace beside the slow truth: both get the same edits, and must have the same rows."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ class Mirror:
         self.compare()
 
     def install(self, name: str, text: str, **options: object) -> None:
-        """More rules, over what is there; where the truth refuses what they derive, so must the workspace."""
+        """Install more rules; where the truth refuses what they derive, so must the workspace."""
         program = self.program.including(compile(text, self.program))
         try:
             expected = naive.evaluate(program, self.state)

@@ -1,8 +1,8 @@
 """Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.
 
 A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.  Bindings
-are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` what each
-head row is derived by how often.
+are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` how often
+each head row is derived.
 """
 
 import math
@@ -158,7 +158,7 @@ def joined(atoms: list[Atom], binding: Binding, state: State) -> Iterator[Bindin
 
 
 def defining(literals: list[Literal], binding: Binding) -> tuple[Compare, Var, Term] | None:
-    """Of the equations that define a variable next the one least apt to fail, not by where it stands."""
+    """The equation to define a variable by next: the one least apt to fail, wherever it stands."""
     equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     found = [(x, a, b) for x in equations for a, b in sides(x) if defines(a, b, binding)]
     return min(found, key=lambda one: (risk(one[0]), str(one[0])), default=None)

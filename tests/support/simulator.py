@@ -62,7 +62,7 @@ class SimulatedFile:
         self.marks.append((len(self.operations), version))
 
     def acknowledged(self, done: int) -> tuple[int, int]:
-        """The version whose commit had returned after so many operations, and the one that may be under way."""
+        """The version whose commit had returned after `done` operations, and the one that may be under way."""
         finished = max((version for at, version in self.marks if at <= done), default=0)
         return finished, min((version for at, version in self.marks if at > done), default=finished)
 
@@ -194,7 +194,7 @@ def _crashed(durable: bytearray, open_: list[Operation], rng: Random, variant: i
 
 
 def play(image: bytearray, operation: Operation) -> None:
-    """Do to an image what was done to a file."""
+    """Apply an operation to an image of a file."""
     if operation.kind == "write":
         end = operation.offset + len(operation.data)
         image.extend(bytes(max(0, end - len(image))))

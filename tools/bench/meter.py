@@ -99,6 +99,6 @@ class Meter:
 
 
 def _defines_kernels(module: ModuleType) -> bool:
-    """Whether a module is made of kernels: these find each other by name when they are compiled."""
-    values = vars(module).values()
-    return any(isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ for value in values)
+    """Whether kernels look their names up in a module, which must then keep what numba can compile."""
+    dispatchers = (value for value in vars(module).values() if isinstance(value, Dispatcher))
+    return any(value.py_func.__module__ == module.__name__ for value in dispatchers)

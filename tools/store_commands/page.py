@@ -8,7 +8,7 @@ import numpy as np
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import is_whole
-from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, LEAF, RUN, TYPE, page_type_fields
+from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
 from pagestore.storage.mapping import page_fault
 from pagestore.store import Store
 from pagestore.versions.store_state import SYSTEM
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             "level": level,
             "tree": tree,
             "birth": int(words[BIRTH]),
-            "count": int(words[COUNT]),
+            "count": int(words[ENTRY_COUNT]),
             "crc": int(words[CRC]),
             "fault": fault,
         }

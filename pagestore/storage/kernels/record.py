@@ -10,7 +10,7 @@ import numpy as np
 
 from pagestore.pages.checksum import ONES, add, crc_of
 from pagestore.pages.enter import mark
-from pagestore.pages.layout import AGE, BIRTH, COUNT, CRC, HEADER, ID, RUN, STAMP, TYPE, WORD
+from pagestore.pages.layout import AGE, BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD
 from pagestore.pages.page import type_word
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import words_at
@@ -62,7 +62,7 @@ def lay_out(record, words, page, birth, purpose, arena, ids, page_words):
         ids[i] = page + i
         to[CRC] = to[AGE] = to[HEADER - 1] = 0
         to[STAMP] = stamp
-        to[ID], to[BIRTH], to[TYPE], to[COUNT] = page + i, birth, kind, WORD * min(room, words - begin)
+        to[ID], to[BIRTH], to[TYPE], to[ENTRY_COUNT] = page + i, birth, kind, WORD * min(room, words - begin)
         here = record[begin : begin + room]
         for j in range(here.shape[0]):
             to[HEADER + j] = here[j]

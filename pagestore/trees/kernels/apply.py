@@ -10,7 +10,7 @@ previous one.  The entries of the pages written go to the buffer above.
 
 from pagestore.pages.build import KEY, entry_columns
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import COUNT
+from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import child_slot, field
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, prefetch
@@ -129,7 +129,7 @@ def cut_edits(words, seen, page_words, root, level, keys, edits, page_edits, cut
     page = enter(words, seen, page_words, root, level, keys + 1)
     if page < 0:
         return page
-    wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + COUNT]
+    wanted, n, entries = cuts.shape[1] - 1, edits.shape[1], words[page + ENTRY_COUNT]
     step = 1 + entries // (SAMPLES * wanted)
     parts, total = 1, 0
     cuts[:, 0] = 0

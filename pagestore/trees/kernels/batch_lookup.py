@@ -1,7 +1,7 @@
 """Batches out of a tree: many keys at once, a range as columns, the pages of a tree."""
 
 from pagestore.pages.enter import child, columns_at, enter
-from pagestore.pages.layout import COUNT, WORD_MAX
+from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, run_end
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, either, prefetch, word_at
@@ -67,7 +67,7 @@ def leaves(words, seen, page_words, root, height, keys, wanted, group, place):
 def prefetch_leaves(words, pages, n, like):
     """Begin to load leaves: those of ALIKE keys or more as far as the first column reaches in leaf `like`, or heads."""
     _, start, width = column(words, like, 0)
-    reach = start - like + (words[like + COUNT] * width >> 6)
+    reach = start - like + (words[like + ENTRY_COUNT] * width >> 6)
     last = 0
     for g in range(n):
         if pages[g] != last:
@@ -98,7 +98,7 @@ def children(words, seen, page_words, level, columns, keys, wanted, group, key, 
         if below < 0:
             return below
         low = field(words, page, 0, slot)
-        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + COUNT] else WORD_MAX
+        high = field(words, page, 0, slot + 1) if slot + 1 < words[page + ENTRY_COUNT] else WORD_MAX
         pages[g] = below
         g += 1
         while g < group.shape[0] and pages[g] == page and low < wanted[0, group[g]] < high:
@@ -110,7 +110,7 @@ def children(words, seen, page_words, level, columns, keys, wanted, group, key, 
 @kernel
 def child_behind(words, page, key, keys, slot):
     """As `child_slot` for a whole key that belongs to the child at `slot` or to one behind it; gallops."""
-    entries, step = words[page + COUNT], 1
+    entries, step = words[page + ENTRY_COUNT], 1
     while slot + step < entries and not above(words, page, slot + step, key, keys):
         slot += step
         step <<= 1
@@ -153,7 +153,7 @@ def locate_column(words, c, columns, wanted, group, place):
             low[g], end[g] = run, low[g]
     else:
         for g in range(n):
-            low[g], end[g], equal[g] = 0, words[pages[g] + COUNT], 1
+            low[g], end[g], equal[g] = 0, words[pages[g] + ENTRY_COUNT], 1
     for g in range(n):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)

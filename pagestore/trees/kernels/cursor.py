@@ -9,7 +9,7 @@ function hands a corrupt page up as a negative status: ``-page_id``.
 """
 
 from pagestore.pages.enter import child, columns_at, enter
-from pagestore.pages.layout import COUNT, HEIGHT_MAX
+from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX
 from pagestore.pages.page import child_slot, field, locate
 from pagestore.runtime.compiler import kernel
 
@@ -47,8 +47,8 @@ def descend(words, seen, page_words, page, level, keys, key, m, cursors, o):
     slot, _ = locate(words, page, key, m, 0)
     cursors[o + LEAF_PAGE] = page
     cursors[o + LEAF_SLOT] = slot
-    cursors[o + LEAF_ENTRIES] = words[page + COUNT]
-    if slot == words[page + COUNT]:
+    cursors[o + LEAF_ENTRIES] = words[page + ENTRY_COUNT]
+    if slot == words[page + ENTRY_COUNT]:
         return next_leaf(words, seen, page_words, keys, cursors, o)
     return 1
 
@@ -67,7 +67,7 @@ def next_leaf(words, seen, page_words, keys, cursors, o):
     while level < height:
         page = cursors[o + PATH + 2 * level - 2]
         slot = cursors[o + PATH + 2 * level - 1] + 1
-        if slot < words[page + COUNT]:
+        if slot < words[page + ENTRY_COUNT]:
             cursors[o + PATH + 2 * level - 1] = slot
             page = child_at(words, seen, page_words, page, keys, slot, level - 1, cursors, o)
             return leftmost(words, seen, page_words, page, level - 1, keys, cursors, o)
@@ -88,7 +88,7 @@ def leftmost(words, seen, page_words, page, level, keys, cursors, o):
         return page
     cursors[o + LEAF_PAGE] = page
     cursors[o + LEAF_SLOT] = 0
-    cursors[o + LEAF_ENTRIES] = words[page + COUNT]
+    cursors[o + LEAF_ENTRIES] = words[page + ENTRY_COUNT]
     return 1
 
 
@@ -115,7 +115,7 @@ def forward(words, seen, page_words, keys, key, m, cursors, o):
     while level < height:
         page = cursors[o + PATH + 2 * level - 2]
         slot = cursors[o + PATH + 2 * level - 1]
-        entries = words[page + COUNT]
+        entries = words[page + ENTRY_COUNT]
         if level + 1 == height or above(words, page, entries - 1, key, m):
             break
         level += 1

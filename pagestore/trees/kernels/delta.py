@@ -9,7 +9,7 @@ load ahead (0: nowhere), and for each level (page, slot, entries).
 """
 
 from pagestore.pages.enter import child, columns_at, enter
-from pagestore.pages.layout import COUNT, ID, PAGES
+from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import bits, column, columns_of, field, word_from
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, prefetch
@@ -26,7 +26,7 @@ def start_delta(words, seen, page_words, roots, heights, state):
     state[:, :] = 0
     for side in range(2):
         state[side, HEIGHT] = heights[side]
-        state[side, LEVEL] = heights[side] if heights[side] and roots[0] & PAGES != roots[1] & PAGES else -1
+        state[side, LEVEL] = heights[side] if heights[side] and roots[0] & PAGE_MASK != roots[1] & PAGE_MASK else -1
     for side in range(2):
         if state[side, LEVEL] > 0:
             level = heights[side] - 1
@@ -44,7 +44,7 @@ def open_page(words, page_words, page, side):
     at = STACK + 3 * side[LEVEL]
     side[at] = page
     side[at + 1] = 0
-    side[at + 2] = words[page + COUNT]
+    side[at + 2] = words[page + ENTRY_COUNT]
     side[READ] += 1
     if side[LEVEL] == 0:  # the other side's leaf is mostly next, and then both are read to the end
         for i in range(page, page + page_words, LINE):

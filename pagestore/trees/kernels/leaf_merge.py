@@ -7,7 +7,7 @@ Records between two edits that change something move as runs; an edit that chang
 """
 
 from pagestore.pages.build import ENDS, RECORD
-from pagestore.pages.layout import COUNT
+from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import field, lower, run_end
 from pagestore.runtime.compiler import kernel
 from pagestore.trees.kernels.apply_layout import (
@@ -139,7 +139,7 @@ def follow(words, page, keys, edits, first, e, at, ends):
     columns from the first that differs are searched. Edit `first` has none before it.
     """
     c = 0
-    hi = words[page + COUNT]
+    hi = words[page + ENTRY_COUNT]
     while e > first and edits[c, e] == edits[c, e - 1]:
         hi = ends[c]
         c += 1

@@ -8,7 +8,7 @@ Runs are decoded only where the new page cannot be made by shifting the old one'
 """
 
 from pagestore.pages.build import births_at
-from pagestore.pages.layout import COUNT, pointer_to
+from pagestore.pages.layout import ENTRY_COUNT, pointer_to
 from pagestore.pages.page import columns_of, unpack
 from pagestore.runtime.compiler import kernel
 from pagestore.trees.kernels.apply_layout import CORRUPT, EVIDENCE, PAGE, RUNS, SIZE, STATUS
@@ -65,7 +65,7 @@ def decode_noted(words, columns, buffer, walk, level):
 @kernel
 def prepend(source, page, columns, buffer, size):
     """Move the buffer's entries up and decode a page before them; returns the new size."""
-    count = source[page + COUNT]
+    count = source[page + ENTRY_COUNT]
     for c in range(columns + 1):  # the row behind the columns says which children are fresh
         for i in range(size - 1, -1, -1):
             buffer[c, i + count] = buffer[c, i]

@@ -7,7 +7,7 @@ A branch that is guessed wrong costs as much as the rest, so halving takes none.
 """
 
 from pagestore.pages.enter import child, columns_at, enter
-from pagestore.pages.layout import COUNT, HEADER
+from pagestore.pages.layout import ENTRY_COUNT, HEADER
 from pagestore.pages.page import bits, column, field, halve, lower, run_end
 from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, as_array, bytes_at, either, prefetch, words_at
@@ -64,7 +64,7 @@ def find_record(ready, key, out):
 @kernel
 def between(words, page, slot, key, keys):
     """The first column that a child's separator and the next one differ in, and how far between them the key is."""
-    if slot + 1 < words[page + COUNT]:
+    if slot + 1 < words[page + ENTRY_COUNT]:
         for c in range(keys):
             low, high = field(words, page, c, slot), field(words, page, c, slot + 1)
             if low != high:
@@ -76,7 +76,7 @@ def between(words, page, slot, key, keys):
 @kernel
 def prefetch_near(words, page, like, columns, part):
     """Begin to load the entries within NEAR of a part of a page, where another page has its columns."""
-    guess = int(part * words[like + COUNT])
+    guess = int(part * words[like + ENTRY_COUNT])
     for c in range(columns):
         _, start, width = column(words, like, c)
         begin = page - like + start
@@ -87,7 +87,7 @@ def prefetch_near(words, page, like, columns, part):
 @kernel
 def locate_near(words, page, key, m, near_c, part):
     """As `locate`, of a key that is about at that part of the page by column near_c, and equal in those before it."""
-    lo, hi = 0, words[page + COUNT]
+    lo, hi = 0, words[page + ENTRY_COUNT]
     guess = int(part * hi)
     for c in range(m):
         if c:

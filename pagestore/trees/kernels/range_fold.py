@@ -11,8 +11,7 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.fold_operators import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import HEIGHT_MAX, SCAN
+from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX, SCAN
 from pagestore.pages.page import NARROW, bits, column, folds_of, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.runtime.compiler import inlined, kernel
@@ -94,7 +93,7 @@ def parts(words, page, end, lo, hi):
     header = scan_header(words, page, end)
     area, depth = page + (header >> 8 & 0xFFFFFF), header & 255
     if depth:
-        entries = words[page + ENTRIES]
+        entries = words[page + ENTRY_COUNT]
         i, a = leaf_behind(words, page, area, entries, depth, lo)
         j, b = leaf_before(words, page, area, entries, depth, hi)
         if i < j:
@@ -356,7 +355,7 @@ def prefetch_leaf(words, page, page_words, folded, few):
             prefetch(words, i)
     if few:
         _, start, width = column(words, page, 0)
-        span = words[page + ENTRIES] * width
+        span = words[page + ENTRY_COUNT] * width
         for k in range(1, PROBES):
             prefetch(words, start + (span * k // PROBES >> 6))
 
@@ -428,5 +427,5 @@ def fold_between(words, height, keys, scans, first, end, ways, lower, upper, acc
         d = min(step, 2 * level - step)
         page = ways[d, 0, lower if step < level else upper]
         lo = max(ways[d, 1, lower] + (d > 0), 0) if step <= level else 0
-        hi = ways[d, 1, upper] if step >= level and before else words[page + ENTRIES]
+        hi = ways[d, 1, upper] if step >= level and before else words[page + ENTRY_COUNT]
         fold_page(words, page, d, keys, scans, first, end, lo, hi, acc)

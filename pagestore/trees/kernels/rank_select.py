@@ -7,8 +7,7 @@ Both go by the count folds of index pages and of ScanTrees: O(height * log entri
 """
 
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import ID
+from pagestore.pages.layout import ENTRY_COUNT, ID
 from pagestore.pages.page import bits, child_slot, column, field, locate
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.runtime.compiler import kernel
@@ -41,10 +40,10 @@ def select(words, seen, page_words, root, height, keys, count_row, rank):
         if page < 0:
             return page, 0
         slot, rank = count_down(words, page, keys, count_row, rank)
-        if slot == words[page + ENTRIES]:
+        if slot == words[page + ENTRY_COUNT]:
             return -words[page + ID], 0
         page = child(words, seen, page_words, page, keys, slot, level - 1, columns_folded(root, keys, end, level - 1))
-    if page > 0 and (rank < 0 or rank >= words[page + ENTRIES]):
+    if page > 0 and (rank < 0 or rank >= words[page + ENTRY_COUNT]):
         return -words[page + ID], 0
     return page, rank
 
@@ -68,9 +67,9 @@ def count_down(words, page, keys, count_row, rank):
             if rank >= below:
                 rank -= below
                 k += 1
-        slot = tree_start(words, page, area, words[page + ENTRIES], depth, k - (1 << depth))
+        slot = tree_start(words, page, area, words[page + ENTRY_COUNT], depth, k - (1 << depth))
     base, start, width = column(words, page, keys + 1 + count_row)
-    while slot < words[page + ENTRIES]:
+    while slot < words[page + ENTRY_COUNT]:
         below = base + bits(words, start, width, slot)
         if rank < below:
             break

@@ -6,7 +6,7 @@ cursor ──▶ leaf 11, slot 3 .. end ──▶ leaf 12 ──▶ ... ──�
 import numpy as np
 
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import COUNT, ID, PAGES
+from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import field, locate, unpack
 from pagestore.runtime.borrowed import borrowed
 from pagestore.runtime.compiler import allocating, kernel
@@ -93,20 +93,20 @@ def tree_pages(words, seen, page_words, root, height, keys, out):
     file comes to some of them again: it is the root's page that is said to be bad then.
     """
     way = np.empty((height, 2), np.int64)  # by level: the index page that was come through, the slot of its next child
-    n, level, page_id = 0, height - 1, root & PAGES
+    n, level, page_id = 0, height - 1, root & PAGE_MASK
     page = enter(words, seen, page_words, root, level, keys + 1) if height > 1 else 0
     while 0 <= level < height:
         if page < 0:
             return page
         if n == seen.shape[0]:
-            return -(root & PAGES)
+            return -(root & PAGE_MASK)
         if n < out.shape[0]:
             out[n] = page_id
         n += 1
         if level:
             way[level, 0], way[level, 1] = page, 0
         level = max(level, 1)
-        while level < height and way[level, 1] == words[way[level, 0] + COUNT]:
+        while level < height and way[level, 1] == words[way[level, 0] + ENTRY_COUNT]:
             level += 1
         if level < height:
             parent, slot = way[level, 0], way[level, 1]

@@ -7,7 +7,7 @@ ScanTree of each page, lead from one end at or behind lo to the next.
 import numpy as np
 
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import COUNT, HEIGHT_MAX
+from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX
 from pagestore.pages.page import bits, child_slot, column, field, locate
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.runtime.borrowed import borrowed
@@ -45,7 +45,7 @@ def stab_points(words, seen, page_words, index, points, out, visits):
 def upper_bound(words, page, key, m):
     """First entry whose first m columns are above ``key[:m]``."""
     lo = 0
-    hi = words[page + COUNT]
+    hi = words[page + ENTRY_COUNT]
     for c in range(m):
         base, start, width = column(words, page, c)
         a, b = lo, hi  # first entry above key[c]
@@ -122,7 +122,7 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
     if depth == 0 or slot >= end:
         return along(words, page, c, slot, end, x, visits)
     area = page + (header >> 8 & 0xFFFFFF)
-    entries = words[page + COUNT]
+    entries = words[page + ENTRY_COUNT]
     leaves = 1 << depth
     j, _ = leaf_before(words, page, area, entries, depth, slot)
     stop = min(end, tree_start(words, page, area, entries, depth, j + 1))

@@ -10,7 +10,7 @@ The entry of each page written goes to the node buffer above. What is left above
 from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.build import ENDS, anchor, body_words, cuts, emit, entry_columns, hand_up, words_needed
 from pagestore.pages.enter import child, enter
-from pagestore.pages.layout import BIRTH, COUNT, HEIGHT_MAX, ID
+from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEIGHT_MAX, ID
 from pagestore.pages.page import birth_at, field, folds_of, records_max
 from pagestore.pages.scan_tree import SHIFTED
 from pagestore.pages.shift import shift_page
@@ -46,7 +46,7 @@ def take_in(words, page, scans, level, walk, tally):
         return False
     walk[PAGE, level] = page
     walk[PAGE_ID, level] = words[page + ID]
-    walk[ENTRIES, level] = words[page + COUNT]
+    walk[ENTRIES, level] = words[page + ENTRY_COUNT]
     walk[SLOT, level] = 0
     walk[CHANGED, level] = walk[SIZE, level] > 0
     walk[RUNS, level] = -1 if walk[SIZE, level] > 0 else 0
@@ -306,7 +306,7 @@ def grow(pages, root, shape, top, output, run):
 @kernel
 def only_child(source, page, keys):
     """The child of an index page that has just one, else 0, and its birth."""
-    if source[page + COUNT] > 1:
+    if source[page + ENTRY_COUNT] > 1:
         return 0, 0
     return field(source, page, keys, 0), birth_at(source, page, keys, 0)
 

@@ -1,4 +1,4 @@
-"""Dumps and backups from strangers: refused by an error that says where, in bounded memory, and nothing is left."""
+"""Crafted dumps and backups are refused: the error says where, memory stays bounded, and no file is left behind."""
 
 import io
 import struct
@@ -51,7 +51,7 @@ def refused(data, tmp_path, match):
 
 
 def with_block(data, kind, change):
-    """A dump or backup with its blocks of a kind changed."""
+    """A dump or backup in which all blocks of one kind were changed."""
     found = [(its, change(content) if its == kind else content) for its, content in apart(data)]
     return together(data[:12], found)
 
@@ -136,7 +136,7 @@ def test_the_beginning_and_the_end_say_the_same(dumped, tmp_path):
 
 
 def test_a_catalog_is_one_that_a_transaction_would_have_made(tmp_path):
-    """Each word of it is changed to many others: then it reads, as another one, or is refused."""
+    """Each word of a catalog is replaced by many others: the result reads as another catalog, or is refused."""
     with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
         txn.create(
             "r", "k: int64, d: decimal(9,2), s: string", key="k", scans=["sum:d", "max:d,k", "count", "checksum"]
@@ -226,7 +226,7 @@ def test_pages_are_verified_before_they_are_written(dumped, tmp_path):
 
 
 def test_few_pages_make_no_huge_store(dumped, tmp_path, monkeypatch):
-    """Up to some size a store with few pages has holes; beyond it, it is refused, and no such backup is made."""
+    """Up to some size a restored store with few pages has holes; beyond it, backups are refused, and none is made."""
     _, backed = dumped
     (head,) = (content for kind, content in apart(backed) if kind == b"HEAD")
     fields = [*backup._HEADS[backup.FORMAT].unpack(head)]

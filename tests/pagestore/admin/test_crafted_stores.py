@@ -6,8 +6,8 @@ import pytest
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import enter
-from pagestore.pages.fold_operators import COUNT as COUNTS
-from pagestore.pages.layout import BIRTH, COUNT, CRC, HEADER, ID, SCAN, TYPE
+from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, SCAN, TYPE
 from pagestore.trees.bulk import bulk
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import pages_of, read_batches
@@ -35,7 +35,7 @@ class Crafted:
     def __init__(self) -> None:
         self.pager = MemoryPager()
         rows = np.stack([KEYS, KEYS])
-        self.tree = bulk(self.pager, Spec(1, 1, 1, ((COUNTS, 0),)), [rows])
+        self.tree = bulk(self.pager, Spec(1, 1, 1, ((COUNT, 0),)), [rows])
         assert self.tree.height == 3
         self.pages = pages_of(self.pager.pages, self.tree).tolist()
         words = self.pager.pages.words
@@ -56,14 +56,14 @@ class Crafted:
 
 
 LIES = {
-    "more entries than a page holds": lambda c, page: {COUNT: 1025},
-    "no entries": lambda c, page: {COUNT: 0},
-    "fewer than none": lambda c, page: {COUNT: -(1 << 62)},
+    "more entries than a page holds": lambda c, page: {ENTRY_COUNT: 1025},
+    "no entries": lambda c, page: {ENTRY_COUNT: 0},
+    "fewer than none": lambda c, page: {ENTRY_COUNT: -(1 << 62)},
     "a column behind the page": lambda c, page: {HEADER + 1: 512 << 8 | 8},
     "a column before the columns": lambda c, page: {HEADER + 1: 3 << 8 | 8},
     "a column far away": lambda c, page: {HEADER + 1: 1 << 61 | 8},
     "a column of 65 bits": lambda c, page: {HEADER + 1: c.word(page, HEADER + 1) & ~255 | 65},
-    "columns that are too wide": lambda c, page: {HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64, COUNT: 400},
+    "columns that are too wide": lambda c, page: {HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64, ENTRY_COUNT: 400},
     "too few columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16) | 1 << 16},
     "no columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16)},
     "more columns than there is room for": lambda c, page: {TYPE: c.word(page, TYPE) | 255 << 16},
@@ -110,7 +110,7 @@ def test_a_page_with_fewer_columns_than_its_reader_wants_is_refused_though_it_wa
 
 
 def test_a_page_that_was_verified_is_not_looked_at_again():
-    """What there is to do with it is one comparison, of a byte; none of its words is read."""
+    """Entering a verified page compares one byte and reads none of the page's words."""
     crafted = Crafted()
     list(read_batches(crafted.pager.pages, crafted.tree))
     words, seen, page_words = crafted.pager.pages

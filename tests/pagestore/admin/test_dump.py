@@ -1,4 +1,4 @@
-"""Dumps and backups: what goes out comes back, cut or damaged ones are refused, others go on meanwhile."""
+"""Dumps and backups are read back unchanged; cut or damaged ones are refused; readers and writers go on meanwhile."""
 
 import io
 import os
@@ -227,7 +227,7 @@ def test_a_backup_while_another_handle_writes(store, tmp_path):
 
 
 def test_a_failed_restore_leaves_the_store_as_it_was(store, tmp_path):
-    """Also where the first of several versions is whole, from a pipe as from a file."""
+    """Even where the first of several versions is whole; from a pipe as from a file."""
     data = dumped(store, [3, 8, 9])
     [*_, last, _] = headers(data)
     wrong = bytearray(data)
@@ -250,7 +250,7 @@ def test_a_failed_restore_leaves_the_store_as_it_was(store, tmp_path):
 
 
 def test_texts_longer_than_a_block_come_in_parts(tmp_path, monkeypatch):
-    """And no block is longer than a reader takes."""
+    """No block is longer than a reader accepts."""
     monkeypatch.setattr(dump, "TEXT_BYTES", 4000)
     texts = [bytes([i]) * n for i, n in enumerate([3, 9000, 1, 4000, 4001, 30, *range(1, 3000, 97), 50_000, 2])]
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
@@ -298,7 +298,7 @@ def applied(path, *parts):
 
 
 def edited(store, *values):
-    """One commit for each value, which all records of a relation get."""
+    """Make one commit for each value, which sets all records of a relation to it."""
     for value in values:
         with store.transaction() as txn:
             if "r" not in txn:
@@ -424,7 +424,7 @@ def test_a_restored_file_is_durable_with_its_name(store, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["r", "rw"])
 def test_what_is_no_file_is_no_store(tmp_path, mode):
-    """And is not waited for: who opens a pipe to read waits for somebody who writes."""
+    """Opening a pipe for reading would wait for a writer, so it is refused unopened."""
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as plug:
         plug.bind(str(tmp_path / "plug"))

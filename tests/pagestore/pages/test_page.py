@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pagestore.pages.arguments import Entries, FreshPage
 from pagestore.pages.build import write_page
-from pagestore.pages.layout import COUNT, HEADER
+from pagestore.pages.layout import ENTRY_COUNT, HEADER
 from pagestore.pages.page import field, gallop, lower, run_end, unpack
 from pagestore.runtime.arguments import Door
 from pagestore.trees.kernels.delta import equal_values
@@ -20,7 +20,7 @@ WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 56, 57, 58, 59, 63, 64]
 
 @st.composite
 def columns(draw):
-    """A sorted column of exactly that width, anywhere among the words, and a short one behind it."""
+    """Draws a sorted column of exactly `width` bits, anywhere in the range of words, and a short column behind it."""
     width = draw(st.sampled_from(WIDTHS))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(2, min(400, 64 * 450 // max(1, width))))
@@ -44,7 +44,7 @@ def page_of(values):
 def test_what_goes_in_comes_out(column, data):
     width, values = column
     words, page = page_of(values)
-    assert words[page + COUNT] == len(values) and words[page + HEADER + 1] & 255 == width
+    assert words[page + ENTRY_COUNT] == len(values) and words[page + HEADER + 1] & 255 == width
     assert [field(words, page, 0, i) for i in range(len(values))] == values
     lo = data.draw(st.integers(0, len(values)))
     hi = data.draw(st.integers(lo, len(values)))

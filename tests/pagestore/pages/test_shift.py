@@ -1,4 +1,4 @@
-"""Pages made by shifting bits against lists: values that just fit and just do not, and how often it is done."""
+"""Pages made by shifting bits, against lists: values that just fit and values that do not; how often it is done."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import pagestore
 from pagestore.pages.arguments import Entries, FreshPage, Kept
 from pagestore.pages.build import write_page
-from pagestore.pages.layout import AGE, COUNT, HEADER, ID, LEAF, page_type
+from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, page_type
 from pagestore.pages.page import column, unpack
 from pagestore.pages.shift import PATIENCE, shift_page
 from pagestore.runtime.arguments import Door, MappedWords
@@ -30,7 +30,7 @@ def signed(value):
 
 
 def column_values(rng, n, width):
-    """n words that take a column of `width` bits, and words that just fit it, or just do not."""
+    """n words whose column takes `width` bits, words that just fit it, and words that just do not."""
     base = int(rng.integers(-(2**63), 2**63 - 2**width, endpoint=True)) if width < 64 else -(2**63)
     offsets = [0, 2**width - 1, *rng.integers(0, 2**width - 1, n, np.uint64, endpoint=True).tolist()]
     return (
@@ -40,7 +40,7 @@ def column_values(rng, n, width):
 
 
 def edited(rng, n, edits):
-    """Entries of a successor, each the number of an old one or None for a new one."""
+    """Draws the entries of a page's successor: the number of an old entry, or None for a new one."""
     out = list(range(n))
     for _ in range(edits):
         at, kind = int(rng.integers(0, len(out) + 1)), int(rng.integers(0, 3))
@@ -94,7 +94,7 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     if not done:
         assert PATIENCE * age > m or sum(-(-m * width // 64) for width in widest) > ROOM
         return
-    assert arena[[ID, COUNT, AGE]].tolist() == [7, m, age]
+    assert arena[[ID, ENTRY_COUNT, AGE]].tolist() == [7, m, age]
     end = HEADER + 2 * columns
     for c, values in enumerate(wanted):
         _, start, width = column(arena, 0, c)
@@ -119,7 +119,7 @@ STEPS = st.tuples(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 40]), st.inte
     st.lists(STEPS, min_size=1, max_size=20),
 )
 def test_stores_under_small_edits(tmp_path_factory, scans, steps):
-    """Random small transactions on a real store: what a dict says, and no invariant is violated."""
+    """Random small transactions on a real store give what they give on a dict, and violate no invariant."""
     path = tmp_path_factory.mktemp("shift") / "s.pages"
     with pagestore.open(path, page_size=4096, sync="off", retain=3) as store:
         model = {i * 3: i % 50 for i in range(3000)}
@@ -152,7 +152,7 @@ def loaded(n):
 
 @pytest.mark.parametrize("edits", [1, 20])
 def test_small_edits_shift_every_page_on_their_paths(edits):
-    """All but full pages, and some index pages, which are small here and soon measured anew."""
+    """All pages are shifted except full ones and some index pages, which are small here and soon measured anew."""
     pager, tree = loaded(100_000)
     every_30th = np.arange(0, 800_000, 240)
     tree, *_ = apply(pager, tree, np.full(len(every_30th), ERASE), np.stack([every_30th, every_30th]))
@@ -165,7 +165,7 @@ def test_small_edits_shift_every_page_on_their_paths(edits):
 
 
 def test_a_page_is_measured_anew_in_time():
-    """Values that were wide make no page wide for long."""
+    """Wide values that are gone do not keep a page wide for long."""
     pager, tree = loaded(500)
     for value in (2**55, 3, 4):
         for key in range(0, 4000, 8):

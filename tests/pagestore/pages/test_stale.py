@@ -1,4 +1,4 @@
-"""A page that the disk did not write is told from the one that was written: by readers, and by fsck."""
+"""Readers and fsck recognise an old page where the disk lost the write of a newer one."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_many_of_them(seed):
 
 
 def test_the_only_page_of_a_tree(tmp_path):
-    """A tree of one leaf has no index page that could know; the commit's record does."""
+    """A tree of one leaf has no index page with its birth; the commit's record holds it."""
     path = tmp_path / "s.pages"
     images = []
     with pagestore.open(path, page_size=4096, retain=1) as store:
@@ -84,7 +84,7 @@ def test_a_child_of_another_birth_is_refused_where_it_is_touched_first(ask):
 
 
 def test_births_take_few_bits():
-    """All children of a fresh tree are of one version; those of an old one of as many as there were."""
+    """All children of a fresh tree were born in one version; those of an old tree in many."""
     pager = MemoryPager()
     tree = wide_tree(pager)
     widths = []

@@ -51,7 +51,7 @@ def test_a_part_of_a_rope_is_that_of_the_text(tmp_path_factory, texts, start, st
 
 
 def test_a_rope_reads_what_is_asked_for(tmp_path, monkeypatch):
-    """The first pieces of a long rope cost one batch of records, making it none."""
+    """Making a rope reads no records, and its first pieces read one batch."""
     with told(tmp_path, TEXTS) as store:
         batches = []
 

@@ -1,4 +1,4 @@
-"""Strings and bytes in keys are in no order: what would rely on one is refused by name, and what does not is right."""
+"""Strings and bytes in keys have no order: calls that would rely on one are refused by name, all others are right."""
 
 import itertools
 import operator

@@ -1,4 +1,4 @@
-"""A transaction and what is kept of it: handles of relations, what has ended, what came through a fork."""
+"""Transactions, and objects that outlive them: relations, ended transactions, transactions carried through a fork."""
 
 import os
 
@@ -81,7 +81,7 @@ def store(tmp_path):
 
 
 def test_all_that_is_public_is_tried():
-    """`catalog` only says what there was."""
+    """Every public member of an ended transaction raises, except `catalog`, which only says what there was."""
     public = {name for name in vars(Transaction) if not name.startswith("_")}
     assert public - {"rollback", "catalog"} <= USES.keys()
 
@@ -116,7 +116,7 @@ def test_a_sketch_that_has_ended(store):
 
 
 def test_a_handle_follows_its_relation(store):
-    """It has the scans that are added and taken away; it is not another relation of that name."""
+    """A relation's handle sees scans added and dropped; it does not become another relation of the same name."""
     with store.transaction() as txn:
         kept = txn["empty"]
         txn.add_scan("empty", "count")

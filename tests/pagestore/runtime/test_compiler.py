@@ -1,4 +1,4 @@
-"""How kernels are compiled: parts once, whatever they are called with; machine code for what Python calls only."""
+"""How kernels are compiled: each part once, whatever its arguments; machine code only for kernels that Python calls."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch, tmp_path):
-    """What is compiled is counted: nothing may come from the cache of an earlier run."""
+    """Compilations are counted, so none may be skipped because of the cache of an earlier run."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Tasks side by side: within each other, when one fails, in a process that was forked."""
+"""Tasks on several threads: nested tasks, failing tasks, tasks in a forked process."""
 
 import subprocess
 import sys

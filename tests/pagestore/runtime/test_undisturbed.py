@@ -1,4 +1,4 @@
-"""Signals that come while kernels are compiled or loaded are not lost, and do not come in between."""
+"""Signals that arrive while kernels are compiled or loaded are delayed and not lost."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pagestore.runtime.undisturbed import undisturbed
 
 
 class Came(Exception):
-    """What a handler raises."""
+    """Raised by the handlers of signals here."""
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def test_parts_in_batches(bits, bucket, monkeypatch):
 
 @pytest.mark.parametrize("bits", [20, 22, 30, 41])
 def test_parts_kept_as_words(bits):
-    """They sort and come back as the columns that they are; and beside parts that are columns, or other words."""
+    """Coded parts sort as the columns that they stand for, also beside plain columns and beside other codings."""
     rng = np.random.default_rng(bits)
     parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
     parts[0][:, 0], parts[0][0, 1:3] = (1 << bits) - 1, (LEAST, GREATEST)
@@ -132,7 +132,7 @@ def test_parts_kept_as_words(bits):
 
 @pytest.mark.parametrize("bits", [(9, 20), (40, 20), (20, 40), (9, 60), (60, 60)])
 def test_the_last_columns_may_come_in_order(bits):
-    """What is alike before them is sorted without a look at them, wherever they stand in the words."""
+    """The sort ignores the last `ordered` columns, wherever their codes lie in the words."""
     before, behind = bits
     rng = np.random.default_rng(before + behind)
     context = np.sort(rng.integers(0, 1 << behind, 3000))
@@ -150,7 +150,7 @@ def test_the_last_columns_may_come_in_order(bits):
 
 @given(st.lists(st.integers(0, (1 << 63) - 1), max_size=200), st.integers(1, 63))
 def test_words_digit_by_digit(drawn, bits):
-    """In as many passes as have something to tell; then each once."""
+    """Sorting skips digits that are the same in all words; then repeats are dropped."""
     shared = drawn[0] >> bits << bits if drawn else 0
     drawn = [shared | word & (1 << bits) - 1 for word in drawn]
     words, spare = np.array(drawn, np.int64), np.empty(len(drawn), np.int64)

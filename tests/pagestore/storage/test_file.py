@@ -83,7 +83,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def mapped_file(file, monkeypatch):
-    """Pages that were written before are written through a map."""
+    """A file whose pages, once written, are written again through a map."""
     monkeypatch.setattr("pagestore.storage.file.file_system", lambda fd: IN_PLACE[0])
     file.write_mapped(4096)
     file.map(64 * 4096)
@@ -92,7 +92,7 @@ def mapped_file(file, monkeypatch):
 
 @contextmanager
 def largest_file(size):
-    """Writes behind so many bytes fail with EFBIG, and one across them is short: Python ignores the signal."""
+    """Limit the file's size: a write behind the limit fails with EFBIG, one across it is short (no SIGXFSZ)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -108,7 +108,7 @@ def contents(file, page_words):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("seed", range(6))
 def test_pages_land_where_they_belong(file, size, seed):
-    """Alone, among neighbours, and in runs longer than one write may be."""
+    """Pages alone, among neighbours, and in runs longer than one write may be."""
     random = np.random.default_rng(seed)
     page_words, n = size // WORD, int(random.integers(1, 40))
     ids = random.choice(64, n, replace=False) if seed % 2 else np.sort(random.choice(44, n, replace=False) + 20)
@@ -126,7 +126,7 @@ IDS = np.array([9, 2, 3, 4, 5, 6, 11])
 
 @pytest.mark.parametrize("limit", [4096 * 5 + 1000, 4096 * 5, 4096 * 4])
 def test_an_error_in_the_middle(file, limit):
-    """What was written before stands, a page may be written in half, and nothing behind it is."""
+    """Pages before the error are written, one page may be half written, and none behind it is."""
     arena = random_pages(len(IDS), 512)
     ids = IDS[1:]
     with largest_file(limit), pytest.raises(OSError) as raised:
@@ -151,7 +151,7 @@ def test_the_kernel_counts_pages_that_are_whole(file):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
-    """By the descriptor, through the map, or some of it either way."""
+    """Pages written by the descriptor, through the map, or some each way."""
     random = np.random.default_rng(seed)
     wanted = np.zeros((64, 512), np.int64)
     for turn in range(12):
@@ -166,7 +166,7 @@ def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_so_many_pages_that_they_go_past_the_cache(file, size, monkeypatch):
-    """Through the map, but for those that were not written before."""
+    """They go through the map, except pages that were not written before."""
     monkeypatch.setattr("pagestore.storage.file.file_system", lambda fd: IN_PLACE[0])
     os.truncate(file.path, 2 * PAST)
     file.write_mapped(size)
@@ -199,7 +199,7 @@ def test_only_what_was_written_before_goes_through_the_map(mapped_file):
 
 @compiled
 def test_what_was_cut_off_must_be_written_anew(mapped_file):
-    """A page of a map that the file does not reach would end the process."""
+    """Touching a mapped page behind the end of the file would end the process."""
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     mapped_file.truncate(5 * 4096)
     assert [write_pages(mapped_file.page_writer, random_pages(3, 512), IDS[i : i + 3], 512) for i in (0, 1)] == [3, 3]
@@ -221,7 +221,7 @@ def test_a_longer_map_knows_what_was_written(mapped_file):
 
 
 def test_a_closed_file_is_not_written(mapped_file):
-    """Its number may be another file's by then."""
+    """Its descriptor may belong to another file by then."""
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     before = contents(mapped_file, 512)
     mapped_file.close()
@@ -280,7 +280,7 @@ def test_an_error_poisons_the_store_and_leaves_it_as_it_was(tmp_path):
 
 
 def test_a_store_is_no_standard_stream(tmp_path):
-    """Whoever writes to a stream that was closed would write into the file that took its place."""
+    """Where a standard stream is closed, the next file opened would get its descriptor, and messages with it."""
     kept = os.dup(0)
     os.close(0)
     try:

@@ -1,4 +1,4 @@
-"""Free space and pages of a transaction, one layer below stores: against plain sets."""
+"""Free pages and the pages of a transaction, without a store, against plain sets."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -10,7 +10,7 @@ from pagestore.storage.word_list import word_list
 
 
 def pages_in(extents: np.ndarray) -> set[int]:
-    """The pages of runs; no two of which touch."""
+    """The pages of runs, no two of which may touch."""
     ends = [first + count for first, count in extents.tolist()]
     assert (extents[1:, 0] > ends[:-1]).all()
     return {page for (first, _), end in zip(extents.tolist(), ends, strict=True) for page in range(first, end)}
@@ -85,7 +85,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule()
     def the_difference_is_right(self) -> None:
-        """Not after every step, since looking counts what has not been counted."""
+        """Not an invariant after every step, since asking for the difference counts pages that were not counted yet."""
         space, free = self.free_list, self.still_free()
         added, removed = space.difference()
         assert sorted(added) == sorted(free - self.checkpoint)

@@ -1,4 +1,4 @@
-"""Edits carried on to trees with the records in other orders, against a dict: a few in one call, many one by one."""
+"""Edits of a tree and its permuted indices, against a dict: few edits in one call, many tree by tree."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ SPECS = (SPEC, Spec(2, 2, 1), Spec(3, 3, 0))
 
 @pytest.fixture
 def descents(monkeypatch):
-    """One entry for each time that edits went down a tree level by level."""
+    """A list with one entry for each descent of edits by the general way."""
     calls, descend = [], applying._descend
     monkeypatch.setattr(applying, "_descend", lambda *given: calls.append(1) or descend(*given))
     return calls
@@ -81,7 +81,7 @@ def test_a_refused_edit_leaves_no_page_behind():
 
 @pytest.mark.parametrize("support", [-1, 0, 1])
 def test_many_edits_of_an_empty_tree_build_it(support, descents):
-    """But where a support is 0 or below, which are for the one kernel that knows of them."""
+    """Except where a support is 0 or below: the kernel for edits refuses those."""
     n, pager, rng = 5000, MemoryPager(pages_max=1 << 12), np.random.default_rng(7)
     rows = np.array([np.arange(n), np.zeros(n, np.int64), rng.integers(1, 9, n)])
     actions = rng.choice([INSERT, ERASE, SET, ADD], n)

@@ -1,4 +1,4 @@
-"""What a look-up and a delta ask of memory, counted: probes, and lines that nobody asked for in time."""
+"""The memory accesses of a look-up and a delta, counted: probes, and cache lines that were not prefetched in time."""
 
 from bisect import bisect_left
 from itertools import chain
@@ -35,7 +35,7 @@ ALL_COLUMNS = 255  # of a page that was verified
 
 
 class Memory:
-    """An array of words that plays the machine's memory: it remembers which line was asked for, how, and in order."""
+    """An array of words that plays the machine's memory: it notes in order which line was asked for, and how."""
 
     def __init__(self, words: np.ndarray) -> None:
         self.words = words
@@ -65,7 +65,7 @@ def word_at(words: Memory | np.ndarray, byte: int) -> np.int64:
 
 
 def plain(*modules: ModuleType, **others) -> SimpleNamespace:
-    """The kernels of modules as plain Python over `Memory`, and over whatever stands where addresses would."""
+    """The kernels of modules as plain Python over `Memory`, with objects in the place of addresses."""
     names = dict(chain.from_iterable(vars(module).items() for module in (layout, k_page, k_enter, *modules)))
     for name, value in names.items():
         function = getattr(value, "py_func", value)

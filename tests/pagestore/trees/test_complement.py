@@ -66,7 +66,7 @@ def test_what_is_no_subset():
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(0, 300), st.integers(0, 300), st.booleans())
 def test_checksums_tell_a_subset(seed, n, m, is_part):
-    """Whatever the two sets are, counting ends without an error, and the checksums know whether to believe it."""
+    """Iterating ends without an error for any two sets, and the checksums tell whether its result is right."""
     rng = np.random.default_rng(seed)
     whole = np.unique(rng.integers(0, 600, n))
     part = whole[rng.random(len(whole)) < 0.9] if is_part else np.unique(rng.integers(0, 600, min(m, len(whole))))

@@ -95,7 +95,7 @@ def test_groups_against_dicts(tmp_path_factory, steps):
 
 
 def untouched(txn, queues):
-    """One edge waits, and cannot be flushed: nothing has happened, and the general way is open."""
+    """An edge waits that cannot be flushed: then nothing has happened, and the general way still works."""
     waiting(queues, columns([(INSERT, 1, 2)], 3))
     assert txn.flush_queues(queues, every) == 0
     assert queues.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]
@@ -113,7 +113,7 @@ def test_too_few_pages(tmp_path, monkeypatch):
 
 
 def test_a_file_that_a_kernel_cannot_write(tmp_path, monkeypatch):
-    """The kernel says so by what it has not flushed; the error is the general way's to raise."""
+    """The kernel only leaves the edits unflushed; the general way then raises the error."""
     with begun(tmp_path / "g.pages") as store:
         reading = os.open(tmp_path / "g.pages", os.O_RDONLY)
         monkeypatch.setattr(type(store._handle.file), "page_writer", PageWriter(reading).words)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pagestore.errors import MissingError
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
 from pagestore.pages.host_operators import code_of, register_operator
-from pagestore.pages.layout import COUNT as ENTRIES
-from pagestore.pages.layout import TYPE, page_type_fields
+from pagestore.pages.layout import ENTRY_COUNT, TYPE, page_type_fields
 from pagestore.pages.page import unpack
 from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_faults
 from pagestore.trees.apply import apply, compose_edits
@@ -45,7 +44,7 @@ def page_columns(pages, page):
     """(level, columns int64[C, n]) of a page."""
     at = page * pages.page_words
     level, columns = page_type_fields(int(pages.words[at + TYPE]))[1:3]
-    n = int(pages.words[at + ENTRIES])
+    n = int(pages.words[at + ENTRY_COUNT])
     out = np.empty((columns, n), np.int64)
     for c in range(columns):
         unpack(pages.words, at, c, 0, n, out[c], 0)
@@ -68,7 +67,7 @@ def records(pager, tree):
 
 
 def agrees(pager, tree, lo, hi):
-    """Every scan of every interval is the fold of the records in it."""
+    """Assert that every scan of every interval is the fold of the records in it."""
     rows = records(pager, tree)
     starts, stops = np.searchsorted(rows[0], lo), np.searchsorted(rows[0], hi)
     for one in SCANS:
@@ -168,7 +167,7 @@ def test_sums_beyond_a_word_are_exact():
 @pytest.mark.parametrize("apart", [0, 2**54])
 @pytest.mark.parametrize("middle", [5, 0, -(2**53), 2**53, 2**53 - 4, 2**54, 2**54 - 4, -(2**54) - 4])
 def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
-    """Leaves of 1,024 records whose sums lie narrowly about 0, the sign or the carry of their low words.
+    """Leaves of 1,024 records whose sums lie close to 0, or to the sign or the carry of a low word.
 
     Where they are `apart`, those of every other leaf have the same low word, and another high one.
     """
@@ -215,7 +214,7 @@ def leaf_entries_max(pager, tree):
         if level == 0 and tree.spec.scans[0][0] == COUNT:
             continue
         found = read_scan_tree(words, tree.spec.scans, level)
-        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRIES])])
+        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRY_COUNT])])
     return most
 
 
@@ -239,7 +238,7 @@ def edited_singly(n, one, edits, keys_of, page_size=4096):
 @pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered"])
 @pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
 def test_applications_of_an_update(one, pattern):
-    """O(log B) for each page written, amortised: a path, a leaf or two, and the balance kept."""
+    """O(log B) applications for each page written, amortised: a path, a leaf or two, and rebalancing."""
     pager, tree, applied, written = edited_singly(20000, one, 1500, pattern)
     entries = max(page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist())
     assert applied / written <= 2 * leaf_entries_max(pager, tree) + 6 * log2(entries)
@@ -248,7 +247,7 @@ def test_applications_of_an_update(one, pattern):
 
 @pytest.mark.parametrize("one", SCANS[1:5], ids=["sum", "min", "max tuple", "checksum"])
 def test_a_new_value_costs_its_path(one):
-    """Taking the old value off a leaf, putting the new one to it, and a path: less than the leaf's entries alone."""
+    """An edit takes the old value off a leaf, adds the new one and refolds a path: less than refolding the leaf."""
     rng = np.random.default_rng(7)
     pager = Recycling(8192, 1 << 12)
     tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 1000, 50_000)])])
@@ -261,7 +260,7 @@ def test_a_new_value_costs_its_path(one):
 
 @pytest.mark.parametrize("one", SCANS[1:3], ids=["sum", "min"])
 def test_many_new_values_cost_a_few_applications_each(one):
-    """An old value off its leaf, a new one to it, and a part of a path: more edits than leaves do not fold all anew."""
+    """Each edit takes a value off a leaf, adds one, and refolds part of a path, even with more edits than leaves."""
     rng = np.random.default_rng(8)
     pager = MemoryPager(8192, 1 << 12)
     tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 10**6, 50_000)])])
@@ -277,7 +276,7 @@ def test_many_new_values_cost_a_few_applications_each(one):
 
 
 def churned(pattern, rng, n):
-    """Batches (action, keys) that leave about n records of several times as many."""
+    """Batches (action, keys) that leave about n of several times as many records."""
     if pattern in ("ascending", "descending"):  # a window of n keys slides over six times as many
         sign = 1 if pattern == "ascending" else -1
         for at in range(0, 6 * n, 150):

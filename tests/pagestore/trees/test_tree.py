@@ -35,7 +35,7 @@ def rows_of(pages, tree):
 
 
 def edited(model, actions, rows):
-    """What a batch makes of a dict, edit by edit."""
+    """The dict after a batch of edits, made one by one."""
     model = dict(model)
     for action, (*key, value) in zip(actions.tolist(), rows.T.tolist(), strict=True):
         if action == INSERT:
@@ -89,7 +89,7 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
 @pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize("crowd", [0.0, 0.5, 1.0])
 def test_parts_of_a_batch_are_about_as_much_work(threads, crowd):
-    """However much of it is below a few of the entries."""
+    """Even where most edits of the batch fall below a few entries of the root."""
     n, keys, rng = 10_000, 400_000, np.random.default_rng(threads)
     pager = MemoryPager(pages_max=1 << 12)
     tree = bulk(pager, SPEC, [np.array([np.arange(keys), np.zeros(keys, np.int64), np.ones(keys, np.int64)])])
@@ -233,7 +233,7 @@ def test_looking_up_side_by_side(monkeypatch):
 
 
 def test_records_that_are_not_there_are_missed():
-    """Pages that are whole and not those that were written last are found out where everything is read."""
+    """Whole pages of an older version are noticed where all records are read: their number is wrong."""
     pager, tree, keys = big_tree()
     for wrong in (tree._replace(count=tree.count + 1), tree._replace(pointer=0, height=0)):
         with pytest.raises(CorruptionError, match=f"it leads to .* records, and the tree has {wrong.count}$"):
@@ -247,7 +247,7 @@ def test_records_that_are_not_there_are_missed():
 
 @pytest.mark.parametrize("before", [[], [1 << 16], [1 << 12, 1 << 16]])
 def test_a_thread_that_writes_pages_of_several_sizes(before):
-    """What has room for large pages is too small, in other respects, for as many words of small ones."""
+    """Scratch that has room for large pages may still be too small for as many words of small pages."""
     rows = np.arange(1 << 16) >> np.array([[12], [8], [4], [0]]) & 15
 
     def work():
@@ -369,7 +369,7 @@ def test_stabs_against_a_filter(seed, alphas, n):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_trees_side_by_side(threads, monkeypatch):
-    """Each has its own records, in order and once, on its own pages, which one thread at a time gets and writes."""
+    """Each tree has its own records, in order and once; one thread at a time gets pages and writes them."""
     monkeypatch.setattr(bulk_module, "PARALLEL_FROM", 0)
     pager = AlonePager(512, pages_max=1 << 14)
     pager.threads = threads
@@ -387,7 +387,7 @@ def test_trees_side_by_side(threads, monkeypatch):
 
 
 class AlonePager(MemoryPager):
-    """Fails if two threads are in it at once."""
+    """A pager that fails if two threads use it at once."""
 
     inside = 0
 
@@ -411,7 +411,7 @@ class AlonePager(MemoryPager):
 
 
 def test_a_load_whose_source_edits_other_trees():
-    """A dictionary takes in texts while the rows that name them are loaded: neither sees the other's scratch."""
+    """A dictionary adds texts while the rows with them are loaded: the two do not share scratch."""
     pager, other = MemoryPager(4096), Spec(2, 2, 1)
     aside, *_ = apply(pager, Tree.empty(other), np.zeros(5000, np.int64), np.arange(15_000).reshape(3, 5000))
     expected = np.stack([np.arange(3000), np.arange(3000) * 7, np.arange(3000) + 5])

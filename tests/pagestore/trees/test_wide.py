@@ -15,7 +15,7 @@ WORDS = (1 << 63) - 1
 
 
 def scans(n):
-    """So many words of folds that can be of any value."""
+    """Scans with `n` words of folds of any value."""
     return tuple((MAX, 0) for _ in range(n))
 
 
@@ -63,7 +63,7 @@ def test_the_widest_records(tmp_path, page_size, keys, folds):
 @pytest.mark.parametrize("columns", [40, 48, 56, 64])
 @pytest.mark.parametrize("page_size", [4096, 8192, 16384, 65536])
 def test_wide_relations_in_bulk(tmp_path, columns, page_size):
-    """More pages than are written at once wait at the end."""
+    """At the end, more pages wait than are written at once."""
     names = [f"c{i}" for i in range(columns)]
     rows = np.random.default_rng(columns).integers(-WORDS - 1, WORDS, (columns, 5000))
     rows[0] = np.arange(5000)

@@ -1,4 +1,4 @@
-"""Values become words in an order that is theirs, and come back; what does not fit is refused by row."""
+"""Values become words that sort like the values, and come back; a value that does not fit is refused by row."""
 
 import datetime as dt
 from decimal import Decimal
@@ -41,7 +41,7 @@ def test_order_and_values_survive(text):
 
 @pytest.mark.parametrize(("text", "view"), [("string", pa.string_view()), ("bytes", pa.binary_view())])
 def test_views_and_dictionaries_of_views(tmp_path, text, view):
-    """As polars hands its texts and categories over."""
+    """Polars passes its texts and categories in these forms."""
     values = [b"a", b"", b"longer than twelve bytes", b"a"]
     column = pa.array(values, pa.binary()).cast(pa.string() if text == "string" else pa.binary()).cast(view)
     indices = pa.array([0, 1, 2, 0], pa.uint32())

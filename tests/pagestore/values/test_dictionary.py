@@ -1,4 +1,4 @@
-"""Texts and ids: every text has one, whatever the hashes do, and gets it back after any rollback."""
+"""Every text has one id, even where hashes collide; after a rollback ids are given again."""
 
 import hashlib
 

@@ -72,7 +72,7 @@ def test_scans_of_ranges(store, lo, hi):
 
 
 def test_threads_scan_one_relation(tmp_path):
-    """Each has arrays of its own. Plain keys in any form, reversed, at the ends of a word, and beyond."""
+    """Each thread has arrays of its own. Bounds of any form: reversed, at the bounds of a word, and beyond."""
     with pagestore.open(tmp_path / "s.pages") as store:
         with store.transaction() as txn:
             relation = txn.create("r", "k: int64, v: int64", key="k", scans=["sum:v", "min:v"])
@@ -151,7 +151,7 @@ def test_scans_come_and_go(store):
 
 
 def test_scans_added_between_edits(tmp_path):
-    """One transaction: edits, a scan, edits; the version before has none of it, and says so."""
+    """One transaction edits, adds a scan, and edits again; the version before lacks the scan, and its error says so."""
     row = (9, 1, "x", Decimal("-5"), 3)
     with pagestore.open(tmp_path / "s.pages") as store:
         with store.transaction() as txn:
@@ -176,7 +176,7 @@ def test_scans_added_between_edits(tmp_path):
 
 
 def test_a_process_without_the_operator(tmp_path):
-    """What folds refuses by the operator's name; records are read, and the scan can be dropped."""
+    """Calls that fold are refused with the operator's name; records can be read, and the scan dropped."""
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
         relation = txn.create("r", "a: int64, b: int64", key="a", scans=["count", "bitor:b"])
         relation.insert([(i, i) for i in range(99)])
@@ -247,7 +247,7 @@ def test_operators_have_proper_names():
 
 
 def test_check_finds_a_wrong_fold(store):
-    """A node of a ScanTree that says one more, under a checksum made right again."""
+    """A node of a ScanTree is increased by one, under a corrected checksum."""
     import crc32c
 
     snap = store.snapshot()

@@ -1,4 +1,4 @@
-"""What a commit writes: against records put together word by word."""
+"""The records that commits write, against records put together word by word."""
 
 import errno
 from array import array
@@ -95,7 +95,7 @@ def fill(store, random, relations=3):
 @pytest.mark.parametrize("sync", ["off", "commit"])
 @pytest.mark.parametrize("relations", [3, 400])
 def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync, relations):
-    """Whether a kernel wrote it or, where it may not, Python."""
+    """Written by a kernel or, where kernels may not write, by Python."""
     monkeypatch.setattr(SimulatedFile, "page_writer", CLOSED)
     simulated = Store(Handle(SimulatedFile(empty_store(4096)), sync=sync))
     with pagestore.open(tmp_path / "s.pages", sync=sync, page_size=4096) as stored:
@@ -112,7 +112,7 @@ def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync,
 
 
 def test_the_difference_stays_short(tmp_path):
-    """However much is freed at once, and however many pages take turns."""
+    """Even where many pages are freed at once, and where pages are freed and used in turns."""
     random = np.random.default_rng(5)
     with pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096, retain=3) as store:
         with store.transaction() as txn:

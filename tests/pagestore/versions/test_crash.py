@@ -17,7 +17,7 @@ Rows = list[tuple[int, int]]
 
 
 def run_workload(store: Store, rng: Random, steps: int = 12, close: bool = True) -> dict[int, Rows]:
-    """Commits of random edits, with all that administers versions in between; the rows of each version."""
+    """Commit random edits, with tags, branches and vacuums in between; returns the rows of each version."""
     versions: dict[int, Rows] = {0: []}
     rows: set[tuple[int, int]] = set()
     for step in range(steps):
@@ -87,7 +87,7 @@ def _agrees(store: Store, versions: dict[int, Rows]) -> None:
 
 
 def _goes_on(store: Store, rows: Rows) -> None:
-    """What recovery found can be written to."""
+    """Assert that the recovered store can be written to."""
     with store.transaction() as txn:
         if "r" not in txn:
             txn.create("r", "x: int64, y: int64")

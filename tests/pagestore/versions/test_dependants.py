@@ -1,4 +1,4 @@
-"""What hosts keep of relations: followed through every door, or refused by name with nothing changed."""
+"""Changes of relations that hosts read: followed, by whatever function they are made, or refused as a whole."""
 
 import json
 
@@ -216,7 +216,7 @@ def test_whoever_vouches_is_let_through(store, host):
 
 
 def test_versions_without_a_record_are_asked_for(store, host):
-    """What an earlier release of the host has made, which has its mark."""
+    """An earlier release of the host made the version, which has only its mark."""
     with store.transaction() as txn:
         txn.vouch()
         txn.properties.pop(PROPERTY)

@@ -296,7 +296,7 @@ def test_pages_of_the_checkpoint_that_are_behind_the_end():
 
 @pytest.mark.parametrize("retain", [2, 40, 100])
 def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
-    """Or else a disk that fills up half-way would leave it unknown what is written."""
+    """Otherwise a disk that fills up half-way through a commit would poison the handle."""
     asked: list[list[int]] = []
     publish, grow = Committer._publish, Mapping.grow
 

@@ -1,4 +1,4 @@
-"""Who may write: what is dropped, dead or moved holds up nobody, and what waits is told for whom."""
+"""Turns to write: dropped transactions, dead threads and moved files block nobody; a refusal names the holder."""
 
 import gc
 import os
@@ -193,7 +193,7 @@ def test_a_store_that_was_only_read_is_not_synced(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("commits", [1, 2])
 def test_a_damaged_slot_takes_nothing_back(tmp_path, commits):
-    """Also where the other slot is yet from when the store was closed."""
+    """Also where the other slot still says that the store was closed."""
     path = tmp_path / "s.pages"
     pagestore.open(path).close()
     store = pagestore.open(path)
