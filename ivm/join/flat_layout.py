@@ -14,7 +14,7 @@ from ivm.join.flat_trie import Flat, level_span
 from ivm.join.kernels import bitmap_rows, certify, collect, flat_layout, join_layout, traced
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.plan_arrays import Sensors, Shape
-from ivm.join.trace_coding import _codes, _coding
+from ivm.join.trace_coding import code_table, coding_of
 
 MARKS_MAX = 1 << 20  # bytes of a table of marks
 GROUND_MAX = 1 << 12  # keys of a ground: rows of 64 words
@@ -54,8 +54,8 @@ class Layout:
             if before[flat_layout.COLLECTS] < shape.levels - 2:
                 before[flat_layout.FORETELLS] = last[flat_layout.CERTIFIES] and certify.foretell.address()
                 last[flat_layout.CERTIFIES] = 0
-        self.codings = [_coding(flat, shape, sensors, s, granularity == 1) for s in range(len(sensors.sources))]
-        self.codes = _codes(self.codings, sensors.sources)
+        self.codings = [coding_of(flat, shape, sensors, s, granularity == 1) for s in range(len(sensors.sources))]
+        self.codes = code_table(self.codings, sensors.sources)
 
     def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
         atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T

@@ -17,7 +17,7 @@ from pagestore.host import Coding, coding_within
 WIDTH_MAX = 62  # bits of a column of trace rows that are words: its code is shifted, and not negative
 
 
-def _coding(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
+def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
     """How the trace rows of a sensor become words; None where they stay columns, as on level 0, which a range bounds.
 
     The least word and the greatest have codes among a and b only, where they mean that there is no bound. Rows come
@@ -52,7 +52,7 @@ def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
     return low, high
 
 
-def _codes(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
+def code_table(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
     """The codings of sensors, codes[S, C, CODE] as join/kernels/flat_join.py has them."""
     codes = np.full((*sources.shape, flat_layout.CODE), -1, np.int64)
     for code, coding, source in zip(codes, codings, sources, strict=True):
