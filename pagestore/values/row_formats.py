@@ -86,7 +86,7 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
         if set(rows) != set(names):
             raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
         return [rows[name] for name in names]
-    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple[Any, ...]):
+    if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
         if not isinstance(rows, Iterable):
             raise SchemaError(f"{rows!r} is no list of rows; give tuples, columns or a table ({schema})")
         rows = list(rows)

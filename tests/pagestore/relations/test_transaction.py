@@ -33,7 +33,7 @@ USES = {
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
     "edit_queues": lambda txn: txn.edit_queues([EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]),
-    "settle": lambda txn: txn.settle(None, lambda: 0),
+    "flush_queues": lambda txn: txn.flush_queues(None, lambda: 0),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
     "vouch": lambda txn: txn.vouch("me"),

@@ -13,7 +13,9 @@ from pagestore.pages import enter as k_enter
 from pagestore.pages import layout
 from pagestore.pages import page as k_page
 from pagestore.pages import shift as k_shift
+from pagestore.pages.arguments import Shape
 from pagestore.pages.layout import LEAF, TYPE
+from pagestore.pages.page_map import Pages
 from pagestore.runtime.intrinsics import LINE
 from pagestore.trees.apply import apply
 from pagestore.trees.bulk import bulk
@@ -25,6 +27,7 @@ from pagestore.trees.kernels import node_buffer as k_node_buffer
 from pagestore.trees.kernels import point_lookup as k_point_lookup
 from pagestore.trees.kernels import successor as k_successor
 from pagestore.trees.kernels.apply_layout import ALL, INSERT, WHOLE
+from pagestore.trees.kernels.arguments import Changes, Edits, Output, Part, Run
 from pagestore.trees.kernels.batch_lookup import LIKE, NEAR
 from pagestore.trees.reading import pages_of
 from pagestore.trees.scratch import Scratch
@@ -182,12 +185,14 @@ def test_edits_ask_for_the_next_leaf_before_they_write_one():
     words, _, page_words = pager.pages
     room = Scratch()
     room.fit(page_words, 64, 2, 0, 10)
-    memory, ids, none = Memory(words), np.arange(1000, 1064), np.empty((0, 3), np.int64)
-    actions = np.full(10, INSERT)
-    plain(k_build, k_shift, k_node_buffer, k_leaf_merge, k_successor, k_apply).apply_edits(
-        memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words, tree.root, tree.height, 2, 0, none, actions, edits,
-        2, WHOLE, 0, ALL, room.arena, ids, 2, 0, 12, room.node, room.dead, np.empty(20, np.int64),
-        np.empty((2, 20), np.int64), room.walk, room.tallies[0], room.work,
+    memory, none = Memory(words), np.empty((0, 3), np.int64)
+    pages = Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words)
+    kernels = plain(k_build, k_shift, k_node_buffer, k_leaf_merge, k_successor, k_apply)
+    kernels.apply_edits(
+        pages, tree.root, tree.height, Shape(2, 0, none, 0), Edits(np.full(10, INSERT), edits, 2), Part(WHOLE, 0, ALL),
+        Output(room.arena, np.arange(1000, 1064), room.dead, 2, 12),
+        Changes(np.empty(20, np.int64), np.empty((2, 20), np.int64)),
+        Run(room.node, room.walk, room.tallies[0], room.work),
     )  # fmt: skip
     used, gone = room.tallies[0, [k_apply_layout.USED, k_apply_layout.DEAD]].tolist()
     leaves = [page for page in room.dead[:gone, 0].tolist() if words[page * page_words + TYPE] & 255 == LEAF]

@@ -94,7 +94,7 @@ def test_parts_of_a_batch_are_about_as_much_work(threads, crowd):
     pager = MemoryPager(pages_max=1 << 12)
     tree = bulk(pager, SPEC, [np.array([np.arange(keys), np.zeros(keys, np.int64), np.ones(keys, np.int64)])])
     assert tree.height == 2
-    entries = int(pager.pages.words[tree.root * pager.pages.page_words + layout.COUNT])
+    entries = int(pager.pages.words[tree.root * pager.pages.page_words + layout.ENTRY_COUNT])
     firsts = np.sort(np.where(rng.random(n) < crowd, rng.integers(0, keys // 5, n), rng.integers(0, keys, n)))
     cuts = np.zeros((2, threads + 1), np.int64)
     edits = np.array([firsts, np.zeros(n, np.int64)])
