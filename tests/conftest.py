@@ -19,6 +19,14 @@ hypothesis.settings.register_profile("kernels", deadline=None)
 hypothesis.settings.load_profile("kernels")
 
 
+SLOW = ("test_plain_python.py", "test_clean_tables.py", "test_bench.py", "test_crash.py", "test_processes.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow files first, so that no worker is left with one at the end."""
+    items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+
 @pytest.fixture(scope="session")
 def graph() -> Callable[[str], np.ndarray]:
     """`graph("wiki-Vote")` is its edges x < y, sorted, int64[2, n]; skips where the data is not at hand.

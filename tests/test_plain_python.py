@@ -30,12 +30,14 @@ def test_small_cases_without_the_compiler():
     run(SMALL, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore::RuntimeWarning")
 
 
-def test_an_edge_with_bounds_checked(tmp_path):
-    check_bounds(["tests/ivm/engine/test_counts.py", "tests/ivm/engine/test_schedule.py"], tmp_path)
+def test_small_trees_with_bounds_checked(tmp_path):
+    """What checks bounds is compiled for this test alone: a minute for these, five for what rules take."""
+    check_bounds(["tests/pagestore/trees/test_tree.py::TestSupport", "tests/pagestore/sorting"], tmp_path)
 
 
 @pytest.mark.campaign
 def test_everything_with_bounds_checked(tmp_path):
+    """Rules among them, and whatever one edit is carried through."""
     check_bounds(["tests/pagestore", "tests/ivm"], tmp_path)
 
 
