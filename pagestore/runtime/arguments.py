@@ -11,7 +11,7 @@ looked once.
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 from numba import config, typeof, types
@@ -35,17 +35,19 @@ class Door:
     """
 
     checking = False
+    every: ClassVar["list[Door]"] = []  # all doors of this process, in the order of their imports
 
     def __init__(self, function: Any, *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
+        self.function, self.arguments = function, arguments
+        Door.every.append(self)
 
     @cached_property
     def call(self) -> Callable[..., Any]:
         """The machine code, compiled or loaded when it is first asked for."""
         if config.DISABLE_JIT:
-            return self._function
-        wanted = types_of(*self._arguments)
-        call = self._function.compile(wanted)
+            return self.function
+        wanted = types_of(*self.arguments)
+        call = self.function.compile(wanted)
         return partial(_checked, call, wanted) if self.checking else call
 
 
