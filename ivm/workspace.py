@@ -41,7 +41,6 @@ from ivm.engine.stored import (
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
-from ivm.lang.types import INT_MAX
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import encoder
@@ -52,7 +51,7 @@ from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.workspace_snapshot import WorkspaceSnapshot
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -419,7 +418,7 @@ def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
 
 
 def _check_options(granularity: int, maintenance: str) -> None:
-    if not isinstance(granularity, int) or not 1 <= granularity <= INT_MAX:
+    if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
         raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
     if maintenance not in (AUTO, MATCH, PROBE):
         raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")

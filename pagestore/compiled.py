@@ -41,12 +41,14 @@ corrupt page, which `raise_for` makes an exception:
     cursors[o + TREE_HEIGHT]     levels of the tree; a cursor uses the first PATH + 2 * (height - 1) words
 
     INSERT, ERASE, SET, ADD      the actions of edits
+    WORD_MIN, WORD_MAX           the bounds of int64
     trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS], tallies[t, CHANGES]     a row of the trees of queues
 
 docs/embedding.md has a worked host.
 """
 
 from pagestore.errors import CorruptionError
+from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import field, gallop, run_end, unpack
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
@@ -91,6 +93,8 @@ __all__ = [
     "SET",
     "TREE_HEIGHT",
     "VERSION",
+    "WORD_MAX",
+    "WORD_MIN",
     "ByteTable",
     "Bytes",
     "Door",

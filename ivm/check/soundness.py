@@ -17,9 +17,8 @@ from functools import lru_cache
 import numpy as np
 
 from ivm.join.kernels.join_layout import EQ, GE, LE
-from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.plan.plan import Plan
-from pagestore.host import INSERT, Delta, Pages, Tree, read_batches
+from pagestore.host import INSERT, WORD_MAX, WORD_MIN, Delta, Pages, Tree, read_batches
 
 Ranges = list[tuple[int, int]]  # of integers, both ends included; disjoint and in order
 Context = Mapping[int, int]  # values by level
@@ -70,11 +69,11 @@ class Soundness:
 
     def _allowed(self, level: int, context: Context) -> Ranges:
         """The values of a level that the comparisons allow."""
-        ranges = [(INT_MIN, INT_MAX)]
+        ranges = [(WORD_MIN, WORD_MAX)]
         for bound in self._plan.bounds:
             if bound.level == level:
                 value = bound.constant + sum(sign * context[other] for other, sign in bound.others)
-                sides = {EQ: (value, value), GE: (value, INT_MAX), LE: (INT_MIN, value)}
+                sides = {EQ: (value, value), GE: (value, WORD_MAX), LE: (WORD_MIN, value)}
                 side = sides.get(bound.kind)
                 ranges = meet(ranges, [side]) if side else minus(ranges, [(value, value)])
         return ranges

@@ -12,8 +12,8 @@ from ivm.join.flat_layout import Layout
 from ivm.join.flat_trie import Flat, flatten, is_flat_cheaper
 from ivm.join.join import STOCK_MAX, Join, Run, concatenated
 from ivm.join.kernels.join_layout import EQ
-from ivm.join.plan_arrays import ALL, INT_MAX, INT_MIN, Sensors, Shape
-from pagestore.host import Coded, Pages, Tree, read_batches, together
+from ivm.join.plan_arrays import ALL, Sensors, Shape
+from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, read_batches, together
 
 RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range
 PARALLEL_FROM = 1 << 14  # records of the smallest relation at level 0; with fewer, one thread does all
@@ -115,5 +115,5 @@ def first_ranges(
     else:
         keys = np.concatenate([batch[0] for batch in read_batches(pages, trees[smallest], columns=(0,))])
         cuts = keys[len(keys) * np.arange(1, wanted) // wanted]
-    inner = [cut for cut in np.unique(cuts).tolist() if cut > INT_MIN]  # no word is below INT_MIN
-    return list(zip([INT_MIN, *inner], [*(cut - 1 for cut in inner), INT_MAX], strict=True))
+    inner = [cut for cut in np.unique(cuts).tolist() if cut > WORD_MIN]  # no word is below WORD_MIN
+    return list(zip([WORD_MIN, *inner], [*(cut - 1 for cut in inner), WORD_MAX], strict=True))

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.kernels import join_layout, leaf_slices, trie_iterator
-from pagestore.host import Tree
+from pagestore.host import WORD_MAX, WORD_MIN, Tree
 
-INT_MIN, INT_MAX = join_layout.INT_MIN, join_layout.INT_MAX
-ALL = (INT_MIN, INT_MAX)
+ALL = (WORD_MIN, WORD_MAX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class Shape:
     @cached_property
     def ranged(self) -> "Shape":
         """The shape with two more bounds on level 0, which its plan has first, and which leave nothing out."""
-        extra = bound_table([(join_layout.GE, (), INT_MIN), (join_layout.LE, (), INT_MAX)])
+        extra = bound_table([(join_layout.GE, (), WORD_MIN), (join_layout.LE, (), WORD_MAX)])
         start = self.bound_start + 2
         start[0] = 0
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))

@@ -11,8 +11,8 @@ import numpy as np
 
 from ivm.join.flat_trie import Flat, level_bounds
 from ivm.join.kernels import flat_layout, join_layout
-from ivm.join.plan_arrays import INT_MAX, INT_MIN, Sensors, Shape
-from pagestore.host import Coding, coding_within
+from ivm.join.plan_arrays import Sensors, Shape
+from pagestore.host import WORD_MAX, WORD_MIN, Coding, coding_within
 
 WIDTH_MAX = 62  # bits of a column of trace rows that are words: its code is shifted, and not negative
 
@@ -29,12 +29,18 @@ def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -
     level, prefix = shape.argument_level[atom, depth], shape.argument_level[atom, :depth]
     sources = sensors.sources[s, : sensors.widths[s]].tolist()
     least, greatest = _reach(flat, shape, level)
-    reach = max(least, INT_MIN + 1), min(greatest, INT_MAX - 1)
+    reach = max(least, WORD_MIN + 1), min(greatest, WORD_MAX - 1)
     lows, highs = zip(*(level_bounds(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
     a, b = sources.index(-1), sources.index(-2)
     marked = a if exact and {*sources[:a]} == {*prefix.tolist()} else -1
     coding = coding_within(lows, highs, len(sources) - (b if marked == a else b + 1), marked)
-    if level == 0 or min(lows) == INT_MIN or max(highs) == INT_MAX or coding is None or coding.width.max() > WIDTH_MAX:
+    if (
+        level == 0
+        or min(lows) == WORD_MIN
+        or max(highs) == WORD_MAX
+        or coding is None
+        or coding.width.max() > WIDTH_MAX
+    ):
         return None
     return coding
 

@@ -16,7 +16,7 @@ from math import inf, isinf
 
 from ivm.errors import RuleTypeError, Where
 from ivm.lang.ir import Const, Type, Value
-from pagestore.host import YEARS
+from pagestore.host import WORD_MAX, WORD_MIN, YEARS
 
 ALIASES = {
     "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",
@@ -25,7 +25,6 @@ ALIASES = {
 }  # fmt: skip
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
-INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 UNORDERED = ("string", "bool")
 
 
@@ -73,7 +72,7 @@ def word_range(type_: Type) -> tuple[int, int]:
         return YEARS[type_]
     if scale(type_) is not None:
         return 1 - 10 ** precision(type_), 10 ** precision(type_) - 1
-    return INT_MIN, INT_MAX
+    return WORD_MIN, WORD_MAX
 
 
 def ends(type_: Type) -> tuple[Value, Value]:
@@ -124,7 +123,7 @@ def adapt(const: Const, wanted: Type) -> Const:
     value, digits = const.value, scale(wanted)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
-    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+    if isinstance(value, int) and not WORD_MIN <= value <= WORD_MAX:
         raise RuleTypeError(const.where, f"{value} does not fit 64 bits")
     return Const(value, wanted, where=const.where)
 

@@ -16,10 +16,10 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.kernels.join_layout import HALF
 from ivm.lang.ir import Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
-from ivm.lang.types import INT_MIN, arithmetic, shown, word_range
+from ivm.lang.types import arithmetic, shown, word_range
 from ivm.plan.constants import Encode
 from ivm.plan.linear import COMPARE
-from pagestore.host import float_values, float_words
+from pagestore.host import WORD_MIN, float_values, float_words
 
 BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
 PLACE_BITS = 20  # the bits of the operator's column in a code; the line stands above them
@@ -108,7 +108,7 @@ class Evaluator:
     def _fitting(self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes) -> tuple[np.ndarray, Codes]:
         """Add codes for the words that are beyond 64 bits, as told, or beyond their type."""
         least, greatest = word_range(self._type(term))
-        if least > INT_MIN:
+        if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
         return words, either(codes, _coded(term, beyond, BEYOND))
 
@@ -144,7 +144,7 @@ def refusal(term: Binary, code: int, value: str = "", type_: Type = "its type") 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Quotients truncated towards zero, and which are beyond 64 bits; arbitrary where the divisor is zero."""
-    beyond = (left == INT_MIN) & (right == -1)
+    beyond = (left == WORD_MIN) & (right == -1)
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
     return quotient + ((quotient < 0) & (quotient * right != left)), beyond

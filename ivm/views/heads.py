@@ -19,14 +19,13 @@ import numpy as np
 
 from ivm.lang.ir import Atom, Compare, Rule, Term, Var
 from ivm.lang.traverse import variables
-from ivm.lang.types import INT_MIN
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encode
 from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Plan
 from ivm.views.exact_sum import split_floats
 from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, SUPPORT, TOTAL, Layout
-from pagestore.host import ADD, INSERT, one_batch
+from pagestore.host import ADD, INSERT, WORD_MIN, one_batch
 
 
 class Head:
@@ -195,13 +194,13 @@ class Head:
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    """Columns to add to sums and supports; INT_MIN has no negative, so its half is added twice in place of that."""
+    """Columns to add to sums and supports; WORD_MIN has no negative, so its half is added twice in place of that."""
     table = [*words, values * weights, weights]
-    halved = np.flatnonzero((values == INT_MIN) & (weights < 0))
+    halved = np.flatnonzero((values == WORD_MIN) & (weights < 0))
     if len(halved):
         table = [np.append(column, column[halved]) for column in table]
         table[-1][len(values) :] = 0
-        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(INT_MIN // 2)
+        table[-2][np.append(halved, np.arange(len(values), len(table[-1])))] = -(WORD_MIN // 2)
     return table
 
 

@@ -14,8 +14,6 @@ from ivm.join.kernels.join_layout import (
     GE,
     HALF,
     HIGH,
-    INT_MAX,
-    INT_MIN,
     KIND,
     LE,
     LOW,
@@ -24,7 +22,7 @@ from ivm.join.kernels.join_layout import (
     SPANS,
 )
 from ivm.join.kernels.oracle import oracle_seek
-from pagestore.compiled import kernel
+from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
 
 
 @kernel
@@ -38,7 +36,7 @@ def bound_value(plan, state, at):
     value = state[state[BINDING] + plan[at + OTHER]]
     total = value + constant
     if (value ^ total) & (constant ^ total) < 0:
-        return INT_MAX if constant > 0 else INT_MIN, True
+        return WORD_MAX if constant > 0 else WORD_MIN, True
     return total, False
 
 
@@ -52,23 +50,23 @@ def added_up(plan, state, at):
             high += sign * (value >> 32)
             low += sign * (value & HALF)
     high += low >> 32
-    if high > INT_MAX >> 32:
-        return INT_MAX, True
-    if high < INT_MIN >> 32:
-        return INT_MIN, True
+    if high > WORD_MAX >> 32:
+        return WORD_MAX, True
+    if high < WORD_MIN >> 32:
+        return WORD_MIN, True
     return high << 32 | low & HALF, False
 
 
 @kernel
 def set_bounds(plan, state, level):
     """Compute [low, high] of a level from its constraints; an impossible one leaves low > high."""
-    low, high = INT_MIN, INT_MAX
+    low, high = WORD_MIN, WORD_MAX
     for b in range(plan[plan[BOUND_START] + level], plan[plan[BOUND_START] + level + 1]):
         at = plan[BOUNDS] + BOUND_WORDS * b
         kind = plan[at + KIND]
         value, clamped = bound_value(plan, state, at)
-        if clamped and (kind == EQ or (kind == GE and value == INT_MAX) or (kind == LE and value == INT_MIN)):
-            low, high = INT_MAX, INT_MIN
+        if clamped and (kind == EQ or (kind == GE and value == WORD_MAX) or (kind == LE and value == WORD_MIN)):
+            low, high = WORD_MAX, WORD_MIN
             break
         if kind == EQ or kind == GE:
             low = max(low, value)
@@ -93,6 +91,6 @@ def admit(plan, state, regions, region_start, level, x):
                 excluded = excluded or (value == x and not clamped)
         if not excluded:
             return True, x
-        if x == INT_MAX:
+        if x == WORD_MAX:
             return False, x
         x += 1

@@ -11,10 +11,10 @@ from ivm.join.kernels.emit import crowded
 from ivm.join.kernels.flat_cursors import bind
 from ivm.join.kernels.flat_layout import BASE, END, NEXT, NOTES, ROOM, START, STOP
 from ivm.join.kernels.intersect import part_slice
-from ivm.join.kernels.join_layout import BOUND_START, GRANULARITY, HIGH, INT_MAX, INT_MIN, LOW, PART_START, SENSOR
+from ivm.join.kernels.join_layout import BOUND_START, GRANULARITY, HIGH, LOW, PART_START, SENSOR
 from ivm.join.kernels.trace_rows import leave
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import Table, Tables, Words, inlined, kernel, late
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, inlined, kernel, late
 
 
 @late(Words, Words, Words, Words, Table, Words, Tables, Tables, int)
@@ -63,7 +63,7 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
         certified(data, plan, state, step, scratch, codes, rows, s, low, high, i, i_end)
         return i_end - i
     late = early = shortest = start
-    first, last, length = INT_MIN, INT_MAX, INT_MAX
+    first, last, length = WORD_MIN, WORD_MAX, WORD_MAX
     for p in range(start, stop):
         o = place_of(plan, p)
         i, n = cursors[o, START], cursors[o, END] - cursors[o, START]

@@ -7,8 +7,7 @@ Where nothing below reads a variable, and nobody asks for it, its values need no
 
 from ivm.join.kernels.flat_cursors import rewind
 from ivm.join.kernels.flat_layout import COLLECTED, COLLECTED_BASE, COUNT_LOW, NEXT, SORTS, SPARSE, STOP, TALLIES, TIMES
-from ivm.join.kernels.join_layout import INT_MAX
-from pagestore.compiled import Words, kernel, late
+from pagestore.compiled import WORD_MAX, Words, kernel, late
 
 
 @kernel
@@ -25,7 +24,7 @@ def collect(steps, scratch, counts, level):
         scratch[n] = x
         n += count == 0
         counts[x - low] = count + times
-        fits &= count <= INT_MAX - times
+        fits &= count <= WORD_MAX - times
     steps[level, COLLECTED] = n
     return fits
 
@@ -36,7 +35,7 @@ def tally(step, scratch, counts, times):
     n = step[STOP] - step[NEXT]
     if n == 0:
         return True
-    if times > (INT_MAX - counts[0]) // n:
+    if times > (WORD_MAX - counts[0]) // n:
         return False
     scratch[step[COLLECTED_BASE]] = step[COUNT_LOW]
     step[COLLECTED] = step[COLLECTED_BASE] + 1

@@ -12,6 +12,7 @@ memory is merged without a branch to mispredict. A trace is recorded operation b
 certified (`certify`): where several operations may share an interval, what a level has in common is enough to know it.
 
 Slices that stay while the variable before moves are *steady*.  What the steady slices of a level share is kept
+from pagestore.compiled import WORD_MAX, WORD_MIN, WORD_MAX, WORD_MIN
 from the second time on that it is needed, and marked in a table of bytes by which the others are filtered: an
 outer intersection is done once, and the innermost loop has no branch. Where slices come again while others change
 they are bits, see bitmap_rows.py.
@@ -70,8 +71,6 @@ from ivm.join.kernels.join_layout import (
     EMITTED,
     ENTER,
     HIGH,
-    INT_MAX,
-    INT_MIN,
     LEVEL,
     LEVELS,
     LOW,
@@ -87,7 +86,7 @@ from ivm.join.kernels.join_layout import (
 )
 from ivm.join.kernels.traced import leapfrog
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import Table, Words, kernel, late
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, late
 
 
 @kernel
@@ -209,7 +208,7 @@ def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, l
     if abs(ground[LAID]) != stamp:
         clear(ground, scratch, numbers, bits)
         listed = ground[LISTED]
-        n = share(data, plan, state, cursors, scratch, start, stop, ground[STAYING], INT_MIN, INT_MAX, listed)
+        n = share(data, plan, state, cursors, scratch, start, stop, ground[STAYING], WORD_MIN, WORD_MAX, listed)
         ground[LAID] = stamp if lay(ground, scratch, numbers, n) else -stamp
     if ground[LAID] < 0:
         return -1

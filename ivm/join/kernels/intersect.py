@@ -23,10 +23,10 @@ from ivm.join.kernels.flat_layout import (
     STEADY,
     TRIED,
 )
-from ivm.join.kernels.join_layout import BOUND_START, BOUND_WORDS, BOUNDS, INT_MAX, INT_MIN, KIND, NE, PART_START, SEEKS
+from ivm.join.kernels.join_layout import BOUND_START, BOUND_WORDS, BOUNDS, KIND, NE, PART_START, SEEKS
 from ivm.join.kernels.leaf_slices import ahead
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import kernel
+from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
 
 
 @kernel
@@ -87,7 +87,7 @@ def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high,
 @kernel
 def smallest(plan, cursors, start, stop, which):
     """The part with the shortest slice among some (a bit each)."""
-    best, length = start, INT_MAX
+    best, length = start, WORD_MAX
     for p in range(start, stop):
         o = place_of(plan, p)
         if which >> (p - start) & 1 and cursors[o, END] - cursors[o, START] < length:
@@ -129,7 +129,7 @@ def keep(data, plan, state, steps, cursors, scratch, marks, level):
         for i in range(base, steps[level, KEPT_STOP]):
             marks[level, scratch[i] - mark_low] = 0
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    n = share(data, plan, state, cursors, scratch, start, stop, steady, INT_MIN, INT_MAX, base)
+    n = share(data, plan, state, cursors, scratch, start, stop, steady, WORD_MIN, WORD_MAX, base)
     if steps[level, MARKS]:
         for i in range(base, base + n):
             marks[level, scratch[i] - mark_low] = 1

@@ -10,7 +10,6 @@ Both are flat arrays with a header of numbers and of offsets to their sections: 
 than an index.
 """
 
-INT_MIN, INT_MAX = -9223372036854775808, 9223372036854775807
 EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, and bound variables added or taken away
 OTHERS = 2  # so many at most
 KIND, CONSTANT, OTHER = range(3)  # words of a bound, then another (level, sign)

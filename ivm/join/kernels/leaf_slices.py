@@ -15,7 +15,6 @@ from ivm.join.kernels.join_layout import (
     COVERED,
     EMITTED,
     FAILED,
-    INT_MAX,
     LEVEL,
     NEXT,
     NEXTS,
@@ -31,7 +30,7 @@ from ivm.join.kernels.join_layout import (
 )
 from ivm.join.kernels.oracle import first_at_least
 from ivm.join.kernels.trie_iterator import RUN_END, iterator_of, place_of, sensor_of
-from pagestore.compiled import LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, kernel, unpack
+from pagestore.compiled import LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MAX, kernel, unpack
 
 # a decoded slice: of which page, from which slot, how long, and where in it the iterator is
 HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
@@ -85,7 +84,7 @@ def intersect(words, plan, state, out, rows, runs):
             if at == stop:
                 if ends_here(state, iterator_of(plan, state, start + k)):
                     state[SEEKS] += 1
-                    record(plan, state, rows, sensor_of(plan, start + k), x, INT_MAX)
+                    record(plan, state, rows, sensor_of(plan, start + k), x, WORD_MAX)
                     phase = FAILED
                 break
             state[SEEKS] += 1

@@ -6,9 +6,7 @@ starts[d + 1], sorted, and its intervals of one prefix are disjoint.  While the 
 spans[l, d] is the range of level d's rows that agree with the binding so far.
 """
 
-from pagestore.compiled import kernel
-
-INT_MAX = 9223372036854775807
+from pagestore.compiled import WORD_MAX, kernel
 
 
 @kernel
@@ -48,7 +46,7 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
         hi = state[above + 2 * d + 1]
         lo = first_at_least(regions[level - 1], state[above + 2 * d], hi, x)
         state[here + 2 * d] = lo
-        state[here + 2 * d + 1] = hi if x == INT_MAX else first_at_least(regions[level - 1], lo, hi, x + 1)
+        state[here + 2 * d + 1] = hi if x == WORD_MAX else first_at_least(regions[level - 1], lo, hi, x + 1)
 
 
 @kernel
@@ -59,7 +57,7 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
     levels = starts.shape[0] - 1
     here = spans + 2 * level * levels
     found = False
-    best = INT_MAX
+    best = WORD_MAX
     hi = state[here + 2 * level + 1]
     at = first_at_least(regions[level + 1], state[here + 2 * level], hi, x)
     if at < hi:

@@ -26,12 +26,12 @@ from ivm.join.kernels.flat_layout import (
     STEADY,
     TRIED,
 )
-from ivm.join.kernels.join_layout import HIGH, INT_MAX, INT_MIN, LOW, PART_START, SEEKS, SENSOR
+from ivm.join.kernels.join_layout import HIGH, LOW, PART_START, SEEKS, SENSOR
 from ivm.join.kernels.leaf_slices import ahead
 from ivm.join.kernels.rank_bitmap import lay_ranks, ranked
 from ivm.join.kernels.trace_rows import leave
 from ivm.join.kernels.trie_iterator import place_of
-from pagestore.compiled import Table, Tables, Words, kernel, late
+from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, kernel, late
 
 
 @late(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
@@ -82,7 +82,7 @@ def open_parts(data, plan, state, step, cursors, scratch, level):
         if i < cursors[o, END] and data[i] < low:
             i = ahead(data, i, cursors[o, END], low)
         cursors[o, AT] = i
-        note(scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else INT_MAX)
+        note(scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else WORD_MAX)
         if i == cursors[o, END]:
             return False
     return True
@@ -93,7 +93,7 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
     """Leapfrog on from where the parts stand, n candidates found so far, an operation at a time.  Returns how many."""
     high = state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
-    x = INT_MIN
+    x = WORD_MIN
     for p in range(start, stop):
         o = place_of(plan, p)
         x = max(x, data[cursors[o, AT]])
@@ -104,7 +104,7 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
         if data[i] < x:
             i = onward(data, place, o, i, end, x)
             cursors[o, AT] = i
-            note(scratch, step, cursors, p - start, o, x, data[i] if i < end else INT_MAX)
+            note(scratch, step, cursors, p - start, o, x, data[i] if i < end else WORD_MAX)
             if i == end:
                 return n
         if data[i] > x:
@@ -122,7 +122,7 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
         o = place_of(plan, p)
         i = cursors[o, AT] + 1
         cursors[o, AT] = i
-        note(scratch, step, cursors, 0, o, x, data[i] if i < cursors[o, END] else INT_MAX)
+        note(scratch, step, cursors, 0, o, x, data[i] if i < cursors[o, END] else WORD_MAX)
         if i == cursors[o, END]:
             return n
         x = data[i]

@@ -7,7 +7,7 @@ An atom has an iterator for each of its depths. It is a cursor of pagestore's in
 where its run of equal keys above ends in the current leaf. `forward` follows a run into the next leaf.
 """
 
-from ivm.join.kernels.join_layout import AT, DEPTHS, INT_MAX, ITERATORS, PARTS, SENSOR, TREES
+from ivm.join.kernels.join_layout import AT, DEPTHS, ITERATORS, PARTS, SENSOR, TREES
 from pagestore.compiled import (
     CURSOR_WORDS,
     LEAF_ENTRIES,
@@ -15,6 +15,7 @@ from pagestore.compiled import (
     LEAF_SLOT,
     PATH,
     TREE_HEIGHT,
+    WORD_MAX,
     field,
     forward,
     gallop,
@@ -57,7 +58,7 @@ def sensor_of(plan, p):
 def land(words, plan, state, atom, depth, status):
     """Note where an iterator stands after an operation; returns the end of its sensitivity."""
     if status == 0:
-        return INT_MAX
+        return WORD_MAX
     o = iterator(plan, state, atom, depth)
     x = field(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT])
     state[state[AT] + atom * plan[DEPTHS] + depth] = x

@@ -11,6 +11,8 @@ Edits of the keys 2 and 7 go into this tree. The run stands in the first leaf, w
                                                           RUNS       0     2     0..2 and 2..4 stay, the 2 is between
 """
 
+from pagestore.pages.layout import WORD_MAX
+
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 
 # The status of a run. A run that has too few pages, or too few rows for those replaced, is SHORT and does not begin.
@@ -19,7 +21,7 @@ OK, CORRUPT, NEGATIVE, OVERFLOW, SHORT = range(5)
 # The stages of a run: the entries of the root below the root, then the root and what comes above it.
 BELOW, ROOT_ON = 1, 2
 WHOLE = BELOW | ROOT_ON
-ALL = (1 << 63) - 1  # behind the last entry of any root
+ALL = WORD_MAX  # behind the last entry of any root
 
 # The rows of `walk`, which has a column for each level.
 (

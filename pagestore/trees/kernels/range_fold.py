@@ -11,7 +11,7 @@ many applications it took.  Pieces are taken in key order, so an operator need n
 
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.fold_operators import COUNT, MAX, MIN, SUM, combine, lift_entry
-from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX, SCAN
+from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX, SCAN, WORD_MIN
 from pagestore.pages.page import NARROW, bits, column, folds_of, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
 from pagestore.runtime.compiler import inlined, kernel
@@ -111,7 +111,7 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
     op = scans[first, 0]
     flip = -1 if op == MIN else 0
     n = acc[2 * folds]
-    low, middle, high = 0 if op <= SUM else -1 << 63, 0, 0
+    low, middle, high = 0 if op <= SUM else WORD_MIN, 0, 0
     if n:
         low, middle, high = added(op, acc[first], acc[first + 1] if op == SUM else 0, low, middle, high)
     if level == 0 and op == COUNT:
@@ -164,7 +164,7 @@ def folded_narrow(words, op, base, start, width, flip, at, stop):
             total += narrow(words, start, width, k)
         many = stop - at
         return many * (base & HALF) + (total & HALF), many * (base >> 32 & HALF) + (total >> 32), many * (base >> 63)
-    most = -1 << 63
+    most = WORD_MIN
     for k in range(at, stop):
         most = max(most, narrow(words, start, width, k) ^ flip)
     return base + (most ^ flip) ^ flip, 0, 0

@@ -20,8 +20,8 @@ from ivm.join.flat_trie import flatten, is_flat_cheaper
 from ivm.join.join import Join, concatenated
 from ivm.join.kernels import certify, collect, flat_join, traced
 from ivm.join.kernels.bitmap_rows import OVERLAYS
-from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.plan.plan import sensors_of
+from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import ascending
 from pagestore.trees.tree import Spec, Tree
 from tests.support.flat_joins import (
@@ -69,7 +69,7 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
     trees = tries_of(pager, plan, data.draw(relations()))
-    ranges = data.draw(st.permutations([(INT_MIN, 1), (2, 2), (3, 5), (6, 1 << 40), (INT_MAX, INT_MAX)]))
+    ranges = data.draw(st.permutations([(WORD_MIN, 1), (2, 2), (3, 5), (6, 1 << 40), (WORD_MAX, WORD_MAX)]))
     sensors = sensors_of(plan, plan.trace_sensors) if "!=" not in body and data.draw(st.booleans()) else None
     rows = Join(pager.pages, plan.shape, trees).bindings()
     paged, flat = both_joins(pager, plan, trees, sensors, data.draw(st.sampled_from([1, 3, 1 << 10])))
@@ -159,7 +159,7 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
 @pytest.mark.parametrize("others", [0, 40])
 def test_ranges_where_much_has_the_least_word(others, is_flat, monkeypatch):
     """No range ends below it."""
-    firsts = np.repeat([INT_MIN, *range(others)], [900, *[5] * others])
+    firsts = np.repeat([WORD_MIN, *range(others)], [900, *[5] * others])
     edges = np.stack([firsts, np.arange(len(firsts))])
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of("r(x, y), s(x, y)", ["x", "y"])
@@ -180,7 +180,7 @@ def test_ranges_are_the_same_from_flat_tries(rule, monkeypatch):
     monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
     ranges = first_ranges(pager.pages, plan.shape, trees, 16)
     assert ranges == first_ranges(pager.pages, plan.shape, trees, 16, flatten(pager.pages, plan.shape, trees))
-    assert 8 < len(ranges) <= 16 and ranges[0][0] == INT_MIN and ranges[-1][1] == INT_MAX
+    assert 8 < len(ranges) <= 16 and ranges[0][0] == WORD_MIN and ranges[-1][1] == WORD_MAX
     assert all(high + 1 == low for (_, high), (low, _) in pairwise(ranges))
     if "s" in rule:
         sizes = [np.count_nonzero((edges[0] >= low) & (edges[0] <= high)) for low, high in ranges]

@@ -12,8 +12,8 @@ from ivm.join.flat_trie import flatten
 from ivm.join.join import Join
 from ivm.join.kernels import rank_bitmap
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
-from ivm.join.plan_arrays import INT_MAX, INT_MIN
 from ivm.plan.plan import sensors_of
+from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import Coded
 from tests.support.flat_joins import (
     BODIES,
@@ -126,8 +126,8 @@ def contexts(plan, relations, context=()):
     bounds = [
         (b.kind, b.constant + sum(sign * context[at] for at, sign in b.others)) for b in plan.bounds if b.level == level
     ]
-    low = max([INT_MIN, *(x for kind, x in bounds if kind in (EQ, GE))])
-    high = min([INT_MAX, *(x for kind, x in bounds if kind in (EQ, LE))])
+    low = max([WORD_MIN, *(x for kind, x in bounds if kind in (EQ, GE))])
+    high = min([WORD_MAX, *(x for kind, x in bounds if kind in (EQ, LE))])
     if low > high:
         return
     yield level, context, low, high

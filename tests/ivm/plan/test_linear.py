@@ -10,9 +10,9 @@ import pytest
 import ivm
 from ivm.lang.ir import Binary, Compare, Const, Var
 from ivm.plan.linear import linear, pinned
+from pagestore.host import WORD_MAX, WORD_MIN
 
-INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-ENDS = [INT_MIN, INT_MIN + 1, -1, 0, 1, 2, 5, INT_MAX - 1, INT_MAX]
+ENDS = [WORD_MIN, WORD_MIN + 1, -1, 0, 1, 2, 5, WORD_MAX - 1, WORD_MAX]
 OPS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 TYPES = dict.fromkeys("xyzw", "int64")
 
@@ -136,8 +136,8 @@ def test_a_sum_that_is_compared_fails_nowhere(tmp_path):
     """In the join, or behind it as here, where the value is read off."""
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
         ws.install("f[x] = y -> int(x), int(y). q(x) <- f[x] = y, y + y > x + 1.")
-        ws.exec(f"+f[1] = {INT_MAX}. +f[2] = {INT_MIN}. +f[3] = 2. +f[{INT_MAX}] = {INT_MAX}.")
-        assert list(ws["q"]) == [(1,), (INT_MAX,)]
+        ws.exec(f"+f[1] = {WORD_MAX}. +f[2] = {WORD_MIN}. +f[3] = 2. +f[{WORD_MAX}] = {WORD_MAX}.")
+        assert list(ws["q"]) == [(1,), (WORD_MAX,)]
 
 
 def test_times_are_sought_as_words(tmp_path):
