@@ -15,6 +15,7 @@ corrupt page, which `raise_for` makes an exception:
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
     gallop(words, page, c, lo, hi, x)                                       first entry >= x in that column
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
+    lowest(word), population(word)                                          the lowest bit set, and how many are
     borrowed(array)                                                         the array without reference counts
     @kernel                                                                 njit, as the kernels here are compiled:
                                                                             cached, no GIL, no references counted; of
@@ -52,8 +53,8 @@ from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import field, gallop, run_end, unpack
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
-from pagestore.runtime.borrowed import borrowed
-from pagestore.runtime.compiler import addressed, allocating, by_address, inlined, kernel, late
+from pagestore.runtime.intrinsics import borrowed, lowest, population
+from pagestore.runtime.kernel import addressed, allocating, by_address, inlined, kernel, late
 from pagestore.sorting.codes import code_of
 from pagestore.sorting.merge import ascends
 from pagestore.trees.kernels.apply_indexed import HEIGHT, KEYS, ROOT
@@ -121,9 +122,9 @@ __all__ = [
     "gallop",
     "inlined",
     "kernel",
-    "late",
+    "late", "lowest",
     "next_changes",
-    "next_leaf",
+    "next_leaf", "population",
     "raise_for",
     "run_end",
     "seek",

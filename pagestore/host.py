@@ -6,7 +6,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import COUNT
-from pagestore.pages.layout import WORD_MAX, WORD_MIN
+from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.relation import Relation
@@ -43,7 +43,7 @@ from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import KEYS_MAX, Column, Type
+from pagestore.values.types import Column, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 from pagestore.versions.hosts import record_dependants, register_host
 from pagestore.versions.settings import MAIN

@@ -14,12 +14,14 @@ from ivm.join.kernels import join_layout
 from ivm.join.kernels import leapfrog as kernel
 from ivm.join.memory_guard import MemoryUse
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
-from pagestore.compiled import raise_for
+from pagestore.compiled import Bytes, Door, MappedWords, Table, Tables, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled
 
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are kept as words, and what they are written to stays in a cache
 STOCK_MAX = 16  # batches that memory is had for at once
+
+LEAPFROG = Door(kernel.leapfrog, MappedWords, Bytes, int, Words, Words, Table, Words, Table, Tables, Table)
 
 
 class Run(ABC):
@@ -145,5 +147,5 @@ class Join(Run):
 
     def _advance(self) -> None:
         raise_for(
-            kernel.leapfrog(*self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
+            LEAPFROG.call(*self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
         )

@@ -9,7 +9,10 @@ import numpy as np
 
 from ivm.join.kernels.oracle import merge_intervals
 from ivm.join.plan_arrays import Regions
+from pagestore.compiled import Door, Table
 from pagestore.host import distinct
+
+MERGE = Door(merge_intervals, Table, int)
 
 
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
@@ -30,7 +33,7 @@ def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) 
         n = 0
         if parts:
             rows = np.ascontiguousarray(distinct(np.concatenate(parts, axis=1)))
-            n = merge_intervals(rows, level)
+            n = MERGE.call(rows, level)
             block = np.zeros((levels + 1, n), np.int64)
             block[: level + 2] = rows[:, :n]
             merged.append(block)

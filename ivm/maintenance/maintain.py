@@ -20,8 +20,11 @@ from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan
-from pagestore.compiled import ascends
+from pagestore.compiled import Door, Flags, Table, ascends
 from pagestore.host import ERASE, INSERT, Pages, Tree, distinct
+
+ASCENDS = Door(ascends, Table)
+MARK = Door(mark_lone, Table, Table, Flags, Flags)
 
 
 class Change(NamedTuple):
@@ -153,9 +156,10 @@ def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
 
     O(n) where both ascend, as bindings do, and O(n log n) for the rows of a trace.
     """
-    if ascends(before) and ascends(after):
+    before, after = np.ascontiguousarray(before), np.ascontiguousarray(after)
+    if ASCENDS.call(before) and ASCENDS.call(after):
         only_before, only_after = np.empty(before.shape[1], bool), np.empty(after.shape[1], bool)
-        mark_lone(before, after, only_before, only_after)
+        MARK.call(before, after, only_before, only_after)
         before, after = before[:, np.flatnonzero(only_before)], after[:, np.flatnonzero(only_after)]
     actions = np.repeat([ERASE, INSERT], [before.shape[1], after.shape[1]])
     return net_changes(actions, np.concatenate([before, after], axis=1))

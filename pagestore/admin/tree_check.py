@@ -26,12 +26,15 @@ from pagestore.pages.layout import (
 )
 from pagestore.pages.page import unpack
 from pagestore.pages.scan_tree_check import fold_of, scan_tree_faults
+from pagestore.runtime.arguments import Door, MappedWords, Words
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.word_list import rows
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import bounds_of
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Version
+
+UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
 
 
 class Violation(NamedTuple):
@@ -280,7 +283,7 @@ class Walk:
         columns = page_type_fields(self.word(page, TYPE))[2]
         out = np.empty((columns, n), np.int64)
         for c in range(columns):
-            unpack(self._slice(page), 0, c, 0, n, out[c], 0)
+            UNPACK.call(self._slice(page), 0, c, 0, n, out[c], 0)
         return out
 
     def _slice(self, page: int) -> np.ndarray:

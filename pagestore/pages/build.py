@@ -10,7 +10,7 @@ from pagestore.pages.page import field, pack, records_max, type_word, width_of
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_patch import patch_scan_tree
 from pagestore.runtime.arguments import MappedWords, Words
-from pagestore.runtime.compiler import kernel, late
+from pagestore.runtime.kernel import kernel, late
 
 # rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each column or entry
 KEY, RECORD, ENDS, LOW, HIGH = range(5)

@@ -7,11 +7,10 @@ chain of its own.
 import numpy as np
 
 from pagestore.pages.layout import CRC
-from pagestore.runtime import intrinsics
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import crc_of_word, has_crc_instruction
+from pagestore.runtime.kernel import kernel
 
 ONES = 0xFFFFFFFF  # a crc begins from these bits, and is inverted by them in the end
-BY_TABLES = not intrinsics.CRC_INSTRUCTION
 
 
 def _tables() -> np.ndarray:
@@ -45,7 +44,10 @@ def look_up(crc, word):
     )
 
 
-add = look_up if BY_TABLES else intrinsics.crc_of_word
+@kernel
+def add(crc, word):
+    """The crc32c `crc` of some bytes, extended by one word."""
+    return crc_of_word(crc, word) if has_crc_instruction() else look_up(crc, word)
 
 
 @kernel
@@ -66,7 +68,7 @@ def crc_of(words, begin, end):
 @kernel
 def stamp(arena, lo, hi, page_words):
     """Put the checksums into pages lo to hi of an arena."""
-    if BY_TABLES:
+    if not has_crc_instruction():
         for page in range(lo * page_words, hi * page_words, page_words):
             arena[page + CRC] = checksum(arena, page, page_words)
         return

@@ -28,7 +28,7 @@ from pagestore.pages.layout import (
 )
 from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_max, type_word
 from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 KIND_AND_LEVEL = (1 << 16) - 1  # bits of a type word
 FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same

@@ -13,38 +13,12 @@ Every operator is associative; folds are taken in key order, so an operator need
 folds of one scan is one *application*; functions that fold return how many they made.
 """
 
-import ctypes
-
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
-
 from pagestore.pages.page import field
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.intrinsics import call_operator
+from pagestore.runtime.kernel import kernel
 
 COUNT, SUM, MIN, MAX, CARRY, THEN, CHECKSUM = range(7)
 USER = 256  # a registered operator's code is its name, read as a number
-
-CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-
-if config.DISABLE_JIT:
-
-    def call_operator(address, a, b):
-        """Call a compiled int64 function of two words by its address."""
-        return CALLBACK(int(address))(int(a), int(b))
-
-else:
-
-    @intrinsic
-    def call_operator(context, address, a, b):
-        """Call a compiled int64 function of two words by its address."""
-
-        def generate(context, builder, signature, args):
-            word = ir.IntType(64)
-            kind = ir.FunctionType(word, [word, word]).as_pointer()
-            return builder.call(builder.inttoptr(args[0], kind), args[1:])
-
-        return types.int64(types.int64, types.int64, types.int64), generate
 
 
 @kernel

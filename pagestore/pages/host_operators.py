@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import cfunc, config
-
 from pagestore.errors import ExistsError, MissingError, SchemaError
-from pagestore.pages.fold_operators import CALLBACK, USER
+from pagestore.pages.fold_operators import USER
+from pagestore.runtime.intrinsics import CALLBACK
+from pagestore.runtime.kernel import JIT
 
 NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "concat")
 
@@ -43,10 +43,12 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     code = code_of(name)
     if code in _registered:
         raise ExistsError(f"there is an operator {name!r} already in this process")
-    if config.DISABLE_JIT:
+    if not JIT:
         call = CALLBACK(combine)
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
     else:
+        from numba import cfunc
+
         compiled = cfunc("int64(int64, int64)")(combine)
         call, address = compiled.ctypes, compiled.address
     _registered[code] = Operator(name, identity, address, call)

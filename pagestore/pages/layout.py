@@ -34,6 +34,7 @@ FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
 HEIGHT_MAX = 10
 RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
 COLUMNS_MAX = 255  # of a page: the type word has a byte for them
+KEYS_MAX = 16  # words of a key, at most
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
 BIRTH_AT = PAGE_BITS + COLUMN_BITS

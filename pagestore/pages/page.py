@@ -6,8 +6,8 @@ then touches only the words that hold the bits it needs.
 """
 
 from pagestore.pages.layout import ENTRY_COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import either, word_at
+from pagestore.runtime.kernel import kernel
 
 NARROW = 57  # bits; a value of this width or less is read with one load
 

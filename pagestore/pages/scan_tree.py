@@ -21,7 +21,7 @@ A tree that does not fit into its room loses its lowest level until it does.  `w
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, combine, fold_run
 from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import bits, pack, unpack, width_of
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 ENTRIES_MIN = 9  # entries of a leaf when its tree is planted: at least this, less than twice this
 BUDGET = 20  # each fold word may take a 20th of a page

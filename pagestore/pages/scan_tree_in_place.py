@@ -11,7 +11,7 @@ from pagestore.pages.fold_operators import CARRY, MAX, MIN, SUM, group_end
 from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import bits, column, pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, layout_of, stored, tree_column
-from pagestore.runtime.compiler import inlined, kernel
+from pagestore.runtime.kernel import inlined, kernel
 
 DIFFERING = 48  # bits of values whose differences, a page's worth of them, add up within a word
 

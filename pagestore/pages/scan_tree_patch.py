@@ -18,7 +18,7 @@ from pagestore.pages.layout import ENTRY_COUNT, SCAN
 from pagestore.pages.page import pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, decode_folded, layout_of, stored, tree_column
 from pagestore.pages.scan_tree_in_place import change_folds, in_place, read_starts, set_bits
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 
 @kernel

@@ -12,7 +12,7 @@ whole, so header word AGE counts the edits since that was done; it may reach a q
 from pagestore.pages.build import measured
 from pagestore.pages.layout import AGE, BIRTH, ENTRY_COUNT, HEADER, ID, TYPE
 from pagestore.pages.page import column, columns_of, pack, records_max, unpack, word_from
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 

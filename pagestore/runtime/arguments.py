@@ -11,11 +11,12 @@ looked once.
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hints
 
 import numpy as np
-from numba import config, typeof, types
-from numba.core.sigutils import normalize_signature
+
+from pagestore.runtime.kernel import JIT
+from pagestore.runtime.library import shipped
 
 Words = Annotated[np.ndarray, "int64[::1]"]
 MappedWords = Annotated[np.ndarray, "Array(int64, 1, 'C', readonly=True)"]  # of the file
@@ -27,11 +28,18 @@ ByteTable = Annotated[np.ndarray, "uint8[:, ::1]"]
 Tables = Annotated[np.ndarray, "int64[:, :, ::1]"]
 
 
+class Key(NamedTuple):
+    """The type of a tuple of `columns` words, as a single key is handed to a kernel."""
+
+    columns: int
+
+
 class Door:
     """A kernel as Python calls it with arguments of given types: groups, the arrays named above, int or bool.
 
     `door.call` trusts its callers: an array of another dtype or order is read as if it had the right one. It looks at
-    no types, so a group costs no more than its fields do. The tests set `checking`, and then every call is looked at.
+    no types, so a group costs no more than its fields do. The tests set `checking`, and then every call is looked at; a
+    kernel that was shipped has a guard that looks, too.
     """
 
     checking = False
@@ -44,8 +52,11 @@ class Door:
     @cached_property
     def call(self) -> Callable[..., Any]:
         """The machine code, compiled or loaded when it is first asked for."""
-        if config.DISABLE_JIT:
+        if not JIT:
             return self.function
+        found = shipped(self.function, self.arguments)
+        if found is not None:
+            return found
         wanted = types_of(*self.arguments)
         call = self.function.compile(wanted)
         return partial(_checked, call, wanted) if self.checking else call
@@ -53,6 +64,8 @@ class Door:
 
 def _checked(call: Callable[..., Any], wanted: tuple[Any, ...], *given: Any) -> Any:
     """Call a kernel; TypeError if an argument has another type than the kernel was compiled for."""
+    from numba import typeof
+
     for found, type_ in zip(map(typeof, given), wanted, strict=True):
         if not fits(type_, found):
             raise TypeError(f"a kernel for {type_} is given {found}")
@@ -61,6 +74,8 @@ def _checked(call: Callable[..., Any], wanted: tuple[Any, ...], *given: Any) -> 
 
 def fits(wanted: Any, given: Any) -> bool:
     """Is a type the one that is wanted, or the same array with leave to write to it?"""
+    from numba import types
+
     if isinstance(wanted, types.BaseNamedTuple):
         return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
     return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
@@ -72,8 +87,13 @@ def types_of(*arguments: Any) -> tuple[Any, ...]:
 
 
 def _type_of(argument: Any) -> Any:
+    from numba import types
+    from numba.core.sigutils import normalize_signature
+
     if argument is int or argument is bool:
         return types.int64 if argument is int else types.boolean
+    if isinstance(argument, Key):
+        return types.UniTuple(types.int64, argument.columns)
     if hasattr(argument, "_fields"):
         fields = get_type_hints(argument, include_extras=True)
         return types.BaseTuple.from_types(types_of(*(fields[name] for name in argument._fields)), argument)

@@ -15,18 +15,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from numba import __version__, config
-
 PACKAGES = "pagestore", "ivm"
 DEFINES = re.compile(
-    rb"^(@(kernel|inlined|late|addressed|allocating|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
+    rb"^(@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
 )
 IMPORTS = re.compile(rb"^from ((?:pagestore|ivm)[\w.]*) import", re.MULTILINE)
+COMPILER = ("pagestore.runtime.compiler",)  # which kernels do not import, and which makes the machine code
 SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
 def cache_folder() -> Path:
     """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
+    from numba import __version__, config
+
     settings = [str(getattr(config, name)) for name in SETTINGS]
     return user_cache() / digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
 
@@ -48,6 +49,7 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
     found: set[Path] = set()
     waiting = [path for path, source in sources.items() if DEFINES.search(source)]
+    waiting += [modules[name] for name in COMPILER if name in modules]
     while waiting:
         path = waiting.pop()
         if path not in found:

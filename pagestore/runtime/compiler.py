@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
-from numba import config, njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.caching import (
     CacheImpl,
@@ -25,7 +25,7 @@ from numba.core.caching import (
 )
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 from numba.np import arrayobj
@@ -37,60 +37,17 @@ from pagestore.runtime.undisturbed import undisturbed
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
-def kernel(function: Callable, **options: Any) -> Any:
-    """Decorate a function that kernels and Python call: cached, and without the GIL.
-
-    It counts no references, which every array costs at every call: it makes no arrays and gets none from others.
-    Of its indices only a constant that stands alone, as in a[-1], may be negative.
-    """
-    if config.DISABLE_JIT:
-        return njit(function)
-    return Kernel(function, targetoptions={**OPTIONS, **options}, pipeline_class=FromTheFront)
+def dispatcher(function: Callable, options: dict[str, Any]) -> "Dispatcher":
+    """A kernel as Python calls it, with its own options."""
+    return Dispatcher(function, targetoptions={**OPTIONS, **options}, pipeline_class=FromTheFront)
 
 
-def inlined(function: Callable) -> Any:
-    """Decorate a part of a kernel that is copied to where it is called: a call hands over seven words an array."""
-    return kernel(function, forceinline=True)
-
-
-def allocating(function: Callable) -> Any:
-    """As `kernel`, for a function that makes arrays."""
-    return kernel(function, _nrt=True)
-
-
-def late(*arguments: Any, allocates: bool = False) -> Callable:
-    """Decorate a kernel that only kernels call, by its address: compiled once `address()` is asked for, if ever.
-
-    `arguments` are their types (see arguments.py).
-    """
-    return lambda function: by_address(addressed(function, _nrt=allocates), *arguments)
-
-
-def addressed(function: Callable, **options: Any) -> Any:
-    """As `kernel`, for a function that other kernels may call by its address."""
-    return kernel(function, no_cfunc_wrapper=False, **options)
-
-
-def by_address(compiled: Any, *arguments: Any) -> Any:
-    """An `addressed` kernel as kernels call it that are not to have it as a part: it is compiled once for all of them.
-
-    `arguments` are the types of its arguments (see arguments.py). The callers hand over its `address()` before
-    these; it returns a word.
-    """
-
-    @kernel
-    def call(address, *args):
-        return compiled(*args)
-
-    if config.DISABLE_JIT or config.BOUNDSCHECK:  # an error found behind an address is not raised
-        call.address = lambda: 1
-        return call
+def jump(compiled: "Dispatcher", arguments: tuple[Any, ...]) -> Any:
+    """A call of the function for C that numba makes of an `addressed` kernel; its `address()` compiles that."""
     wanted, returned = types_of(*arguments), types.int64
 
     @intrinsic
     def jump(typing, address, *args):
-        """A call of the function for C that numba makes of every function."""
-
         def generate(context, builder, signature, arguments):
             kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
             place = builder.inttoptr(arguments[0], kind.as_pointer())
@@ -107,16 +64,14 @@ def by_address(compiled: Any, *arguments: Any) -> Any:
     return jump
 
 
-@cache
-def compiled(function: Any, signature: str) -> Callable:
-    """A kernel for arguments of these types, which it does not look at any more: that takes half of a short call.
-
-    numba takes 20 us to read the signature again, ten times that when other work has had the caches.
-    """
-    return function if config.DISABLE_JIT else function.compile(signature)
+def type_of_function(function: Any) -> Any:
+    """The type that numba knows an intrinsic by."""
+    typing = cpu_target.typing_context
+    typing.refresh()
+    return typing.resolve_value_type(function)
 
 
-class Kernel(CPUDispatcher):
+class Dispatcher(CPUDispatcher):
     """A kernel as Python calls it."""
 
     _cache: Any

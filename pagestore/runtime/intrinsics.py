@@ -1,172 +1,127 @@
-"""Machine operations that numba lacks: a load from any byte, a prefetch, a copy past the cache, a choice without a
-branch, a step of crc32c, and arrays made from an address.
+"""Machine operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a choice
+without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made from an address.
+
+Here is what each does, for kernels as plain Python; llvm.py has what kernels become that are compiled.
 """
 
 import ctypes
+import os
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import carray, config, types
-from numba.core import cgutils
-from numba.core.codegen import get_host_cpu_features
-from numba.extending import intrinsic
+
+from pagestore.runtime.kernel import machine
 
 LINE = 8  # words of a cache line
 
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
-def crc_instruction() -> tuple[str, int]:
-    """LLVM's name of the instruction that adds a word to a crc32c, and the bits of its crc; ("", 0) if there is none.
 
-    LLVM would end the process over an instruction that is not among the features numba compiles for. numba's cache
-    keeps kernels for different features apart.
+@machine
+def word_at(words: np.ndarray, byte: int) -> np.int64:
+    """The eight bytes from `byte` on, as a little-endian word."""
+    word: np.int64 = words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
+    return word
+
+
+@machine
+def either(condition: bool, a: int, b: int) -> int:
+    """a if the condition holds, else b.
+
+    Without the hint LLVM makes a branch, which a binary search over random keys mispredicts every other time:
+    searching 1,300 values took 47 ns with the branch, and takes 10 ns without it.
     """
-    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
-    known = {"+crc32": ("llvm.x86.sse42.crc32.64.64", 64), "+crc": ("llvm.aarch64.crc32cx", 32)}
-    return next((known[feature] for feature in features.split(",") if feature in known), ("", 0))
+    return a if condition else b
 
 
-CRC_INSTRUCTION, CRC_BITS = ("", 0) if config.DISABLE_JIT else crc_instruction()
+@machine
+def prefetch(words: np.ndarray, i: int) -> None:
+    """Begin to load words[i] without waiting for it; an index outside the array does no harm."""
 
-if config.DISABLE_JIT:
 
-    def word_at(words: np.ndarray, byte: int) -> np.int64:
-        """The eight bytes from `byte` on, as a little-endian word."""
-        return words.view(np.uint8)[byte : byte + 8].view(np.int64)[0]
+@machine
+def copy_past(to: int, at: int) -> None:
+    """Copy a cache line from address `at` to address `to`, a multiple of LINE words, past the cache."""
+    ctypes.memmove(int(to), int(at), LINE * 8)
 
-    def either(condition: bool, a: int, b: int) -> int:
-        """a if the condition holds, else b."""
-        return a if condition else b
 
-    def prefetch(words: np.ndarray, i: int) -> None:
-        """Begin to load words[i]."""
+@machine
+def fence() -> None:
+    """Make every earlier `copy_past` visible to any thread that sees a later store."""
 
-    def copy_past(to: int, at: int) -> None:
-        """Copy a line from one address to another."""
-        ctypes.memmove(int(to), int(at), LINE * 8)
 
-    def fence() -> None:
-        """Do nothing: `copy_past` has stored the line already."""
+@machine
+def memcpy(to: int, at: int, count: int) -> int:
+    """Copy bytes from one address to another, as C's."""
+    ctypes.memmove(int(to), int(at), int(count))
+    return to
 
-    def words_at(address: int, n: int) -> np.ndarray:
-        """The n words from an address on; where n is 0, the address may be anything."""
-        return carray(ctypes.c_void_p(int(address)), (n,), np.int64) if n else np.empty(0, np.int64)
 
-    def bytes_at(address: int, n: int) -> np.ndarray:
-        """The n bytes from an address on."""
-        return carray(ctypes.c_void_p(int(address)), (n,), np.uint8)
+@machine
+def pwrite(fd: int, at: int, count: int, offset: int) -> int:
+    """Write the bytes at an address to a file, as the system's; returns how many were written."""
+    return os.pwrite(fd, ctypes.string_at(int(at), int(count)), int(offset))
 
-    def as_array(words: tuple) -> np.ndarray:
-        """A tuple of words as an array."""
-        return np.array(words, np.int64)
 
-else:
+@machine
+def has_crc_instruction() -> bool:
+    """Does the processor that is compiled for add a word to a crc32c by an instruction?"""
+    return False
 
-    @intrinsic
-    def word_at(typing, words, byte):
-        """The eight bytes from `byte` on, as a little-endian word."""
 
-        def build(context, builder, signature, arguments):
-            start = context.make_array(words)(context, builder, arguments[0]).data
-            place = builder.gep(builder.bitcast(start, ir.IntType(8).as_pointer()), [arguments[1]])
-            return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+@machine
+def crc_of_word(crc: int, word: int) -> int:
+    """The crc32c `crc` of some bytes, extended by one word; only where there is an instruction for it."""
+    raise NotImplementedError
 
-        return types.int64(words, types.int64), build
 
-    @intrinsic
-    def either(typing, condition, a, b):
-        """a if the condition holds, else b.
+@machine
+def words_at(address: int, n: int) -> np.ndarray:
+    """The n words from an address on; where n is 0, the address may be anything."""
+    return _array(address, n, np.int64)
 
-        Without the hint LLVM makes a branch, which a binary search over random keys mispredicts every other time:
-        searching 1,300 values took 47 ns with the branch, and takes 10 ns without it.
-        """
 
-        def build(context, builder, signature, arguments):
-            choice = builder.select(*arguments)
-            choice.set_metadata("unpredictable", builder.module.add_metadata([]))
-            return choice
+@machine
+def bytes_at(address: int, n: int) -> np.ndarray:
+    """The n bytes from an address on."""
+    return _array(address, n, np.uint8)
 
-        return types.int64(types.boolean, types.int64, types.int64), build
 
-    @intrinsic
-    def prefetch(typing, words, i):
-        """Begin to load words[i] without waiting for it; an index outside the array does no harm."""
+def _array(address: int, n: int, dtype: Any) -> np.ndarray:
+    size = int(n) * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(int(address)), dtype) if n else np.empty(0, dtype)
 
-        def build(context, builder, signature, arguments):
-            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-            start = context.make_array(words)(context, builder, arguments[0]).data
-            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-            load = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-            hints = [number(0), number(3), number(1)]  # to read, to keep, data
-            builder.call(load, [builder.bitcast(builder.gep(start, [arguments[1]]), byte), *hints])
-            return context.get_dummy_value()
 
-        return types.void(words, types.int64), build
+@machine
+def as_array(words: tuple[int, ...]) -> np.ndarray:
+    """A tuple of words as an array, valid during the call only."""
+    return np.array(words, np.int64)
 
-    @intrinsic
-    def copy_past(typing, to, at):
-        """Copy a cache line from address `at` to address `to`, a multiple of LINE words, past the cache."""
 
-        def build(context, builder, signature, arguments):
-            line = ir.VectorType(ir.IntType(64), LINE).as_pointer()
-            to, at = (builder.inttoptr(address, line) for address in arguments)
-            store = builder.store(builder.load(at, align=8), to, align=8 * LINE)
-            store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
-            return context.get_dummy_value()
+@machine
+def borrowed(array: np.ndarray) -> np.ndarray:
+    """A view that keeps nothing alive; it must not outlive the call.  It is read-only if the array is.
 
-        return types.void(types.int64, types.int64), build
+    numba counts references to every array that passes through a call or a loop, with one locked instruction each
+    time; that took 60 % of a join's time.  The caller of an entry kernel holds the arrays anyway.  A kernel that makes
+    no arrays counts no references in the first place (kernel.py).
+    """
+    return array
 
-    @intrinsic
-    def fence(typing):
-        """Make every earlier `copy_past` visible to any thread that sees a later store."""
 
-        def build(context, builder, signature, arguments):
-            builder.fence("seq_cst")
-            return context.get_dummy_value()
+@machine
+def call_operator(address: int, a: int, b: int) -> int:
+    """Call a compiled int64 function of two words by its address."""
+    return int(CALLBACK(int(address))(int(a), int(b)))
 
-        return types.void(), build
 
-    @intrinsic
-    def crc_of_word(typing, crc, word):
-        """The crc32c `crc` of some bytes, extended by one word; only where there is a CRC_INSTRUCTION."""
+@machine
+def population(word: int) -> int:
+    """How many bits of an int64 are set."""
+    return (int(word) & 0xFFFFFFFFFFFFFFFF).bit_count()
 
-        def build(context, builder, signature, arguments):
-            word, number = ir.IntType(64), ir.IntType(CRC_BITS)
-            step = builder.module.declare_intrinsic(CRC_INSTRUCTION, (), ir.FunctionType(number, [number, word]))
-            before = arguments[0] if CRC_BITS == 64 else builder.trunc(arguments[0], number)
-            after = builder.call(step, [before, arguments[1]])
-            return after if CRC_BITS == 64 else builder.zext(after, word)
 
-        return types.int64(types.int64, types.int64), build
-
-    def array_at(item):
-        """An intrinsic that makes an array, which owns nothing, from an address and a length."""
-
-        def typed(typing, address, n):
-            def build(context, builder, signature, arguments):
-                data = builder.inttoptr(arguments[0], context.get_data_type(item).as_pointer())
-                return view(context, builder, signature.return_type, data, arguments[1])
-
-            return types.Array(item, 1, "C")(types.int64, types.int64), build
-
-        return intrinsic(typed)
-
-    def view(context, builder, kind, data, n):
-        """Generate code for a contiguous array of n items at `data`."""
-        array = context.make_array(kind)(context, builder)
-        step = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        context.populate_array(array, data=data, shape=[n], strides=[step], itemsize=step, meminfo=None)
-        return array._getvalue()
-
-    words_at, bytes_at = array_at(types.int64), array_at(types.uint8)
-
-    @intrinsic
-    def as_array(typing, words):
-        """A tuple of words as an array, valid during the call only."""
-        if not isinstance(words, types.UniTuple):
-            return None
-
-        def build(context, builder, signature, arguments):
-            data = builder.bitcast(cgutils.alloca_once_value(builder, arguments[0]), ir.IntType(64).as_pointer())
-            return view(context, builder, signature.return_type, data, context.get_constant(types.intp, words.count))
-
-        return types.Array(types.int64, 1, "C")(words), build
+@machine
+def lowest(word: int) -> int:
+    """The number of the lowest bit set of an int64 that is not 0."""
+    return (int(word) & -int(word)).bit_length() - 1

@@ -10,7 +10,7 @@ are its tail.
 
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import width_of
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 WORD_BITS = 63
 LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns

@@ -4,7 +4,7 @@ keys           3 5 9 | 2 7 | 4        three runs that ascend
 first round    2 3 5 7 9 | 4          neighbours are merged two by two
 second         2 3 4 5 7 9"""
 
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 
 @kernel

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
+from pagestore.runtime.arguments import Door, Table, Words
 from pagestore.sorting.codes import (
     CODING,
     WORD_BITS,
@@ -30,6 +31,20 @@ DIGIT = 12  # bits that a pass of our radix sort looks at, at most; numpy's sort
 BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of them stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
 BATCH = 1 << 15
+
+ASCENDS = Door(ascends, Table)
+BOUNDS = Door(value_bounds, Table, Words, Words)
+COUNT_FIRSTS = Door(count_firsts, Words, Words, Words, Words, int, Words)
+COUNT_LEADS = Door(count_leads, Words, int, Words)
+DEAL = Door(deal, Words, Words, int, int, Words, Words, Words)
+DECODE = Door(decode_tuples, Words, Words, Words, Words, Words, int, int, int, Table, int)
+DROP = Door(drop_repeats, Words, Words)
+ENCODE = Door(encode_tuples, Table, Words, Words, Words, int, Words, Words)
+MERGE = Door(merge_order, Table, Words)
+ORDER = Door(order_tuples, Table, Table, Words, Words, Words, Words, Words)
+ORDER_WORDS = Door(order_words, Words, int, Words, Words, Words, Words)
+SORT = Door(sort_words, Words, Words, Words, Words, int, int, Words)
+WIDTHS = Door(code_widths, Table)
 
 
 class Coding(NamedTuple):
@@ -77,7 +92,7 @@ def encoded(columns: np.ndarray, coding: Coding) -> Coded:
     [36, 53]
     """
     words, tails = _room(columns.shape[1], coding.tail > 0)
-    encode_tuples(columns, *coding[:3], coding.tail, words, tails)
+    ENCODE.call(np.ascontiguousarray(columns), *coding[:3], coding.tail, words, tails)
     return Coded(coding, words, tails)
 
 
@@ -90,7 +105,7 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
     """The coding of tuples parts[K, n]; None where they are too wide for two words.  O(n)."""
     low, high = np.full(len(parts[0]), WORD_MAX), np.full(len(parts[0]), WORD_MIN)
     for part in parts:
-        value_bounds(part, low, high)
+        BOUNDS.call(np.ascontiguousarray(part), low, high)
     return coding_within(low, high)
 
 
@@ -99,7 +114,7 @@ def coding_within(
 ) -> Coding | None:
     """As `coding_of`, of tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
     coding = np.array([low, high, low], np.int64)
-    code_widths(coding)
+    WIDTHS.call(coding)
     if marked >= 0:
         coding[2, marked] += 1
     made = Coding(coding[0], coding[1], coding[2], ordered, marked)
@@ -115,10 +130,12 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
     n = columns.shape[1]
     if n <= MERGED:
         order = np.empty(2 * n, np.int64)
-        merge_order(columns, order)
+        MERGE.call(np.ascontiguousarray(columns), order)
         return order[:n]
     words, order, some, spare = np.empty((4, n), np.int64)
-    if order_tuples(columns, np.empty((CODING, len(columns)), np.int64), words, order, some, spare, _counts(n)):
+    if ORDER.call(
+        np.ascontiguousarray(columns), np.empty((CODING, len(columns)), np.int64), words, order, some, spare, _counts(n)
+    ):
         return order
     return np.lexsort(columns[::-1])
 
@@ -140,7 +157,7 @@ def near_order(columns: np.ndarray) -> np.ndarray:
     if (words[1:] >= words[:-1]).all():
         return np.arange(len(words))
     order, some, spare = np.empty((3, len(words)), np.int64)
-    order_words(words, WORD_BITS - room, order, some, spare, _counts(len(words)))
+    ORDER_WORDS.call(words, WORD_BITS - room, order, some, spare, _counts(len(words)))
     return order
 
 
@@ -178,7 +195,7 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
         while len(words):
             room = rows.shape[1] - filled
             tail = coding.tail if len(tails) else 0
-            decode_tuples(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows, filled)
+            DECODE.call(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows, filled)
             filled += min(len(words), room)
             words, tails = words[room:], tails[room:]
             if filled == rows.shape[1]:
@@ -205,7 +222,7 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
         return part
     coding, words, tails = part
     columns = np.empty((len(coding.low), len(words)), np.int64)
-    decode_tuples(words, tails, *coding[:3], coding.tail, coding.marked, 0, columns, 0)
+    DECODE.call(words, tails, *coding[:3], coding.tail, coding.marked, 0, columns, 0)
     return columns
 
 
@@ -230,11 +247,11 @@ def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tup
     for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
         n = end - start
         some, room, counts = (words[start:end], tails[start:end]), (words_room[:n], tails_room[:n]), _counts(n)
-        if sort_words(*some[::-1], *room[::-1], first, tail, counts):
+        if SORT.call(*some[::-1], *room[::-1], first, tail, counts):
             some, room = room, some
-        if sort_words(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
+        if SORT.call(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
             some = room
-        n = drop_repeats(*some)
+        n = DROP.call(*some)
         yield int(np.left_shift(bucket, coding.width[0] - lead)), some[0][:n], some[1][:n]
 
 
@@ -253,21 +270,21 @@ def _dealt(
     counts, shift = np.zeros(1 << lead, np.int64), coding.bits - coding.tail - lead
     for part in parts:
         if isinstance(part, Coded):
-            count_leads(part.words, shift, counts)
+            COUNT_LEADS.call(part.words, shift, counts)
         else:
-            count_firsts(part[0], *coding[:3], lead, counts)
+            COUNT_FIRSTS.call(np.ascontiguousarray(part[0]), *coding[:3], lead, counts)
     ends = np.cumsum(counts)
     words, tails = _room(ends[-1], wide)
     at = ends - counts
     for part in parts:
         _, *some = part if isinstance(part, Coded) else encoded(part, coding)
-        deal(*some, shift, coding.tail, at, words, tails)
+        DEAL.call(*some, shift, coding.tail, at, words, tails)
     return words, tails, ends
 
 
 def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:
     """Do the first `keys` columns of parts[C, n], none of them empty, ascend strictly, from part to part too?  O(n)."""
-    return all(ascends(part[:keys]) for part in parts) and all(
+    return all(ASCENDS.call(np.ascontiguousarray(part[:keys])) for part in parts) and all(
         part[:keys, -1].tolist() < after[:keys, 0].tolist() for part, after in pairwise(parts)
     )
 

@@ -27,10 +27,11 @@ from uuid import uuid4
 
 import numpy as np
 from crc32c import crc32c
-from numba import config
 
 from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
 from pagestore.pages.layout import CRC, WORD
+from pagestore.runtime.arguments import Door, Words
+from pagestore.runtime.kernel import JIT
 from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
 
@@ -59,6 +60,8 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
 _STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
 IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: a page that is written again takes no new room
+
+WRITE = Door(write_pages, Words, Words, Words, int)
 
 
 class File:
@@ -148,7 +151,7 @@ class File:
         pages may have been written.
         """
         self._check()
-        done = 0 if config.DISABLE_JIT else write_pages(self._opened(), arena, ids, page_words)
+        done = WRITE.call(self._opened(), arena, ids, page_words) if JIT else 0
         if done < len(ids):
             for data, offset in stamped(arena[done * page_words :], ids[done:], page_words):
                 _write_all(self._fd, data, offset)
@@ -163,7 +166,7 @@ class File:
     @property
     def page_writer(self) -> np.ndarray:
         """The words of the PageWriter that a kernel may write pages by; its caller reports the pages to `wrote`."""
-        return CLOSED if config.DISABLE_JIT else self._opened()
+        return self._opened() if JIT else CLOSED
 
     def _opened(self) -> np.ndarray:
         if self._fd < 0:

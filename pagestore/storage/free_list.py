@@ -9,10 +9,16 @@ from math import isqrt
 
 import numpy as np
 
+from pagestore.runtime.arguments import Bytes, Door, HalfWords, Table, Words
 from pagestore.storage.kernels import free_list as kernel
 from pagestore.storage.word_list import WordList, empty_list, to_word_list, word_list
 
 ROOM = 512  # pages that each list of the difference has room for beyond the need
+
+LEND = Door(kernel.lend, Bytes, Words, int, Words)
+LEND_RUN = Door(kernel.lend_run, Bytes, Words, int, int)
+TAKE_BACK = Door(kernel.take_back, Words, Bytes, Words)
+COUNT = Door(kernel.count, int, int, Words, Table, HalfWords)
 
 
 class FreeList:
@@ -59,14 +65,14 @@ class FreeList:
     def lend(self, n: int) -> np.ndarray:
         """n pages, int64[n], ascending, still counted as free until `use` says otherwise. O(n) mostly."""
         pages = np.empty(n, np.int64)
-        found = kernel.lend(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
+        found = LEND.call(self._noted(), self._book, self.top, pages) if len(self) and not self.appending else 0
         if found < n:
             pages[found:] = self._grow(n - found)
         return pages
 
     def lend_run(self, n: int) -> int:
         """First of n consecutive pages, lent. O(pages up to there)."""
-        first = -1 if self.appending else kernel.lend_run(self._noted(), self._book, self.top, n)
+        first = -1 if self.appending else LEND_RUN.call(self._noted(), self._book, self.top, n)
         return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
@@ -81,7 +87,7 @@ class FreeList:
 
     def take_back(self, pages: np.ndarray) -> None:
         """Make lent pages int64[n] that were not used free again. O(n)."""
-        kernel.take_back(pages, self._free, self._book)
+        TAKE_BACK.call(pages, self._free, self._book)
 
     def retract(self, pages: np.ndarray) -> int:
         """Lower `top` past lent pages, ascending, that stand right below it; returns how many."""
@@ -96,7 +102,7 @@ class FreeList:
     def use(self, pages: np.ndarray) -> None:
         """Count lent pages as used by the commit under way. O(1) each."""
         freed, used, lists, place = self.to_count(pages)
-        kernel.count(*freed.buffer_info(), used, lists, place)
+        COUNT.call(*freed.buffer_info(), used, lists, place)
 
     def free(self, pages: WordList) -> None:
         """Count pages as free from the commit under way on; they are reused once it is durable. O(1) each."""

@@ -9,12 +9,15 @@ from crc32c import crc32c
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Door, Words
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.word_list import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+
+LAY_OUT = Door(lay_out, Words, int, int, int, int, Words, Words, int)
 
 
 class Run(NamedTuple):
@@ -59,7 +62,7 @@ def pages_of_run(
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
     n = run_pages(words, page_words)
     arena, ids = np.empty(n * page_words, np.int64), np.empty(n, np.int64)
-    lay_out(np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words)
+    LAY_OUT.call(np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words)
     return arena, ids
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pagestore.errors import CorruptionError, EditError
 from pagestore.pages.page_map import Pages
-from pagestore.runtime.arguments import Door, Table, Tables, Words
+from pagestore.runtime.arguments import Bytes, Door, Flags, MappedWords, Table, Tables, Words
 from pagestore.runtime.parallel import together
 from pagestore.sorting.merge import ascends
 from pagestore.sorting.tuples import FEW, MERGED, sort_order
@@ -57,6 +57,12 @@ Edits = tuple[np.ndarray, np.ndarray]  # actions int64[n], rows int64[C, n]
 APPLY = Door(
     k_indexed.apply_and_write, Words, int, Pages, IndexedTrees, Batch, Part, Output, Tables, Table, Room, Reordering
 )
+
+ADOPT = Door(k_apply.adopt, MappedWords, int, int, int, Tables, Table, Tables, Table)
+ASCENDS = Door(ascends, Table)
+COMPOSE = Door(compose_ordered, int, int, Words, Table, Words, Flags, Words, Table)
+COMPOSE_FEW = Door(compose_few, int, int, Words, Table, Words, Flags, Words, Table)
+CUT = Door(k_apply.cut_edits, MappedWords, Bytes, int, int, int, int, Table, int, Table)
 
 
 def apply(
@@ -223,7 +229,7 @@ def _cut(pager: Pager, tree: Tree, edits: np.ndarray) -> tuple[list[int], list[i
     cuts = np.zeros((2, threads + 1), np.int64)
     some = np.ascontiguousarray(edits[:, : threads * EDITS_MAX])
     top = tree.pointer, tree.height - 1
-    parts = checked(k_apply.cut_edits(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
+    parts = checked(CUT.call(*pager.pages, *top, tree.spec.keys, some, PAGE_EDITS, cuts), tree.spec)
     slots, starts = cuts[:, : parts + 1].tolist()
     return slots, starts
 
@@ -274,7 +280,7 @@ def _run_together(pager: Pager, tree: Tree, visible: int, parts: Sequence[Share]
     run = partial(_run, pager, page_writer, tree, visible)
     together([partial(run, part, Part(BELOW, *ends)) for part, ends in zip(parts, pairwise(slots), strict=True)])
     for part in others:
-        k_apply.adopt(
+        ADOPT.call(
             pager.pages.words, spec.keys, len(spec.scans), tree.height - 1,
             first.room.node, first.room.walk, part.room.node, part.room.walk,
         )  # fmt: skip
@@ -301,14 +307,15 @@ def compose_edits(actions: np.ndarray, edits: np.ndarray, spec: Spec) -> tuple[n
     (array([0, 1]), array([[3, 7]]))
     """
     n, keys = len(actions), spec.keys
-    if n < 2 or ascends(edits[:keys]):
+    edits = np.ascontiguousarray(edits, np.int64)
+    if n < 2 or ASCENDS.call(edits[:keys]):
         return actions, edits
-    given = keys, spec.columns, np.ascontiguousarray(actions), np.ascontiguousarray(edits)
+    given = keys, spec.columns, np.ascontiguousarray(actions, np.int64), edits
     room = np.empty(n, bool), np.empty(n, np.int64), np.empty((spec.columns, n), np.int64)
     if n <= MERGED:
-        left = compose_few(*given, np.empty(2 * n, np.int64), *room)
+        left = COMPOSE_FEW.call(*given, np.empty(2 * n, np.int64), *room)
     else:
-        left = compose_ordered(*given, sort_order(edits[:keys]), *room)
+        left = COMPOSE.call(*given, sort_order(edits[:keys]), *room)
     _, actions, edits = room
     if left < -n:
         key = tuple(edits[: spec.keys, -1 - left - n].tolist())

@@ -27,6 +27,8 @@ PROBE_COST = 30  # records that a merge passes in the time of one probe, measure
 
 NEXT = Door(kernel.next_missing, CountedTree, CountedTree, int, Words, Words, Words, Table)
 
+ACC_WORDS = Door(acc_words, int)
+
 
 class Complement:
     """The records of `whole` whose keys `part` lacks, as batches int64[C, n] in key order.
@@ -67,7 +69,7 @@ class Complement:
             CountedTree(pages, tree.pointer, tree.height, fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
-        key, acc = np.empty(whole.spec.keys, np.int64), np.empty(acc_words(len(part.spec.scans)), np.int64)
+        key, acc = np.empty(whole.spec.keys, np.int64), np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64)
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)

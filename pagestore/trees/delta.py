@@ -11,8 +11,13 @@ import numpy as np
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.trees.kernels import delta as kernel
 from pagestore.trees.tree import Tree, checked
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+START = Door(kernel.start_delta, *MAP, Words, Words, Table)
+NEXT = Door(kernel.next_changes, *MAP, int, int, Table, Words, Table)
 
 
 class Delta:
@@ -37,12 +42,12 @@ class Delta:
         old, new = self._old, self._new
         spec = new.spec
         roots, heights = np.array([old.pointer, new.pointer]), np.array([old.height, new.height])
-        checked(kernel.start_delta(*self._pages, roots, heights, self._state), spec)
+        checked(START.call(*self._pages, roots, heights, self._state), spec)
         left = old.count + new.count
         while True:
             actions = np.empty(self._rows, np.int64)
             out = np.empty((spec.columns, self._rows), np.int64)
-            n = checked(kernel.next_changes(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec)
+            n = checked(NEXT.call(*self._pages, spec.keys, spec.columns, self._state, actions, out), spec)
             if n == 0:
                 return
             left -= n

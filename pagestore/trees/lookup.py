@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from pagestore.pages.layout import KEYS_MAX
 from pagestore.pages.page_map import Pages
-from pagestore.runtime.compiler import compiled
+from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.runtime.parallel import together
 from pagestore.sorting.tuples import FEW, near_order
 from pagestore.trees.kernels import batch_lookup as k_batch_lookup
@@ -19,6 +20,11 @@ from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+GET = Door(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
+FIND = [Door(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
+COUNT = Door(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +40,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 
     def look_up(some: np.ndarray) -> int:
         places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
-        status: int = k_batch_lookup.get_records(*pages, *shape, keys, some, places, found, out)
+        status: int = GET.call(*pages, *shape, keys, some, places, found, out)
         return status
 
     order = near_order(keys) if n > FEW else np.arange(n)
@@ -62,7 +68,7 @@ class RecordFinder:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
         self._ready = packed_tree(pages, tree)
         self._at, self._values = self._ready.ctypes.data, tree.spec.values
-        self._find = compiled(k_point_lookup.find_record, f"(int64, UniTuple(int64, {tree.spec.keys}), int64)")
+        self._find = FIND[tree.spec.keys].call
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """The value words of a whole key, or None.  As `get`, without an array a call.  O(log count).
@@ -86,5 +92,5 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
     shape = (tree.pointer, tree.height, tree.spec.keys)
-    checked(k_read_range.count_prefixes(*pages, *shape, prefixes, most, counts), tree.spec)
+    checked(COUNT.call(*pages, *shape, prefixes, most, counts), tree.spec)
     return counts

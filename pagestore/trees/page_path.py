@@ -8,13 +8,19 @@ from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import field
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, Door, MappedWords
 from pagestore.trees.tree import Tree
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+CHILD = Door(child, *MAP, int, int, int, int, int)
+ENTER = Door(enter, *MAP, int, int, int)
+FIELD = Door(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
     """Pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
     level, keys = tree.height - 1, tree.spec.keys
-    start = enter(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    start = ENTER.call(*pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
     return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
@@ -26,8 +32,8 @@ def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, 
         return ()
     passed.add(at)
     for slot in range(int(pages.words[start + ENTRY_COUNT])):
-        below = int(field(pages.words, start, keys, slot))
-        first = child(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
+        below = int(FIELD.call(pages.words, start, keys, slot))
+        first = CHILD.call(*pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
         way = _below(pages, below, first, level - 1, keys, page, passed)
         if way:
             return (at, *way)

@@ -12,14 +12,17 @@ from pagestore.errors import MissingError
 from pagestore.pages.fold_operators import CARRY, COUNT, THEN
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
-from pagestore.runtime.compiler import compiled
 from pagestore.trees.kernels import range_fold as kernel
 from pagestore.trees.kernels import rank_select
 from pagestore.trees.kernels.arguments import Bounds, FoldWords
 from pagestore.trees.lookup import packed_tree
 from pagestore.trees.tree import Spec, Tree, checked, fold_array
 
-FOLD = Door(kernel.fold_intervals, MappedWords, Bytes, int, int, int, int, FoldWords, Bounds, Table, Words, Words)
+MAP = MappedWords, Bytes, int  # the fields of Pages
+FOLD = Door(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
+ONE = Door(kernel.fold_one, int, int, int)
+SELECT = Door(rank_select.select_records, *MAP, int, int, int, int, int, Words, Table)
+WORK_WORDS = Door(kernel.work_words, int, int)
 
 
 class Rows(NamedTuple):
@@ -68,7 +71,7 @@ def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
     bounds = np.zeros((max(len(lo), len(hi)), 2 * n), np.int64)
     bounds[: len(lo), :n], bounds[: len(hi), n:] = lo, hi
     scans = fold_array(tree.spec)
-    work = np.empty(kernel.work_words(len(scans), n), np.int64)
+    work = np.empty(WORK_WORDS.call(len(scans), n), np.int64)
     folds, given = FoldWords(scans, rows.first, rows.end), Bounds(bounds, len(lo), len(hi))
     status = FOLD.call(*pages, tree.pointer, tree.height, tree.spec.keys, folds, given, out, full, work)
     return Folds(out, full.astype(bool), checked(status, tree.spec))
@@ -84,7 +87,7 @@ class RangeFold:
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
-        self._scan = compiled(kernel.fold_one, "(int64, int64, int64)")
+        self._scan = ONE.call
         self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
 
     def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
@@ -111,7 +114,7 @@ class RangeFold:
 
     def _room(self) -> tuple[int, memoryview]:
         """Another array as `fold_one` takes it: its address, and its words."""
-        rest = self._result.stop + 1 - self._low + kernel.work_words(len(self.tree.spec.scans), 1)
+        rest = self._result.stop + 1 - self._low + WORK_WORDS.call(len(self.tree.spec.scans), 1)
         array = np.concatenate([self._head, np.zeros(rest, np.int64)])
         return array.ctypes.data, array.data
 
@@ -133,7 +136,5 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     row = count_rows(tree).first
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
         raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
-    checked(
-        rank_select.select_records(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec
-    )
+    checked(SELECT.call(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec)
     return out

@@ -10,11 +10,17 @@ import numpy as np
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.runtime.buffers import pooled
 from pagestore.trees.kernels import cursor as k_cursor
 from pagestore.trees.kernels import read_range as k_read_range
 from pagestore.trees.kernels.cursor import CURSOR_WORDS
 from pagestore.trees.tree import Tree, checked
+
+MAP = MappedWords, Bytes, int  # the fields of Pages
+SEEK = Door(k_cursor.seek, *MAP, int, int, int, Words, int, Words, int)
+READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
+PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
 
 
 def read_batches(
@@ -35,11 +41,11 @@ def read_batches(
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     rows = max(1, min(rows, tree.count))
     start = np.array(lo or (0,), np.int64)
-    checked(k_cursor.seek(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
+    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
     n, found = rows, 0
     while n == rows:
         out = pooled(len(wanted), rows)
-        n = checked(k_read_range.read_range(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
+        n = checked(READ.call(*pages, spec.keys, wanted, stop, len(hi), cursor, out), spec)
         found += n
         if found > tree.count or (n < rows and found != tree.count and not (lo or hi)):
             fact = f"it leads to {found} records, and the tree has {tree.count}"
@@ -66,7 +72,7 @@ def pages_of(pages: Pages, tree: Tree) -> np.ndarray:
     """Ids of all pages of a tree, each parent before its children."""
     out = np.empty(64, np.int64)
     while True:
-        n = checked(k_read_range.tree_pages(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
+        n = checked(PAGES.call(*pages, tree.pointer, tree.height, tree.spec.keys, out), tree.spec)
         if n <= len(out):
             return out[:n]
         out = np.empty(n, np.int64)

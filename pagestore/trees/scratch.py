@@ -7,6 +7,7 @@ import numpy as np
 from pagestore.pages.build import scan_tree
 from pagestore.pages.layout import HEIGHT_MAX
 from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
+from pagestore.runtime.arguments import Door
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.kernels.apply_layout import ROWS, WORDS
 from pagestore.trees.kernels.arguments import Reordering, Room
@@ -14,6 +15,8 @@ from pagestore.trees.kernels.arguments import Reordering, Room
 LEVELS = HEIGHT_MAX + 8  # a batch may grow a tree by some levels
 TREES_MAX = 16  # that take their edits in one call
 STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
+
+WORK_WORDS = Door(work_words, int, int)
 
 
 class Scratch:
@@ -59,7 +62,7 @@ class Scratch:
         if self.moving.shape[1] <= columns:
             self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)
         if (page_words, folds) not in self._works:
-            grown = np.zeros(max(len(self.work), work_words(page_words, folds)), np.int64)
+            grown = np.zeros(max(len(self.work), WORK_WORDS.call(page_words, folds)), np.int64)
             grown[:AREA] = self.work[:AREA]
             if folds:
                 grown[SCAN_TREE] = scan_tree.address()

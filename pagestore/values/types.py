@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from pagestore.errors import SchemaError
+from pagestore.pages.layout import KEYS_MAX
 
 RELATION_COLUMNS_MAX = 64
-KEYS_MAX = 16
 DIGITS_MAX = 18
 
 

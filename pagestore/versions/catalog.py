@@ -14,13 +14,13 @@ import numpy as np
 from pagestore.errors import CorruptionError, SchemaError
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
 from pagestore.pages.host_operators import is_name, name_of
-from pagestore.pages.layout import COLUMNS_MAX
+from pagestore.pages.layout import COLUMNS_MAX, KEYS_MAX
 from pagestore.storage.mapping import NO_RUN, Run
 from pagestore.storage.record import CATALOG, RecordReader, RecordWriter, text_of, utf8
 from pagestore.storage.word_list import WordList, rows, word_list
 from pagestore.trees.tree import Spec
 from pagestore.values.scan_spec import parse_scan, scan_names
-from pagestore.values.types import KEYS_MAX, Column, Schema, Type
+from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 
 FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # numbers of relations' trees; those below belong to the store itself

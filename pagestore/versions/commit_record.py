@@ -10,6 +10,7 @@ import numpy as np
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK
+from pagestore.runtime.arguments import Door, Words
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import NO_RUN, Mapping, Run
 from pagestore.storage.meta import NUMBER_END
@@ -18,6 +19,8 @@ from pagestore.storage.word_list import WordList, empty_list, to_word_list
 
 TREE_END = 1 << 32  # above every tree's number, for which a type word has 32 bits
 TIME_END = 253_402_300_800 * 10**6  # microseconds from 1970 to the year 10000
+
+GATHER = Door(gather, Words, Words)
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ class Commit:
     def encode(self) -> WordList:
         """The commit as a record. O(words)."""
         record = to_word_list(np.zeros(self.length(), np.int64))
-        gather(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
+        GATHER.call(np.frombuffer(self.gather_arguments(), np.int64), np.frombuffer(record, np.int64))
         return record
 
     def length(self) -> int:

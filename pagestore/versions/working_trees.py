@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pagestore.errors import EditError, ExistsError, MissingError, SchemaError
+from pagestore.pages.layout import KEYS_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.storage.pager import Mark, Pager
 from pagestore.storage.step import step
@@ -24,7 +25,7 @@ from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import DictionaryWriter
-from pagestore.values.types import KEYS_MAX, Schema
+from pagestore.values.types import Schema
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.store_state import StoreState, Version
 

@@ -8,21 +8,16 @@ The meter replaces the functions that do input and output and that call kernels 
 counters to pay for at other times.
 """
 
-import sys
 from collections.abc import Callable
 from functools import wraps
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba.core.dispatcher import Dispatcher
 
 from pagestore import Store
 from pagestore.compiled import Door
 
 from .traffic import Traffic
-
-PACKAGES = ("pagestore.", "ivm.")
 
 
 class Meter:
@@ -35,23 +30,21 @@ class Meter:
         self.counts: dict[str, int] = {}
         self._store = store
         self._calls = 0
-        self._undo: list[tuple[object, str, Any]] = []
-        self._doors: set[int] = set()
+        self._undo: list[tuple[Door, Any]] = []
 
     def __enter__(self) -> "Meter":
         self._traffic = Traffic(self._store)
-        for module in list(sys.modules.values()):
-            name = getattr(module, "__name__", "")
-            if name.startswith(PACKAGES) and not _defines_kernels(module):
-                self._watch(module)
+        for door in Door.every:
+            self._undo.append((door, door.call))
+            door.call = self._counted(door.call)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
 
     def __exit__(self, *_: object) -> None:
         self._traffic.stop()
-        for holder, name, value in self._undo:
-            setattr(holder, name, value)
+        for door, call in self._undo:
+            door.call = call
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
@@ -69,26 +62,6 @@ class Meter:
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _watch(self, module: ModuleType) -> None:
-        """Count a module's calls of kernels, which it calls by their names, through their module or by a door."""
-        for name, value in list(vars(module).items()):
-            if isinstance(value, Dispatcher):
-                stand: Any = self._counted(value)
-            elif isinstance(value, Door):
-                if id(value) not in self._doors:  # other modules may import it
-                    self._doors.add(id(value))
-                    self._undo.append((value, "call", value.call))
-                    value.call = self._counted(value.call)
-                continue
-            elif isinstance(value, ModuleType) and _defines_kernels(value):
-                stand = ModuleType(value.__name__)
-                for inner, kernel in vars(value).items():
-                    setattr(stand, inner, self._counted(kernel) if isinstance(kernel, Dispatcher) else kernel)
-            else:
-                continue
-            self._undo.append((module, name, value))
-            setattr(module, name, stand)
-
     def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(kernel)
         def counted(*arguments: Any) -> Any:
@@ -96,9 +69,3 @@ class Meter:
             return kernel(*arguments)
 
         return counted
-
-
-def _defines_kernels(module: ModuleType) -> bool:
-    """Whether kernels look their names up in a module, which must then keep what numba can compile."""
-    dispatchers = (value for value in vars(module).values() if isinstance(value, Dispatcher))
-    return any(value.py_func.__module__ == module.__name__ for value in dispatchers)

@@ -9,6 +9,7 @@ from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError
 from pagestore.pages.enter import is_whole
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
+from pagestore.runtime.arguments import Door, MappedWords
 from pagestore.storage.mapping import page_fault
 from pagestore.store import Store
 from pagestore.versions.store_state import SYSTEM
@@ -17,6 +18,8 @@ from ..cli.answers import answer, common, opened, table
 
 KINDS = {1: "leaf", 2: "index", 3: "run"}
 ROWS = 12  # entries shown at each end of a page
+
+WHOLE = Door(is_whole, MappedWords, int, int)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         words = walk.pages.words[options.page * page_words : (options.page + 1) * page_words]
         kind, level, columns, folds, tree = page_type_fields(int(words[TYPE]))
         fault = page_fault(words, options.page)
-        if not fault and kind != RUN and not is_whole(walk.pages.words, options.page * page_words, page_words):
+        if not fault and kind != RUN and not WHOLE.call(walk.pages.words, options.page * page_words, page_words):
             fault = "its columns do not lie inside"
         data = {
             "page": options.page,

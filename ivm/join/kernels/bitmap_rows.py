@@ -7,9 +7,8 @@ Where a slice comes again while others change, its row is there already:
     cliques(x, y, z, w): the ground is what follows x; under it the rows of y and of z, each laid once, for all (y, z)
 """
 
-from ivm.join.kernels.bits import lowest, population
 from ivm.join.kernels.leaf_slices import ahead
-from pagestore.compiled import kernel
+from pagestore.compiled import kernel, lowest, population
 
 # columns of `ground`, a row for each level
 (

@@ -6,8 +6,7 @@ key of the other follows from that key and the one before alone. So a slice that
     keys 1 3 64 70, at 500 in `data`    bits of 0..63 {1, 3}, 500; of 64..127 {64, 70}, 502    rank of 65: 503
 """
 
-from ivm.join.kernels.bits import population
-from pagestore.compiled import kernel
+from pagestore.compiled import kernel, population
 
 
 @kernel

@@ -12,8 +12,8 @@ The difference is two lists, as a record has them, edited in O(1) a page:
 
 import numpy as np
 
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import words_at
+from pagestore.runtime.kernel import kernel
 
 LOWEST, MANY = range(2)
 ADDED, REMOVED = range(2)

@@ -12,8 +12,8 @@ from pagestore.pages.checksum import ONES, add, crc_of
 from pagestore.pages.enter import mark
 from pagestore.pages.layout import AGE, BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD
 from pagestore.pages.page import type_word
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import words_at
+from pagestore.runtime.kernel import kernel
 from pagestore.storage.kernels.free_list import count
 from pagestore.storage.kernels.write import FD, write_pages
 

@@ -8,21 +8,17 @@ page_writer[WRITTEN]    address of a byte for each of them: whether it was writt
 """
 
 import numpy as np
-from numba import types
 
 from pagestore.pages.checksum import stamp
 from pagestore.pages.layout import WORD
-from pagestore.runtime.compiler import kernel
-from pagestore.runtime.intrinsics import LINE, bytes_at, copy_past, fence
+from pagestore.runtime.intrinsics import LINE, bytes_at, copy_past, fence, memcpy, pwrite
+from pagestore.runtime.kernel import kernel
 
 FD, MAP, PAGES, WRITTEN, OUTLET = range(5)
 
 PIECE = 1 << 14  # bytes of one write; docs/decisions/0018-small-writes.md
 STAMPED = 6  # pages stamped at a time
 PAST = 1 << 20  # so many bytes go past the cache, which they would fill; what is less is soon read again
-
-memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
-pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))
 
 
 @kernel

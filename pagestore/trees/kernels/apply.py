@@ -12,8 +12,8 @@ from pagestore.pages.build import KEY, entry_columns
 from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import child_slot, field
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import (
     AHEAD,
     AHEAD_EDIT,

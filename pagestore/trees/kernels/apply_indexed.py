@@ -10,7 +10,7 @@ from pagestore.pages.arguments import Shape
 from pagestore.pages.enter import mark
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Table, Tables
-from pagestore.runtime.compiler import addressed, by_address, kernel
+from pagestore.runtime.kernel import addressed, by_address, kernel
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels.apply import apply_edits
 from pagestore.trees.kernels.apply_layout import ALL, DEAD, DELTA, EDIT, OK, SHORT, STATUS, USED, WHOLE, WRITTEN

@@ -3,8 +3,8 @@
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, WORD_MAX
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, run_end
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, either, prefetch, word_at
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.cursor import above
 
 GROUP = 64  # keys that take a step side by side: more loads than a core keeps under way, and few pages

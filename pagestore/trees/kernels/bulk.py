@@ -7,7 +7,7 @@ written out greedily while more than a page's worth waits; the rest is cut evenl
 from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
 from pagestore.pages.page import records_max
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 SPARE = 16  # one part of so many of a page stays free, so that the first edits of it do not cut it in two
 

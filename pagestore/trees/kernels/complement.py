@@ -7,7 +7,7 @@ so the next one is found by galloping and halving over ranks, however many recor
 """
 
 from pagestore.pages.page import field
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.rank_select import fold_before, select
 
 # words of `state`

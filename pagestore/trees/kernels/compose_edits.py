@@ -1,6 +1,6 @@
 """Batches of edits before they reach a tree: are they sorted, and what do those of one key come to?"""
 
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.sorting.merge import merge_order
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 

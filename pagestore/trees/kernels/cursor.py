@@ -11,7 +11,7 @@ function hands a corrupt page up as a negative status: ``-page_id``.
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX
 from pagestore.pages.page import child_slot, field, locate
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 
 LEAF_PAGE, LEAF_SLOT, LEAF_ENTRIES, TREE_HEIGHT, LEAF_COLUMNS, PATH = range(6)
 CURSOR_WORDS = PATH + 2 * (HEIGHT_MAX - 1)

@@ -11,8 +11,8 @@ load ahead (0: nowhere), and for each level (page, slot, entries).
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import bits, column, columns_of, field, word_from
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, prefetch
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)

@@ -10,7 +10,7 @@ the calls. `trees/edit_queues.py` prepares all this for a host's kernel.
 """
 
 from pagestore.pages.enter import mark
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels import apply_layout
 from pagestore.trees.kernels.apply import reserved

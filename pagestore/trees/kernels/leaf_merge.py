@@ -9,7 +9,7 @@ Records between two edits that change something move as runs; an edit that chang
 from pagestore.pages.build import ENDS, RECORD
 from pagestore.pages.layout import ENTRY_COUNT
 from pagestore.pages.page import field, lower, run_end
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import (
     ADD,
     CHANGED,

@@ -10,7 +10,7 @@ Runs are decoded only where the new page cannot be made by shifting the old one'
 from pagestore.pages.build import births_at
 from pagestore.pages.layout import ENTRY_COUNT, pointer_to
 from pagestore.pages.page import columns_of, unpack
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import CORRUPT, EVIDENCE, PAGE, RUNS, SIZE, STATUS
 
 pointer = kernel(pointer_to)

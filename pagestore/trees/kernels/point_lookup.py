@@ -9,8 +9,8 @@ A branch that is guessed wrong costs as much as the rest, so halving takes none.
 from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, HEADER
 from pagestore.pages.page import bits, column, field, halve, lower, run_end
-from pagestore.runtime.compiler import kernel
 from pagestore.runtime.intrinsics import LINE, as_array, bytes_at, either, prefetch, words_at
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.batch_lookup import (
     FAR,
     HEIGHT,

@@ -14,8 +14,8 @@ from pagestore.pages.fold_operators import COUNT, MAX, MIN, SUM, combine, lift_e
 from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX, SCAN, WORD_MIN
 from pagestore.pages.page import NARROW, bits, column, folds_of, narrow
 from pagestore.pages.scan_tree import tree_column, tree_start
-from pagestore.runtime.compiler import inlined, kernel
 from pagestore.runtime.intrinsics import LINE, bytes_at, prefetch, words_at
+from pagestore.runtime.kernel import inlined, kernel
 from pagestore.trees.kernels.arguments import Bounds, Descent, FoldWords
 from pagestore.trees.kernels.batch_lookup import (
     EQUAL,

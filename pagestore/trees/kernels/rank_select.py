@@ -10,7 +10,7 @@ from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import ENTRY_COUNT, ID
 from pagestore.pages.page import bits, child_slot, column, field, locate
 from pagestore.pages.scan_tree import tree_column, tree_start
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.range_fold import columns_folded, fold_page, scan_header
 
 

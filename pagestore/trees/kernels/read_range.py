@@ -8,8 +8,8 @@ import numpy as np
 from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import ENTRY_COUNT, ID, PAGE_MASK
 from pagestore.pages.page import field, locate, unpack
-from pagestore.runtime.borrowed import borrowed
-from pagestore.runtime.compiler import allocating, kernel
+from pagestore.runtime.intrinsics import borrowed
+from pagestore.runtime.kernel import allocating, kernel
 from pagestore.trees.kernels.cursor import CURSOR_WORDS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, above, next_leaf, seek
 
 

@@ -10,8 +10,8 @@ from pagestore.pages.enter import child, enter
 from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX
 from pagestore.pages.page import bits, child_slot, column, field, locate
 from pagestore.pages.scan_tree import tree_column, tree_start
-from pagestore.runtime.borrowed import borrowed
-from pagestore.runtime.compiler import allocating, kernel
+from pagestore.runtime.intrinsics import borrowed
+from pagestore.runtime.kernel import allocating, kernel
 from pagestore.trees.kernels.range_fold import leaf_before, scan_header
 
 

@@ -14,7 +14,7 @@ from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEIGHT_MAX, ID
 from pagestore.pages.page import birth_at, field, folds_of, records_max
 from pagestore.pages.scan_tree import SHIFTED
 from pagestore.pages.shift import shift_page
-from pagestore.runtime.compiler import kernel
+from pagestore.runtime.kernel import kernel
 from pagestore.trees.kernels.apply_layout import (
     AHEAD_EDIT,
     CHANGED,

@@ -12,9 +12,9 @@ import pytest
 from numba import config, njit
 from numba.core.errors import NumbaError
 
-from pagestore.runtime.arguments import Words
+from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, user_cache
-from pagestore.runtime.compiler import Kernel, allocating, compiled, kernel, late
+from pagestore.runtime.kernel import Kernel, allocating, kernel, late
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
 
@@ -59,7 +59,7 @@ def test_a_part_is_the_same_for_constants_and_variables_and_for_arrays_that_may_
     values.flags.writeable = False
     assert first_two(values, written, 2) == 12
     assert first_two(values.copy(), written, 1) == 11
-    assert len(pick.part.overloads) == 1 and not pick.overloads
+    assert len(pick.dispatcher.part.overloads) == 1 and not pick.dispatcher.overloads
 
 
 @kernel
@@ -80,19 +80,29 @@ def perhaps(values, i, address):
 def test_a_late_kernel_is_compiled_where_its_address_is_asked_for():
     values = np.arange(5, 8)
     assert perhaps(values, 2, 0) == 0
-    assert not rare.part.overloads
+    assert not rare.dispatcher.part.overloads
     assert perhaps(values, 2, seldom.address()) == -7
-    assert len(rare.part.overloads) == 1
+    assert len(rare.dispatcher.part.overloads) == 1
 
 
-def test_a_signature_is_read_once(monkeypatch):
+def test_a_door_is_compiled_once(monkeypatch):
     @kernel
     def double(x):
         return 2 * x
 
-    first = compiled(double, "(int64,)")
+    door = Door(double, int)
+    first = door.call
     monkeypatch.setattr(Kernel, "compile", None)
-    assert compiled(double, "(int64,)") is first and first(4) == 8
+    assert door.call is first and first(4) == 8
+
+
+def test_a_door_that_is_checked_refuses_other_types():
+    """So the tests know what the doors trust their callers with."""
+    door = Door(last, Words)
+    assert door.call(np.arange(3)) == 2
+    for wrong in (np.arange(3, dtype=np.int32), np.arange(6)[::2], np.zeros(3), 7):
+        with pytest.raises(TypeError, match="is given"):
+            door.call(wrong)
 
 
 def test_a_kernel_that_makes_arrays_says_so():
@@ -124,9 +134,9 @@ def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
     root = Path(__file__).parents[3]
     sources = kernel_sources(root)
     names = {str(path.relative_to(root)) for path in sources}
-    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/apply_layout.py", "ivm/join/kernels/bits.py"} <= names
+    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/apply_layout.py", "ivm/join/kernels/emit.py"} <= names
     assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/apply.py"}
-    decorated = re.compile(r"^@(kernel|inlined|late|addressed|allocating|intrinsic)\b", re.MULTILINE)
+    decorated = re.compile(r"^@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b", re.MULTILINE)
     for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
         assert not decorated.search(path.read_text()) or path in sources, path
         copy = tmp_path / path.relative_to(root)
@@ -184,7 +194,7 @@ from tests.pagestore.runtime.test_compiler import last
 def own(x):
     return x + 1
 
-print(own(1), last(np.arange(3)), len(own.stats.cache_hits), len(last.stats.cache_hits), config.CACHE_DIR)
+print(own(1), last(np.arange(3)), len(own.stats.cache_hits), len(last.dispatcher.stats.cache_hits), config.CACHE_DIR)
 """
 
 

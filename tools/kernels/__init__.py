@@ -1,0 +1,1 @@
+"""Kernels compiled ahead of time, into libraries that a wheel brings along."""
