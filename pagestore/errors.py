@@ -41,6 +41,10 @@ class CorruptionError(PagestoreError):
         self.page, self.tree, self.path = page, tree, path
 
 
+class CompilerError(PagestoreError, ImportError):
+    """A kernel must be compiled, and numba is not installed."""
+
+
 class RecoveryWarning(UserWarning):
     """Opening a store found a commit that is not whole or a meta slot that is damaged, and went on without it."""
 

@@ -10,11 +10,12 @@ looked once.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hints
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pagestore.runtime.guard import guarded
 from pagestore.runtime.kernel import JIT
 from pagestore.runtime.library import shipped
 
@@ -57,46 +58,5 @@ class Door:
         found = shipped(self.function, self.arguments)
         if found is not None:
             return found
-        wanted = types_of(*self.arguments)
-        call = self.function.compile(wanted)
-        return partial(_checked, call, wanted) if self.checking else call
-
-
-def _checked(call: Callable[..., Any], wanted: tuple[Any, ...], *given: Any) -> Any:
-    """Call a kernel; TypeError if an argument has another type than the kernel was compiled for."""
-    from numba import typeof
-
-    for found, type_ in zip(map(typeof, given), wanted, strict=True):
-        if not fits(type_, found):
-            raise TypeError(f"a kernel for {type_} is given {found}")
-    return call(*given)
-
-
-def fits(wanted: Any, given: Any) -> bool:
-    """Is a type the one that is wanted, or the same array with leave to write to it?"""
-    from numba import types
-
-    if isinstance(wanted, types.BaseNamedTuple):
-        return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
-    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
-
-
-def types_of(*arguments: Any) -> tuple[Any, ...]:
-    """numba's types of arguments."""
-    return tuple(map(_type_of, arguments))
-
-
-def _type_of(argument: Any) -> Any:
-    from numba import types
-    from numba.core.sigutils import normalize_signature
-
-    if argument is int or argument is bool:
-        return types.int64 if argument is int else types.boolean
-    if isinstance(argument, Key):
-        return types.UniTuple(types.int64, argument.columns)
-    if hasattr(argument, "_fields"):
-        fields = get_type_hints(argument, include_extras=True)
-        return types.BaseTuple.from_types(types_of(*(fields[name] for name in argument._fields)), argument)
-    (_, text) = get_args(argument)
-    ((found,), _) = normalize_signature(f"({text},)")
-    return found
+        call = self.function.compile(self.arguments)
+        return guarded(call, self.function.__qualname__, self.arguments) if self.checking else call

@@ -1,48 +1,70 @@
-"""How kernels are compiled: what Python calls, to machine code; what other kernels call, as a part of those.
+"""What makes machine code of kernels: imported when the first of them is compiled, since it imports numba.
 
-numba compiles every function for itself: wrappers that Python could call it by, all passes of the optimiser over it and
-over everything that it calls, machine code. A kernel that stands ten calls deep went through that ten times. A part is
-only lowered, and is optimised once, where it has become part of what Python calls. It is also the same for constants
-and variables, and for arrays that may be written to and such that may not, where numba would compile it anew.
+overrides.py compiles them in less than half the time, where numba's insides are as it knows them. Elsewhere, and where
+`PAGESTORE_KERNELS=plain` says so, kernels are compiled as numba compiles any function. They give the same answers.
 """
 
-import gc
-from collections.abc import Callable, Sequence
-from functools import cache, cached_property
-from pathlib import Path
+import os
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
-from numba.core.caching import (
-    CacheImpl,
-    CompileResultCacheImpl,
-    FunctionCache,
-    InTreeCacheLocator,
-    NullCache,
-    UserProvidedCacheLocator,
-)
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core import cgutils, compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.runtime import rtsys
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
-from pagestore.runtime.arguments import fits, types_of
-from pagestore.runtime.code_cache import cache_folder
-from pagestore.runtime.undisturbed import undisturbed
+from pagestore.runtime.numba_cache import KernelCache
+from pagestore.runtime.numba_types import types_of
 
 OPTIONS = {"nopython": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
-def dispatcher(function: Callable, options: dict[str, Any]) -> "Dispatcher":
-    """A kernel as Python calls it, with its own options."""
-    return Dispatcher(function, targetoptions={**OPTIONS, **options}, pipeline_class=FromTheFront)
+def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """A kernel as numba calls and compiles it, with its own options."""
+    options = {**OPTIONS, **options}
+    if overridden():
+        from pagestore.runtime.overrides import Dispatcher, FromTheFront
+
+        return Dispatcher(function, targetoptions=options, pipeline_class=FromTheFront)
+    plain = CPUDispatcher(function, targetoptions=options)
+    plain._cache = KernelCache(function)
+    return plain
 
 
-def jump(compiled: "Dispatcher", arguments: tuple[Any, ...]) -> Any:
+@cache
+def overridden() -> bool:
+    """Does overrides.py find in numba what it overrides, and has nobody asked to do without?"""
+    if os.environ.get("PAGESTORE_KERNELS") == "plain":
+        return False
+    try:
+        from pagestore.runtime.overrides import fits_numba, install
+    except ImportError:  # numba has moved it
+        return False
+    if fits_numba():
+        install()
+    return fits_numba()
+
+
+def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    """numba's result of compiling a dispatcher for arguments of these types, as far as optimised LLVM."""
+    typing, target = cpu_target.typing_context, cpu_target.target_context
+    flags = compiler.Flags()
+    cpu_target.options.parse_as_flags(flags, kernel.targetoptions)
+    flags.no_compile = True
+    pipeline = kernel._compiler.pipeline_class
+    with global_compiler_lock:
+        typing.refresh()
+        target.refresh()
+        given = typing, target, kernel.py_func, types_of(*arguments), None, flags, {}
+        result = compiler.compile_extra(*given, pipeline_class=pipeline)
+        result.library._ensure_finalized()
+    return result
+
+
+def jump(compiled: Any, arguments: tuple[Any, ...]) -> Any:
     """A call of the function for C that numba makes of an `addressed` kernel; its `address()` compiles that."""
     wanted, returned = types_of(*arguments), types.int64
 
@@ -69,129 +91,3 @@ def type_of_function(function: Any) -> Any:
     typing = cpu_target.typing_context
     typing.refresh()
     return typing.resolve_value_type(function)
-
-
-class Dispatcher(CPUDispatcher):
-    """A kernel as Python calls it."""
-
-    _cache: Any
-
-    @cached_property
-    def part(self) -> "Part":
-        """The same function as other kernels call it."""
-        return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=Lowering)
-
-    def compile(self, sig: Any) -> Any:
-        """As numba's. Compiling makes millions of objects and little garbage; looking for that took a sixth of it."""
-        if isinstance(self._cache, NullCache):  # now: it looks at the disk, and most are never called from Python
-            self._cache = Cached(self.py_func) if self.targetoptions["_nrt"] else OnDisk(self.py_func)
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            with undisturbed():
-                return super().compile(sig)
-        finally:
-            if collecting:
-                gc.enable()
-
-    def get_call_template(self, args: Sequence, kws: dict) -> Any:
-        """As numba's, when another kernel calls this one: what it calls is the part."""
-        return self.part.get_call_template(args, kws)
-
-    def get_overload(self, sig: Any) -> Any:
-        """As numba's, when another kernel calls this one."""
-        return self.part.get_overload(sig)
-
-
-@cache
-def folder() -> Path:
-    """The folder of kernels as numba is set at the first of them."""
-    return cache_folder()
-
-
-class InFolder(InTreeCacheLocator):
-    """Where the machine code of a kernel is kept."""
-
-    def __init__(self, function: Callable, file: str) -> None:
-        super().__init__(function, file)
-        self._cache_path = str(folder() / self.get_suitable_cache_subpath(file))
-
-
-class Files(CompileResultCacheImpl):
-    """As numba's, but for the folder, unless its user has named one."""
-
-    _locator_classes = (UserProvidedCacheLocator, InFolder, *CacheImpl._locator_classes)
-
-
-class Cached(FunctionCache):
-    """The machine code of a kernel."""
-
-    _impl_class = Files
-
-
-class OnDisk(Cached):
-    """The machine code of a kernel that makes no arrays."""
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """As numba's, which first gets ready to compile, 0.1 s. Parts that make arrays need the counts."""
-        rtsys.initialize(target_context)
-        return self._load_overload(sig, target_context)
-
-
-class Part(CPUDispatcher):
-    """A kernel as other kernels call it."""
-
-    def get_call_template(self, args: Sequence, kws: dict) -> Any:
-        """As numba's, but an overload that takes such arguments is taken."""
-        args = [types.unliteral(a) for a in args]
-        return super().get_call_template(next((o for o in self.overloads if all(map(fits, o, args))), args), kws)
-
-    def add_overload(self, result: Any) -> None:
-        """As numba's, without a look for an entry point: a part has none."""
-        self.overloads[tuple(result.signature.args)] = result
-        self.targetctx.insert_user_function(result.fndesc, result.fndesc, [result.library])
-
-    def get_overload(self, sig: Any) -> Any:
-        """As numba's: what the part is called in the language of LLVM."""
-        return self.overloads[tuple(sig)].fndesc
-
-
-class FromTheFront(Compiler):
-    """numba's pipeline for functions whose indices count from the front, but for constants that stand alone.
-
-    numba asks of each whether it is negative, and adds the length if so: a few instructions in every loop, which
-    often keep the compiler from widening it.
-    """
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.state.targetctx.counts_from_the_end = False  # a copy of its own, see `fix_index`
-
-
-def fix_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-    """As numba's, of which kernels leave out the question whether it is negative."""
-    if getattr(context, "counts_from_the_end", True) or isinstance(index, ir.Constant):
-        return numbas_fix_index(context, builder, kind, index, size)
-    return context.cast(builder, index, kind, types.intp)
-
-
-numbas_fix_index, arrayobj.fix_integer_index = arrayobj.fix_integer_index, fix_index
-
-
-class Lowering(FromTheFront):
-    """That as far as LLVM's language."""
-
-    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
-        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        super().__init__(typing, target, Lowered(target.codegen(), "part"), args, result, flags, names)
-
-
-class Lowered(JITCodeLibrary):
-    """A part and what it calls, neither optimised nor made runnable."""
-
-    def finalize(self) -> None:
-        """As numba's, without optimising and without machine code: only link in what the part calls."""
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True

@@ -13,7 +13,8 @@ from functools import cached_property, update_wrapper
 from importlib import import_module
 from typing import Any, ClassVar
 
-from pagestore.runtime.library import shipped_address
+from pagestore.errors import CompilerError
+from pagestore.runtime.library import missing, shipped_address
 
 JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")  # else kernels are plain Python
 CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # an error found behind an address is not raised
@@ -39,9 +40,9 @@ class Kernel:
     def _numba_type_(self) -> Any:
         return self.dispatcher._numba_type_
 
-    def compile(self, types: Any) -> Callable[..., Any]:
-        """The kernel for arguments of given numba types, or of a signature as text; it looks at no types any more."""
-        compiled: Callable[..., Any] = self.dispatcher.compile(types)
+    def compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """The kernel for arguments of given types (see arguments.py); it looks at no types any more."""
+        compiled: Callable[..., Any] = self.dispatcher.compile(_compiler().types_of(*arguments))
         return compiled
 
 
@@ -84,7 +85,15 @@ class Machine:
 
 def _compiler() -> Any:
     """The module compiler.py, which imports numba, and kernels: so it is imported late, and by its name."""
-    return import_module("pagestore.runtime.compiler")
+    try:
+        return import_module("pagestore.runtime.compiler")
+    except ModuleNotFoundError as error:
+        if error.name not in ("numba", "llvmlite"):
+            raise
+        raise CompilerError(
+            f"a kernel must be compiled here, since {missing()}, and numba is not installed: pip install "
+            f"'pagestore-ivm[jit]'"
+        ) from None
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:

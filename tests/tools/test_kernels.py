@@ -95,19 +95,33 @@ def test_the_guard_lets_in_what_is_the_same_by_another_name(used):
     assert door.call(np.zeros((2, 0), np.int64)) and door.call(np.arange(8).reshape(1, 8)[:, 2:4].copy())
 
 
-@pytest.mark.parametrize("change", ["another digest", "a file less", "no json", "nothing"])
-def test_a_library_of_other_sources_is_left_alone(shipped, tmp_path, change, monkeypatch):
-    said = json.loads((shipped / "sources.json").read_text())
+@pytest.mark.parametrize("change", ["another digest", "a file more", "nothing"])
+def test_a_library_of_other_sources_is_left_alone(used, change, monkeypatch):
+    said = json.loads(library.library().sources)
     name = next(iter(said))
-    text = {
-        "another digest": json.dumps({**said, name: "0" * 32}),
-        "a file less": json.dumps({**said, "pagestore/no.py": "0" * 32}),
-        "no json": "{",
-        "nothing": "{}",
+    changed = {
+        "another digest": {**said, name: "0" * 32},
+        "a file more": {**said, "pagestore/no.py": "0" * 32},
+        "nothing": {},
     }[change]
-    (tmp_path / "sources.json").write_text(text)
-    assert not library.sources_are_those(tmp_path / "sources.json")
-    assert library.sources_are_those(shipped / "sources.json")
+    assert library.sources_are_those(json.dumps(said)) and not library.sources_are_those(json.dumps(changed))
+    monkeypatch.setattr(library, "sources_are_those", lambda text: False)
+    library.library.cache_clear()
+    assert library.library() is None and "were edited" in library.missing()
+
+
+def test_a_file_that_is_no_library_and_a_processor_that_runs_none_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    library.library.cache_clear()
+    assert library.library() is None and "no library of kernels" in library.missing()
+    for level in library.levels():
+        (tmp_path / f"{level}.abi3.so").write_bytes(b"\x7fELF, but nothing more")
+    library.library.cache_clear()
+    assert library.library() is None
+    monkeypatch.setattr(library, "levels", list)
+    library.library.cache_clear()
+    assert library.library() is None and "this processor runs none" in library.missing()
+    library.library.cache_clear()
 
 
 FIRST = """

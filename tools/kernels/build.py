@@ -2,121 +2,157 @@
 
     Door, ByAddress ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶ FOLDER/<level>.abi3.so
 
-numba compiles for the processor that `NUMBA_CPU_NAME` names, so a level is built in a process of its own. A kernel's
-module says what it calls by names that nobody else needs: all of them become internal, but for its entry. What is left
-is linked with shim.c, which has what the entries ask of numba, and a guard in front of each.
+numba compiles for the processor that `NUMBA_CPU_NAME` names, so each level is built in a process of its own, which
+shares the kernels out among processes. A kernel's module says what it calls by names that nobody else needs: all of
+them become internal, but for its entry. What is left is linked with shim.c, which has what the entries ask of numba,
+and a guard in front of each.
 """
 
 import argparse
-import ctypes
+import gc
 import json
+import multiprocessing
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-V2 = "+cx8,+cx16,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+crc32,+popcnt,+sahf,+64bit,+cmov"
+from pagestore_tools.kernels.elf import check_library
+
+BASE = "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2"
+V2 = BASE + ",+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2,+crc32"
 LEVELS = {  # names of LLVM's processors, and their features
-    "x86-64-v2": ("x86-64-v2", V2),
     "x86-64-v3": ("x86-64-v3", V2 + ",+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"),
+    "x86-64-v2": ("x86-64-v2", V2),
+    "x86-64": ("x86-64", BASE),
     "aarch64": ("generic", "+neon,+crc"),
 }
 SHIM = Path(__file__).with_name("shim.c")
 
 
 class Entry(NamedTuple):
-    """A function of the library: what the runtime looks it up by, its guard's text, its names, its module."""
+    """A function of the library: its key, its guard, the names of its wrapper and C function, its object file."""
 
     key: str
     guard: str
     wrapper: str
-    function: str
     address: str
-    module: str
+    machine_code: bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build one level, or all that this machine can run. Exits with 1 where the compiler or the linker fails."""
-    parser = argparse.ArgumentParser(prog="pagestore_tools.kernels.build", description=__doc__)
+    """Build the library of this machine's level, or those that are named. Exits with 1 where a compiler fails."""
+    parser = argparse.ArgumentParser(prog="pagestore_tools.kernels.build", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--level", choices=LEVELS, help="only this one, in this process")
+    parser.add_argument("--level", choices=["own", "all", *LEVELS], default="own")
     parser.add_argument("--only", default="", metavar="TEXT", help="only kernels whose names have this in them")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # numba is set for the level already
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.level:
+    if options.here:
         build(options.folder, options.level, options.only)
         return 0
-    from pagestore.runtime.code_cache import kernel_sources
-    from pagestore.runtime.library import ROOT, digests, levels
-
-    names = [str(path.relative_to(ROOT)) for path in kernel_sources(ROOT)]
-    (options.folder / "sources.json").write_text(json.dumps(digests(names), indent=1) + "\n")
-    for level in levels():
-        command = [sys.executable, "-m", "pagestore_tools.kernels.build", str(options.folder), "--level", level]
-        command += ["--only", options.only]
+    for level in wanted_levels(options.level):
         name, features = LEVELS[level]
-        with tempfile.TemporaryDirectory() as cache:
-            environment = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": cache}
-            environment["PAGESTORE_KERNELS"] = "jit"
-            subprocess.run(command, env={**os.environ, **environment}, check=True)
+        settings = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PAGESTORE_KERNELS": "jit"}
+        command = [sys.executable, "-m", __spec__.name, str(options.folder), "--level", level, "--here"]
+        done = subprocess.run([*command, "--only", options.only], env={**os.environ, **settings})
+        if done.returncode:
+            return 1
     return 0
+
+
+def wanted_levels(asked: str) -> list[str]:
+    """The levels to build: the best that this machine runs, all of its architecture, or the one that is named."""
+    from pagestore.runtime.library import levels
+
+    if asked == "own":
+        return levels()[:1]
+    return [level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")
+            ] if asked == "all" else [asked]  # fmt: skip
 
 
 def build(folder: Path, level: str, only: str = "") -> None:
     """Build the library of one level; the process was started for that processor."""
-    entries = collected(only)
-    name, features = LEVELS[level]
+    start = time.monotonic()
+    entries = []
+    for entry in compiled(only, LEVELS[level]):
+        entries.append(entry)
+        seconds = time.monotonic() - start
+        print(f"{level}: {len(entries)} kernels in {seconds:.0f} s, {entry.key.partition(' ')[0]}", flush=True)
+    library = folder / f"{level}.abi3.so"
     with tempfile.TemporaryDirectory() as work:
-        machine = target_machine(name, features)
-        objects = []
-        for number, entry in enumerate(entries):
-            path = Path(work, f"{number}.o")
-            path.write_bytes(machine.emit_object(private(entry)))
-            objects.append(str(path))
-        Path(work, "table.h").write_text(table(entries))
-        library = folder / f"{level}.abi3.so"
-        link(work, objects, library)
-        ctypes.PyDLL(str(library), os.RTLD_NOW)  # OSError for a symbol that neither the shim nor Python nor C has
+        linked = link(Path(work), entries)
+        check_library(linked)
+        shutil.copyfile(linked, library.with_suffix(".new"))
+    os.replace(library.with_suffix(".new"), library)
+    print(f"{level}: {library.stat().st_size:,} bytes, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def collected(only: str) -> list[Entry]:
-    """Every entry, compiled: of the doors, and of the kernels that are called by their address."""
-    import ivm
-    import pagestore.host  # noqa: F401 - its modules make doors
-    import pagestore_tools.store_commands.page  # noqa: F401
-    from pagestore.runtime.arguments import Door, types_of
+def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
+    """Every entry with its machine code, as they become ready. The kernels of one file share parts, and a process."""
+    every = _entries(only)
+    groups = [[*group] for _, group in groupby(sorted(every, key=_file), _file)]
+    groups.sort(key=lambda group: -sum(len(key) for key in group))  # long guards stand for large kernels
+    context = multiprocessing.get_context("fork")
+    with context.Pool(min(len(groups), os.cpu_count() or 1), _begin, (every, target)) as pool:
+        for entries in pool.imap_unordered(_compile_group, groups):
+            yield from entries
+
+
+def _entries(only: str) -> dict[str, Any]:
+    """Every door, and every kernel that is called by its address, by its key."""
+    import ivm  # noqa: F401
+    import pagestore.host  # noqa: F401 - the modules of both make doors
+    from pagestore.runtime.arguments import Door
     from pagestore.runtime.kernel import ByAddress
-    from pagestore.runtime.library import guard_of, key_of
+    from pagestore.runtime.library import key_of
 
-    assert ivm
-    found: dict[str, Entry] = {}
     every: list[Door | ByAddress] = [*Door.every, *ByAddress.every]
-    for one in every:
-        key = key_of(one.function, one.arguments)
-        if only in key and key not in found:
-            print(f"{len(found) + 1} {key.partition(' ')[0]}", flush=True)
-            found[key] = compiled(key, guard_of(one.arguments), one.function.dispatcher, types_of(*one.arguments))
-    return [*found.values()]
+    keyed = {key_of(one.function, one.arguments): one for one in every}
+    return {key: one for key, one in keyed.items() if only in key}
 
 
-def compiled(key: str, guard: str, dispatcher: Any, types: tuple[Any, ...]) -> Entry:
-    """Compile one entry. A kernel that needs constants at run time cannot be shipped: AssertionError."""
-    dispatcher.compile(types)
-    result = dispatcher.overloads[types]
-    names = result.fndesc
-    assert not result.environment.consts and not result.reload_init, f"{key} needs numba when it runs"
-    address = "" if dispatcher.targetoptions.get("no_cfunc_wrapper") else names.llvm_cfunc_wrapper_name
-    return Entry(
-        key, guard, names.llvm_cpython_wrapper_name, names.llvm_func_name, address, result.library.get_llvm_str()
-    )
+def _file(key: str) -> str:
+    return key.partition(" ")[0].rpartition(".")[0]
 
 
-def private(entry: Entry) -> Any:
+def _begin(entries: dict[str, Any], target: tuple[str, str]) -> None:
+    """Keep what a process of the pool works with."""
+    global _every, _machine
+    _every, _machine = entries, target_machine(*target)
+    gc.disable()  # compiling makes millions of objects and little garbage
+
+
+def _compile_group(keys: list[str]) -> list[Entry]:
+    from pagestore.runtime.compiler import optimised
+    from pagestore.runtime.guard import guard_of
+
+    found = []
+    for key in keys:
+        one = _every[key]
+        result = optimised(one.function.dispatcher, one.arguments)
+        names = result.fndesc
+        assert not result.environment.consts and not getattr(result, "reload_init", None), (
+            f"{key} needs numba when it runs"
+        )
+        plain = one.function.dispatcher.targetoptions.get("no_cfunc_wrapper", False)
+        wrapper, address = names.llvm_cpython_wrapper_name, "" if plain else names.llvm_cfunc_wrapper_name
+        module = private(result.library.get_llvm_str(), {wrapper, address})
+        found.append(Entry(key, guard_of(one.arguments), wrapper, address, _machine.emit_object(module)))
+    return found
+
+
+def private(text: str, entries: set[str]) -> Any:
     """The module of an entry, in which all that nobody else asks for is internal.
 
     Environments hold no constants, so any address but null will do for them: it is written into the code.
@@ -124,12 +160,11 @@ def private(entry: Entry) -> Any:
     import llvmlite.binding as llvm
 
     null = r"^(@_ZN08NumbaEnv\S+) = common (?:local_unnamed_addr )?global (ptr|i8\*) null"
-    text = re.sub(null, r"\1 = internal constant \2 inttoptr (i64 1 to \2)", entry.module, flags=re.MULTILINE)
+    text = re.sub(null, r"\1 = internal constant \2 inttoptr (i64 1 to \2)", text, flags=re.MULTILINE)
     module = llvm.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration:
-            asked = function.name in (entry.wrapper, entry.function, entry.address)
-            function.linkage = "external" if asked else "internal"
+            function.linkage = "external" if function.name in entries else "internal"
     return module
 
 
@@ -139,14 +174,34 @@ def target_machine(name: str, features: str) -> Any:
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    triple = f"{platform.machine()}-unknown-linux-gnu"
-    target = llvm.Target.from_triple(triple)
+    target = llvm.Target.from_triple(f"{platform.machine()}-unknown-linux-gnu")
     return target.create_target_machine(cpu=name, features=features, opt=3, reloc="pic", codemodel="small")
 
 
+def link(work: Path, entries: list[Entry]) -> Path:
+    """Compile the shim and link all of it, with the machine's C compiler or with the one that ziglang brings."""
+    import numpy
+
+    objects = []
+    for number, entry in enumerate(entries):
+        objects.append(work / f"{number}.o")
+        objects[-1].write_bytes(entry.machine_code)
+    (work / "table.h").write_text(table(entries))
+    includes = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}", f"-I{work}"]
+    flags = ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-s"]
+    library = work / "library.so"
+    command = [*c_compiler(), *flags, *includes, str(SHIM), *map(str, objects), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return library
+
+
 def table(entries: list[Entry]) -> str:
-    """The entries as shim.c takes them."""
-    lines = []
+    """The entries and the digests of their sources, as shim.c takes them."""
+    from pagestore.runtime.code_cache import kernel_sources
+    from pagestore.runtime.library import ROOT, digests
+
+    names = [str(path.relative_to(ROOT)) for path in kernel_sources(ROOT)]
+    lines = [f"static const char sources[] = {json.dumps(json.dumps(digests(names)))};"]
     for number, entry in enumerate(entries):
         lines.append(f'extern PyObject *w{number}(PyObject *, PyObject *, PyObject *) __asm__("{entry.wrapper}");')
         if entry.address:
@@ -158,23 +213,19 @@ def table(entries: list[Entry]) -> str:
     return "\n".join([*lines, "    {0, 0, 0, 0}};", ""])
 
 
-def link(work: str, objects: list[str], library: Path) -> None:
-    """Compile the shim, and link all of it with the machine's C compiler, or with the one that ziglang brings."""
-    import numpy
-
-    includes = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}", f"-I{work}"]
-    flags = ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-s"]
-    subprocess.run([*compiler(), *flags, *includes, str(SHIM), *objects, "-o", str(library)], check=True)
-
-
-def compiler() -> list[str]:
-    """The command of a C compiler."""
-    import shutil
-
+def c_compiler() -> list[str]:
+    """The command of a C compiler: `CC`, the machine's, or zig's."""
     for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
         if shutil.which(name.split()[0]):
             return name.split()
-    return [sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-gnu.2.17"]
+    return [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        f"{platform.machine()}-linux-gnu.2.17",
+    ]  # as elf.py allows
 
 
 if __name__ == "__main__":

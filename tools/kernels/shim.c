@@ -210,6 +210,7 @@ PyMODINIT_FUNC PyInit__kernels(void) {
         if (!function || PyDict_SetItemString(functions, entry->key, function)) return 0;
         if (entry->address) PyDict_SetItemString(addresses, entry->key, PyLong_FromVoidPtr(entry->address));
     }
+    PyModule_AddStringConstant(made, "sources", sources);
     PyModule_AddObject(made, "functions", functions);
     PyModule_AddObject(made, "addresses", addresses);
     return made;

@@ -1,0 +1,89 @@
+"""The types of a kernel's arguments as text, and whether arguments fit them.
+
+A kernel takes what it is given for what it was compiled for: an array of another order would give a wrong answer. The
+text is what the guards of shipped kernels read (shim.c); here is the same for kernels that are compiled on the spot.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+ITEMS = {"int64": "l", "int32": "h", "uint8": "B", "boolean": "?"}
+DTYPES = {"l": np.dtype("int64"), "h": np.dtype("int32"), "B": np.dtype("uint8"), "?": np.dtype("bool")}
+
+
+def guard_of(arguments: tuple[Any, ...]) -> str:
+    """The types of arguments: i an integer, ? a truth value, A an array, (...) a group.
+
+    An array has the letter of its items, the number of its dimensions, and w if it is written to.
+
+    >>> from pagestore.runtime.arguments import MappedWords, Table
+    >>> guard_of((int, Table, MappedWords))
+    'iAl2wAl1r'
+    """
+    return "".join(map(_guard, arguments))
+
+
+def _guard(argument: Any) -> str:
+    if argument is int:
+        return "i"
+    if argument is bool:
+        return "?"
+    if isinstance(argument, tuple):  # an arguments.Key
+        (columns,) = argument
+        return f"({'i' * columns})"
+    if hasattr(argument, "_fields"):
+        fields = get_type_hints(argument, include_extras=True)
+        return f"({''.join(_guard(fields[name]) for name in argument._fields)})"
+    assert get_origin(argument) is Annotated, argument
+    text = get_args(argument)[1]
+    if text.startswith("Array"):
+        return "Al1r"
+    item, _, shape = text.partition("[")
+    return f"A{ITEMS[item]}{shape.count(',') + 1}w"
+
+
+def guarded(call: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """A kernel that raises TypeError if an argument is not of its type."""
+    return partial(_checked, call, name, guard_of(arguments))
+
+
+def _checked(call: Callable[..., Any], name: str, guard: str, *given: Any) -> Any:
+    at = 0
+    for number, value in enumerate(given):
+        if at == len(guard):
+            break
+        at, fitted = _fits(guard, at, value)
+        if not fitted:
+            raise TypeError(f"kernel {name} {guard}: argument {number} is of another type")
+    else:
+        if at == len(guard):
+            return call(*given)
+    raise TypeError(f"kernel {name} {guard} is given {len(given)} arguments")
+
+
+def _fits(guard: str, at: int, value: Any) -> tuple[int, bool]:
+    """Does a value have the type that is described at a place?  Returns the place behind it, too, if so."""
+    kind = guard[at]
+    if kind == "i":
+        return at + 1, hasattr(value, "__index__") and not isinstance(value, np.ndarray)
+    if kind == "?":
+        return at + 1, isinstance(value, (int, np.bool))
+    if kind == "A":
+        item, dimensions, written = guard[at + 1 : at + 4]
+        return at + 4, (
+            isinstance(value, np.ndarray)
+            and value.dtype == DTYPES[item]
+            and value.ndim == int(dimensions)
+            and value.flags.c_contiguous
+            and value.flags.aligned
+            and (written == "r" or value.flags.writeable)
+        )
+    at += 1
+    for part in value if isinstance(value, tuple) else ():
+        at, fitted = _fits(guard, at, part) if guard[at] != ")" else (at, False)
+        if not fitted:
+            return at, False
+    return at + 1, isinstance(value, tuple) and guard[at] == ")"

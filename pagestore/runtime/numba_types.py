@@ -1,0 +1,33 @@
+"""numba's types of the arguments of kernels. Only what compiles imports this, since it imports numba."""
+
+from typing import Any, get_args, get_type_hints
+
+from numba import types
+from numba.core.sigutils import normalize_signature
+
+from pagestore.runtime.arguments import Key
+
+
+def fits(wanted: Any, given: Any) -> bool:
+    """Is a type the one that is wanted, or the same array with leave to write to it?"""
+    if isinstance(wanted, types.BaseNamedTuple):
+        return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
+    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
+
+
+def types_of(*arguments: Any) -> tuple[Any, ...]:
+    """numba's types of arguments."""
+    return tuple(map(_type_of, arguments))
+
+
+def _type_of(argument: Any) -> Any:
+    if argument is int or argument is bool:
+        return types.int64 if argument is int else types.boolean
+    if isinstance(argument, Key):
+        return types.UniTuple(types.int64, argument.columns)
+    if hasattr(argument, "_fields"):
+        fields = get_type_hints(argument, include_extras=True)
+        return types.BaseTuple.from_types(types_of(*(fields[name] for name in argument._fields)), argument)
+    (_, text) = get_args(argument)
+    ((found,), _) = normalize_signature(f"({text},)")
+    return found

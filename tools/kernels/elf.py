@@ -1,0 +1,52 @@
+"""What a library of kernels may ask of the system that loads it: C of 2012, and Python's stable interface."""
+
+from pathlib import Path
+from typing import Any
+
+GLIBC = 2, 17
+PYTHON = 3, 11
+
+
+def check_library(path: Path) -> None:
+    """Raise ValueError for a symbol that some supported system lacks, or for code that must be written to be loaded."""
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        if any(tag.entry.d_tag == "DT_TEXTREL" for tag in elf.get_section_by_name(".dynamic").iter_tags()):
+            raise ValueError(f"{path.name}: its code holds addresses, which the loader would have to write")
+        for name, version in undefined_symbols(elf):
+            if not is_allowed(name, version):
+                raise ValueError(f"{path.name} needs {name} {version}, which not every system that it is for has")
+
+
+def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
+    """The names that a library asks of others, each with its version: "GLIBC_2.14", or "" if it has none.
+
+    Weak ones are left out, since a loader does without them.
+    """
+    numbers, needed = elf.get_section_by_name(".gnu.version"), elf.get_section_by_name(".gnu.version_r")
+    found = []
+    for place, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
+        if symbol.name and symbol.entry.st_shndx == "SHN_UNDEF" and symbol.entry.st_info.bind != "STB_WEAK":
+            number = numbers.get_symbol(place).entry.ndx if numbers else "VER_NDX_GLOBAL"
+            version = needed.get_version(number)[1].name if isinstance(number, int) else ""
+            found.append((symbol.name, version))
+    return found
+
+
+def is_allowed(name: str, version: str) -> bool:
+    """Does every system have this symbol that the library is for?
+
+    >>> is_allowed("memcpy", "GLIBC_2.14"), is_allowed("memcpy", "GLIBC_2.34"), is_allowed("numba_unpickle", "")
+    (True, False, False)
+    >>> is_allowed("PyErr_Format", ""), is_allowed("_PyObject_NextNotImplemented", "")
+    (True, False)
+    """
+    if version.startswith("GLIBC_"):
+        return tuple(map(int, version.removeprefix("GLIBC_").split("."))) <= GLIBC
+    import abi3info
+    from abi3info.models import Symbol
+
+    stable = abi3info.FUNCTIONS.get(Symbol(name)) or abi3info.DATAS.get(Symbol(name))
+    return stable is not None and (stable.added.major, stable.added.minor) <= PYTHON
