@@ -1,16 +1,21 @@
 """Subscriptions: functions to call after a commit that changed a view, with its changes as an Arrow table."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from ivm.lang.ir import Predicate
 from ivm.maintenance.surgery import Delta
 from pagestore.host import INSERT, Snapshot
 
-OnChange = Callable[[pa.Table], None]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OnChange = Callable[["pa.Table"], None]
 
 
 class Subscriptions:
@@ -76,6 +81,8 @@ class Subscriptions:
 
 def changes(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
     """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete."""
+    import pyarrow as pa
+
     columns = zip(predicate.types, delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))

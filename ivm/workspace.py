@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 import pagestore
 from ivm import lang
@@ -52,6 +51,9 @@ from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.workspace_snapshot import WorkspaceSnapshot
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+
+if TYPE_CHECKING:
+    pass
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -251,6 +253,8 @@ class Workspace:
             return self._evaluate(snap, name)
 
     def _evaluate(self, snap: Snapshot, name: str) -> Answer:
+        import pyarrow as pa
+
         installed = self.rules_of(snap)
         predicate = installed.predicate(name)
         started = time.perf_counter()

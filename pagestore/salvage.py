@@ -1,12 +1,13 @@
 """Saving what still reads of a damaged store into a new one."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.admin.check import Check
 from pagestore.admin.tree_check import births_of
@@ -14,6 +15,7 @@ from pagestore.errors import CorruptionError, PagestoreError
 from pagestore.pages.layout import BIRTH, BIRTH_MASK, pointer_birth
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.file import File
 from pagestore.store import Store
 from pagestore.store import open as open_store

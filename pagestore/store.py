@@ -5,6 +5,8 @@ with pagestore.open("graph.pages") as store:
     store.snapshot()["edge"].to_arrow()         any number of readers
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,23 +14,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-import pyarrow as pa
-
-from pagestore.admin import backup, branches, check, compact, dump, stat, tags, vacuum, version_log
-from pagestore.admin.compact import Compact
-from pagestore.admin.stat import Reader, Stat
-from pagestore.admin.tree_check import Violation
-from pagestore.admin.vacuum import Vacuum
-from pagestore.admin.version_log import VersionInfo
 from pagestore.errors import FormatError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.relations import diff, ephemeral, snapshot, transaction
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
 from pagestore.storage.file import File, beside, stamped
 from pagestore.storage.kernels.record import COMMIT
@@ -43,6 +38,13 @@ from pagestore.versions.settings import MAIN, MAIN_ID, retain_number
 from pagestore.versions.store_state import FIRST_COMMIT
 from pagestore.versions.version_locks import Pin
 
+if TYPE_CHECKING:
+    from pagestore.admin.compact import Compact
+    from pagestore.admin.stat import Reader, Stat
+    from pagestore.admin.tree_check import Violation
+    from pagestore.admin.vacuum import Vacuum
+    from pagestore.admin.version_log import VersionInfo
+
 
 def open(
     path: str | os.PathLike[str],
@@ -53,7 +55,7 @@ def open(
     create: bool = True,
     threads: int | None = None,
     timeout: float = 0.0,
-) -> "Store":
+) -> Store:
     """Open a store, or make one where there is no file.
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
@@ -170,6 +172,8 @@ class Store:
 
     def history(self, limit: int | None = None, branch: str | None = None) -> list[VersionInfo]:
         """The retained versions, newest first. O(versions listed)."""
+        from pagestore.admin import version_log
+
         return version_log.describe_versions(self._handle, limit, branch)
 
     @property
@@ -182,11 +186,15 @@ class Store:
 
         `version` is given as in `at`. Raises ExistsError, SchemaError, and as `at`.
         """
+        from pagestore.admin import tags
+
         with self._handle.administering():
             tags.add_tag(self._handle, name, version)
 
     def untag(self, name: str) -> None:
         """Take a name back. Raises MissingError."""
+        from pagestore.admin import tags
+
         with self._handle.administering():
             tags.remove_tag(self._handle, name)
 
@@ -210,6 +218,8 @@ class Store:
         What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's
         `kept`, and asking for it by number raises RetainedError. O(pages freed).
         """
+        from pagestore.admin import vacuum
+
         with self._handle.administering():
             return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
 
@@ -218,6 +228,8 @@ class Store:
 
         Versions but the newest of each branch and what is tagged or read are dropped. O(store).
         """
+        from pagestore.admin import compact
+
         return compact.compact_store(self._handle)
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
@@ -244,6 +256,8 @@ class Store:
 
         Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
         """
+        from pagestore.admin import branches
+
         with self._handle.administering():
             branches.begin_branch(self._handle, name, from_version)
 
@@ -251,6 +265,8 @@ class Store:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
         needs one.
         """
+        from pagestore.admin import branches
+
         with self._handle.administering():
             branches.delete_branch(self._handle, name)
 
@@ -263,6 +279,8 @@ class Store:
         relations: Sequence[str] | None = None,
     ) -> None:
         """Write versions (the newest by default) and relations (all) to a binary stream; see admin/dump.py."""
+        from pagestore.admin import dump
+
         dump.dump(self._handle, out, versions, relations)
 
     def restore(self, source: IO[bytes]) -> list[int]:
@@ -271,6 +289,8 @@ class Store:
         On an error the store is as it was: a dump of several versions is restored into a file beside it first.
         Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
+        from pagestore.admin import dump
+
         return dump.restore(self._handle, source, self._trial)
 
     @contextmanager
@@ -288,6 +308,8 @@ class Store:
         the version of a backup that an increment shall go on from. Returns the version. Raises VersionError,
         MissingError.
         """
+        from pagestore.admin import backup
+
         return backup.write_backup(self._handle, out, since)
 
     # --- inspection -----------------------------------------------------------------------------
@@ -297,16 +319,22 @@ class Store:
 
         Where a writer never pauses, those that several passes found.
         """
+        from pagestore.admin import check
+
         return check.check_store(self._handle)
 
     def stat(self) -> Stat:
         """What holds space: pages by kind, by version, by reader. O(pages)."""
+        from pagestore.admin import stat
+
         readers = self.readers()
         with self._handle.holding_all():
             return stat.measure_store(self._handle, readers)
 
     def readers(self) -> list[Reader]:
         """The versions that are being read now, and by which processes where that can be seen."""
+        from pagestore.admin import stat
+
         self._handle.refresh()
         return stat.list_readers(self._handle)
 
@@ -341,7 +369,7 @@ class Store:
         """Close the store; an open transaction is lost. Idempotent."""
         self._handle.close()
 
-    def __enter__(self) -> "Store":
+    def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,11 +7,12 @@
 Many bindings may make few rows, so `fold_bindings` adds up each part of the bindings before it looks at the next.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from ivm.engine.installed import Installed
 from ivm.errors import RangeError
@@ -27,6 +28,9 @@ from ivm.views.heads import Head
 from ivm.views.layouts import PLAIN, Layout
 from pagestore.errors import EditError
 from pagestore.host import Edits, Pages, Spec, Tree, ascending, compose_edits, in_order, one_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PARTS_KEPT = 16  # parts of bindings, of some MiB each; where there are no more, none is added up on its own
 BATCH_ROWS = 1 << 18  # of a view that is sorted: some MiB a batch, which the system maps by large pages

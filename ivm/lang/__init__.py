@@ -15,9 +15,8 @@ from dataclasses import replace
 from ivm.errors import RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.declarations import split
-from ivm.lang.parse import parse
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import Clause
+from ivm.lang.syntax_tree import Clause, Statement
 
 NOTHING = Program()
 
@@ -28,6 +27,13 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Progr
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
     return check(parse(text, source), known)
+
+
+def parse(text: str, source: str) -> list[Statement]:
+    """The statements of a text; its parser is imported when the first text is parsed."""
+    from ivm.lang.parse import parse
+
+    return parse(text, source)
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:

@@ -4,9 +4,11 @@ Arrow believes a stream: a body that unpacks to any size, columns of other types
 `unpack` wants the schema that it is given, refuses packed bodies, and validates the batch in full.
 """
 
+from __future__ import annotations
+
 import struct
 
-import pyarrow as pa
+from pagestore.runtime.lazy import pyarrow as pa
 
 _OFFSET, _PLACE, _BACK = struct.Struct("<I"), struct.Struct("<H"), struct.Struct("<i")
 _HEADER, _COMPRESSION = 2, 3  # fields of a message, and of a record batch, in Arrow's Message.fbs

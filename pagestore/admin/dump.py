@@ -17,6 +17,8 @@ hold ids of texts, keep their meaning. The first version is dumped whole, each l
 A dump may come from a stranger: `restore` takes nothing from it that no store would hold (docs/format.md).
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -25,7 +27,6 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.admin.batches import pack, unpack
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
@@ -33,6 +34,7 @@ from pagestore.admin.tags import add_tag
 from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.relations.transaction import Transaction, begin_transaction
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.mapping import NO_RUN
 from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
 from pagestore.trees.bulk import bulk
@@ -50,7 +52,13 @@ KINDS = b"STOR", b"PART", b"TEXT", b"VERS", b"TREE", b"ROWS", b"DONE"
 ROWS = 1 << 16  # of a block, at most
 ROWS_WORDS = 1 << 23  # words of a block of wide records, at most
 TEXT_BYTES = 1 << 24  # of the texts of a block, about; longer ones come in parts
-TEXTS_SCHEMA = pa.schema({"text": pa.large_binary()})
+
+
+def texts_schema() -> pa.Schema:
+    """The schema of a block of texts."""
+    return pa.schema({"text": pa.large_binary()})
+
+
 _COUNT, _DONE = struct.Struct("<Q"), struct.Struct("<QQ")
 
 
@@ -187,7 +195,7 @@ class _Restore:
                 parts.append(self.block.data)
             else:
                 with self.block.reading():
-                    texts = unpack(self.block.data, TEXTS_SCHEMA, ROWS).column(0)
+                    texts = unpack(self.block.data, texts_schema(), ROWS).column(0)
                     if parts:
                         begun = pa.array([b"".join([*parts, texts[0].as_py()])], pa.large_binary())
                         texts, parts = pa.concat_arrays([begun, texts[1:]]), []
@@ -315,7 +323,7 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
                 begin = begin[TEXT_BYTES:]
             if len(begin) < len(texts[0].as_buffer()):
                 texts = pa.concat_arrays([pa.array([bytes(begin)], pa.large_binary()), texts[1:]])
-            write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=TEXTS_SCHEMA)))
+            write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=texts_schema())))
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:

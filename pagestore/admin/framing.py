@@ -9,11 +9,9 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
-import pyarrow as pa
-import zstandard
-from crc32c import crc32c
-
 from pagestore.errors import CorruptionError, FormatError, PagestoreError
+from pagestore.runtime.lazy import crc32c, zstandard
+from pagestore.runtime.lazy import pyarrow as pa
 
 BLOCK = struct.Struct("<4sIQQ")
 MAGIC_SIZE = 12
@@ -21,8 +19,12 @@ PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
 RAW = (b"PART",)  # kinds that are not packed: a text of many such blocks is no larger than its file
+
+
 # what decoding bytes in memory raises
-FAULTS = PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error
+def faults() -> tuple[type[Exception], ...]:
+    """What reading a block raises that is not what was written."""
+    return PagestoreError, pa.ArrowException, ValueError, OverflowError, OSError, struct.error
 
 
 class Block(NamedTuple):
@@ -43,7 +45,7 @@ class Block(NamedTuple):
         """Turn an error that is raised while the block is decoded into the CorruptionError of the block."""
         try:
             yield
-        except FAULTS as error:
+        except faults() as error:
             raise self.damaged(error) from None
 
     def numbers(self, form: struct.Struct) -> tuple[Any, ...]:
@@ -57,7 +59,7 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
     if len(data) > PLAIN_MAX:
         raise FormatError(f"a block {kind.decode()} of {len(data)} bytes; one holds {PLAIN_MAX} at most")
     packed = data if kind in RAW else zstandard.compress(data)
-    out.write(BLOCK.pack(kind, crc32c(packed), len(packed), len(data)))
+    out.write(BLOCK.pack(kind, crc32c.crc32c(packed), len(packed), len(data)))
     out.write(packed)
 
 
@@ -77,7 +79,7 @@ def read_blocks(
         packed = read_bytes(source, length)
         if len(packed) < length:
             raise CorruptionError(f"the {what} is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
-        if crc32c(packed) != checksum:
+        if crc32c.crc32c(packed) != checksum:
             raise _damaged(what, at, kind, "its checksum does not match its bytes")
         try:
             data = packed if kind in RAW else _unpacked(packed, plain)

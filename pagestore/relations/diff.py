@@ -1,12 +1,14 @@
 """The difference of two versions of a relation as an Arrow stream."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError
 from pagestore.relations.snapshot import Snapshot
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import INSERT
 

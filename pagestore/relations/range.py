@@ -1,16 +1,18 @@
 """A range of a relation: the records between two keys, as words, as Arrow and as numpy arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.source import Source
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree

@@ -1,12 +1,13 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cached_property
 from operator import index
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
@@ -17,6 +18,7 @@ from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
 from pagestore.relations.stabbing import overlapping_words
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.complement import Complement
 from pagestore.trees.lookup import get
 from pagestore.trees.page_path import naming_path, with_path
@@ -45,7 +47,7 @@ class Relation(Range):
         info: Info,
         lo: tuple[int, ...] = (),
         hi: tuple[int, ...] = (),
-        whole: "Relation | None" = None,
+        whole: Relation | None = None,
     ):
         super().__init__(source, info, lo, hi)
         self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready  # by text
@@ -57,7 +59,7 @@ class Relation(Range):
         plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
         return len(schema.key) if schema and plain else -1
 
-    def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> "Relation":
+    def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> Relation:
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
         Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
@@ -78,7 +80,7 @@ class Relation(Range):
             self._refuse_order(low, high)
         return self._within(low, high)
 
-    def prefix(self, *values: Any) -> "Relation":
+    def prefix(self, *values: Any) -> Relation:
         """The records whose keys begin with these values. O(1). Raises as `range`.
 
         >>> import pagestore, tempfile
@@ -93,7 +95,7 @@ class Relation(Range):
             high = high[:-1]
         return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
 
-    def _within(self, low: tuple[int, ...], high: tuple[int, ...]) -> "Relation":
+    def _within(self, low: tuple[int, ...], high: tuple[int, ...]) -> Relation:
         if self._lo or self._hi:
             low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
         return Relation(self._source, self.info, low, high, self)
@@ -297,7 +299,7 @@ class Relation(Range):
         record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
         return _tuples(self.record_batch(record))[0]
 
-    def complement(self, part: "Relation") -> Iterator[tuple[Any, ...]]:
+    def complement(self, part: Relation) -> Iterator[tuple[Any, ...]]:
         """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
 
         `part` is a relation of the same store, whole, with the same key types. Raises SchemaError for another,

@@ -8,12 +8,13 @@ changed. So a rope is the range, and nothing is folded or kept for it (docs/deci
     text   "To"    " be "   "or"   " not"        range((2,), (4,)).scan("concat:text")  is the rope  " be " + "or"
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from pagestore.relations.range import Range
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
 from pagestore.values.types import Column
 

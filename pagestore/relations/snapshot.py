@@ -3,6 +3,8 @@
 It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -10,11 +12,11 @@ from sys import is_finalizing
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import ClosedError, MissingError, VersionError
 from pagestore.pages.page_map import Pages
 from pagestore.relations.relation import Relation
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.file import File
 from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.tree import Tree
@@ -116,7 +118,7 @@ class Snapshot(Mapping[str, Relation]):
             self._finders.clear()
             self._handle.unpin(self._pin)
 
-    def __enter__(self) -> "Snapshot":
+    def __enter__(self) -> Snapshot:
         return self
 
     def __exit__(self, *_: object) -> None:

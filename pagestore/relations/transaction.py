@@ -5,16 +5,18 @@ reading a relation applies its buffer first, so a transaction reads its own writ
 are made at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError
 from pagestore.pages.host_operators import address_of
 from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.writable import WritableRelation
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.record import utf8
 from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk
@@ -226,7 +228,7 @@ class Transaction(WorkingTrees):
             self._turn.over = True
             self._end()
 
-    def __enter__(self) -> "Transaction":
+    def __enter__(self) -> Transaction:
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:

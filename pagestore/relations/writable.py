@@ -1,15 +1,17 @@
 """A relation as a transaction has it: edits of rows in any form become edits of words."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import MissingError, SchemaError, WordError
 from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.relation import Relation
 from pagestore.relations.stabbing import overlapping_words
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder

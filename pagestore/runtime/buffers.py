@@ -10,7 +10,8 @@ import mmap
 from math import prod
 
 import numpy as np
-import pyarrow as pa
+
+from pagestore.runtime.lazy import pyarrow as pa
 
 POOLED = 1 << 19  # words; smaller arrays come out of memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes

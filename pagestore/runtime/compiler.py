@@ -55,11 +55,17 @@ def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     cpu_target.options.parse_as_flags(flags, kernel.targetoptions)
     flags.no_compile = True
     pipeline = kernel._compiler.pipeline_class
+    library = None
+    if overridden():
+        from pagestore.runtime.overrides import Ahead
+
+        library = Ahead(target.codegen(), kernel.py_func.__qualname__)
     with global_compiler_lock:
         typing.refresh()
         target.refresh()
-        given = typing, target, kernel.py_func, types_of(*arguments), None, flags, {}
-        result = compiler.compile_extra(*given, pipeline_class=pipeline)
+        result = compiler.compile_extra(
+            typing, target, kernel.py_func, types_of(*arguments), None, flags, {}, library, pipeline
+        )
         result.library._ensure_finalized()
     return result
 

@@ -72,7 +72,7 @@ def _fits(guard: str, at: int, value: Any) -> tuple[int, bool]:
     if kind == "?":
         return at + 1, isinstance(value, (int, np.bool))
     if kind == "A":
-        item, dimensions, written = guard[at + 1 : at + 4]
+        item, dimensions, written = guard[at + 1], guard[at + 2], guard[at + 3]
         return at + 4, (
             isinstance(value, np.ndarray)
             and value.dtype == DTYPES[item]

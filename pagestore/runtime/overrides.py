@@ -36,6 +36,7 @@ PLACES = (  # of what is overridden or called here
     (FunctionCache, "_load_overload"),
     (JITCodeLibrary, "finalize"),
     (JITCodeLibrary, "_finalized"),
+    (JITCodeLibrary, "_finalize_final_module"),
     (JITCodeLibrary, "_get_module_for_linking"),
     (rtsys, "initialize"),
 )
@@ -155,3 +156,10 @@ class Lowered(JITCodeLibrary):
                 self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
+
+
+class Ahead(JITCodeLibrary):
+    """Code that is optimised, and then shipped: it does not run here, so nothing makes it runnable."""
+
+    def _finalize_final_module(self) -> None:
+        """Leave out numba's machine code."""

@@ -26,12 +26,12 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from crc32c import crc32c
 
 from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
 from pagestore.pages.layout import CRC, WORD
 from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.kernel import JIT
+from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
 
@@ -299,7 +299,7 @@ def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tup
     """Stamp the first n pages of an arena; yields the bytes of each run of neighbours among ids[n] and their offset."""
     size, data = page_words * WORD, arena.data.cast("B")
     for i in range(len(ids)):
-        arena[i * page_words + CRC] = crc32c(data[i * size + WORD : (i + 1) * size])
+        arena[i * page_words + CRC] = crc32c.crc32c(data[i * size + WORD : (i + 1) * size])
     for begin, end in neighbours(ids):
         yield data[begin * size : end * size], int(ids[begin]) * size
 

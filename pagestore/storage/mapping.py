@@ -4,12 +4,12 @@ import errno
 from typing import NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Door, Words
+from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
 from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.word_list import WordList
@@ -173,7 +173,7 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
 
     `words` is the page, int64[page_size / 8].
     """
-    if int(words[CRC]) != crc32c(words[1:].data):
+    if int(words[CRC]) != crc32c.crc32c(words[1:].data):
         return "its checksum does not match its bytes"
     if int(words[ID]) != page:
         return f"it says that it is page {int(words[ID])}"

@@ -18,9 +18,8 @@ commit, and a slot that does not read was damaged later. The checksum covers byt
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN
+from pagestore.runtime.lazy import crc32c
 
 MAGIC = b"pageSTR\x00"
 FORMAT, OLDEST = 2, 1  # the format that is written, and the oldest that is read
@@ -53,7 +52,7 @@ class Meta(NamedTuple):
     def pack(self) -> bytes:
         """The slot's bytes, without the zeros that fill its sector."""
         body = _SLOT.pack(MAGIC, self.format, *self[:-1])
-        return body + _CHECKSUM.pack(crc32c(body))
+        return body + _CHECKSUM.pack(crc32c.crc32c(body))
 
 
 SIZE = _SLOT.size + _CHECKSUM.size
@@ -78,7 +77,7 @@ def unpack(data: bytes) -> Meta | str:
     magic, format_version, *fields = _SLOT.unpack_from(data)
     if magic != MAGIC:
         return "empty" if not any(data[:SIZE]) else "bad magic"
-    if crc32c(data[: _SLOT.size]) != _CHECKSUM.unpack_from(data, _SLOT.size)[0]:
+    if crc32c.crc32c(data[: _SLOT.size]) != _CHECKSUM.unpack_from(data, _SLOT.size)[0]:
         return "bad checksum"
     if not OLDEST <= format_version <= FORMAT:
         return f"format {format_version}, and this library reads formats {OLDEST} to {FORMAT}"

@@ -12,15 +12,17 @@ string, bytes    the id that the store's dictionary gave the text: equal texts h
                  ids means nothing
 """
 
+from __future__ import annotations
+
 from datetime import datetime
 from numbers import Integral, Number, Real
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.types import Column, Interner, Schema, Type, remedy_for
 
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
@@ -102,19 +104,21 @@ def _arrow_array(column: Column, values: Any) -> pa.Array:
                 f"{remedy_for(values.type)}"
             )
         return _checked_decimal(column, values.cast(wanted))
-    except _REFUSALS as error:
+    except _refusals() as error:
         raise _first_bad(column, values, error) from None
 
 
-_REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeError
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+def _refusals() -> tuple[type[Exception], ...]:
+    """What Arrow raises for values that it cannot make an array of."""
+    return pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, UnicodeError
 
 
 def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """The plain values of a dictionary-encoded array; Arrow by itself decodes no dictionary of views."""
     kind = values.type.value_type
-    if kind in _VIEWS:
-        values = values.cast(pa.dictionary(values.type.index_type, _VIEWS[kind]))
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    if kind in views:
+        values = values.cast(pa.dictionary(values.type.index_type, views[kind]))
     return values.cast(values.type.value_type)
 
 
@@ -168,7 +172,7 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
         try:
             array = one if isinstance(one, pa.Array) else pa.array(one, None if isinstance(one, np.ndarray) else wanted)
             array.cast(wanted).validate(full=True)
-        except _REFUSALS:
+        except _refusals():
             if isinstance(one, pa.Array) and pa.types.is_temporal(one.type):
                 one = one.cast(pa.string())  # nanoseconds have no Python value without pandas
             value = one[0].as_py() if isinstance(one, pa.Array) else one[0]

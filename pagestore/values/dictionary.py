@@ -11,15 +11,17 @@ page and words of a TEXT run (versions/commit_record.py), offset and length in w
 to.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 import numpy as np
-import pyarrow as pa
-import zstandard
 
 from pagestore.errors import CorruptionError
 from pagestore.pages.page_map import Pages
+from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.storage.record import TEXT, RecordReader, RecordWriter

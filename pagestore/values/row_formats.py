@@ -5,9 +5,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import arrow_columns, encode
 from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema

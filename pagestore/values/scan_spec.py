@@ -7,15 +7,17 @@ gcd:x                 a registered operator           min:, argmin:     likewise
 concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError, WordError
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
 from pagestore.pages.host_operators import code_of, is_name, name_of, operator
+from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
 from pagestore.values.types import Column, Interner, Schema
 

@@ -6,17 +6,19 @@
 
 codec.py says which word stands for which value."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import KEYS_MAX
+from pagestore.runtime.lazy import pyarrow as pa
 
 RELATION_COLUMNS_MAX = 64
 DIGITS_MAX = 18
@@ -40,7 +42,7 @@ class Type(NamedTuple):
     scale: int = 0
 
     @classmethod
-    def parse(cls, text: "str | Type") -> "Type":
+    def parse(cls, text: str | Type) -> Type:
         """Read a type as it is written.
 
         >>> Type.parse("decimal(10, 2)")
@@ -70,20 +72,20 @@ class Type(NamedTuple):
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column of this type."""
-        return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]
+        return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]()
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
 
 
-ARROW = {
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "bool": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "string": pa.string(),
-    "bytes": pa.binary(),
+ARROW: dict[str, Callable[[], pa.DataType]] = {
+    "int64": lambda: pa.int64(),
+    "float64": lambda: pa.float64(),
+    "bool": lambda: pa.bool_(),
+    "date": lambda: pa.date32(),
+    "timestamp": lambda: pa.timestamp("us"),
+    "string": lambda: pa.string(),
+    "bytes": lambda: pa.binary(),
 }
 
 
@@ -107,7 +109,7 @@ class Schema:
     key: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: "str | Schema | pa.Schema", key: Sequence[str] | str | None = None) -> "Schema":
+    def parse(cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None) -> Schema:
         """Read `name: type, ...`; without a key, the key is all columns. A schema is taken as it is, or with this key.
 
         Raises SchemaError."""
@@ -174,7 +176,7 @@ class Schema:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
 
 
-def parse_columns(text: "str | pa.Schema") -> tuple[Column, ...]:
+def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
     """Columns from text, or from an Arrow schema. Raises SchemaError."""
     if isinstance(text, pa.Schema):
         return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
@@ -199,11 +201,11 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
     raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
 
 
-_OF_ARROW = (
-    (pa.types.is_boolean, "bool"),
-    (pa.types.is_integer, "int64"),
-    (pa.types.is_floating, "float64"),
-    (pa.types.is_date, "date"),
+_OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (lambda t: pa.types.is_boolean(t), "bool"),
+    (lambda t: pa.types.is_integer(t), "int64"),
+    (lambda t: pa.types.is_floating(t), "float64"),
+    (lambda t: pa.types.is_date(t), "date"),
     (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),

@@ -19,11 +19,12 @@ A branch leaves alone what was born up to its origin: those pages belong to the 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
-from sortedcontainers import SortedDict
 
 from pagestore.errors import CorruptionError
+from pagestore.runtime.lazy import sortedcontainers
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.word_list import WordList, empty_list, rows
 from pagestore.trees.apply import apply, compose_edits
@@ -35,7 +36,6 @@ from pagestore.versions.version_table import Entry
 DEAD = Spec(4, 3, 1)
 
 DeadList = WordList  # rows: lineage, page, birth
-NONE_MOVED = SortedDict()  # shared, since making one takes as long as dropping a version
 
 
 class Reclaim:
@@ -46,7 +46,8 @@ class Reclaim:
 
     def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
         self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
-        self._moved = NONE_MOVED  # rows to add: (lineage, d, page) -> b
+        self._moved: Any = {}  # a SortedDict if any, since making one takes as long as dropping a version;
+        # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
         self.freed = empty_list()
 
@@ -78,7 +79,7 @@ class Reclaim:
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)
         if p >= 0:  # there is a version before k
-            self._moved = self._moved or SortedDict()
+            self._moved = self._moved or sortedcontainers.SortedDict()
             for line, page, birth in rows(self._dead_of(k), 3):
                 if line in lineages and birth <= p:
                     self._moved[line, k, page] = birth
@@ -118,7 +119,7 @@ class Reclaim:
     def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
         """Keys, in the tree or to be added, that die in (k, q] and that only k still needs: p < b <= k."""
         first, end = (lineage, k + 1), (lineage, q + 1)
-        found = [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
+        found = [(*key, self._moved[key]) for key in self._moved.irange(first, end)] if self._moved else []
         if self._tree.count:
             for batch in read_batches(self._pager.pages, self._tree, first, end):
                 found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]

@@ -24,9 +24,9 @@ import time
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from pagestore_tools.kernels.elf import check_library
+from .elf import check_library
 
 BASE = "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2"
 V2 = BASE + ",+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2,+crc32"
@@ -126,11 +126,16 @@ def _file(key: str) -> str:
     return key.partition(" ")[0].rpartition(".")[0]
 
 
+class _Process:
+    """What a process of the pool works with."""
+
+    entries: ClassVar[dict[str, Any]]
+    machine: ClassVar[Any]
+
+
 def _begin(entries: dict[str, Any], target: tuple[str, str]) -> None:
-    """Keep what a process of the pool works with."""
-    global _every, _machine
-    _every, _machine = entries, target_machine(*target)
     gc.disable()  # compiling makes millions of objects and little garbage
+    _Process.entries, _Process.machine = entries, target_machine(*target)
 
 
 def _compile_group(keys: list[str]) -> list[Entry]:
@@ -139,7 +144,7 @@ def _compile_group(keys: list[str]) -> list[Entry]:
 
     found = []
     for key in keys:
-        one = _every[key]
+        one = _Process.entries[key]
         result = optimised(one.function.dispatcher, one.arguments)
         names = result.fndesc
         assert not result.environment.consts and not getattr(result, "reload_init", None), (
@@ -148,7 +153,7 @@ def _compile_group(keys: list[str]) -> list[Entry]:
         plain = one.function.dispatcher.targetoptions.get("no_cfunc_wrapper", False)
         wrapper, address = names.llvm_cpython_wrapper_name, "" if plain else names.llvm_cfunc_wrapper_name
         module = private(result.library.get_llvm_str(), {wrapper, address})
-        found.append(Entry(key, guard_of(one.arguments), wrapper, address, _machine.emit_object(module)))
+        found.append(Entry(key, guard_of(one.arguments), wrapper, address, _Process.machine.emit_object(module)))
     return found
 
 

@@ -1,0 +1,63 @@
+"""The build backend of this project: setuptools, and kernels compiled into the wheel.
+
+`pip install .` compiles them for the machine that it runs on; `pip wheel . -C level=all` for every level of its
+architecture, and `-C level=none` leaves them to be compiled at first use. An editable install compiles none.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import build_meta
+from setuptools.build_meta import (  # noqa: F401 - the hooks that stay as they are
+    build_editable,
+    build_sdist,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "pagestore" / "shipped"
+COMPILING = ["abi3info", "numba>=0.61", "numpy>=2", "pyelftools"]
+MACHINES = "x86_64", "aarch64"
+
+Settings = dict[str, Any] | None
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """What compiling kernels takes; a C compiler, too, where the machine has none."""
+    needed = build_meta.get_requires_for_build_wheel(config_settings)
+    if level(config_settings) == "none":
+        return needed
+    has_compiler = os.environ.get("CC") or any(map(shutil.which, ("cc", "gcc", "clang")))
+    return [*needed, *COMPILING, *([] if has_compiler else ["ziglang"])]
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """Compile the kernels, and build a wheel of this platform that has them."""
+    for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):  # of an earlier build
+        shutil.rmtree(folder, ignore_errors=True)
+    wanted = level(config_settings)
+    if wanted == "none":
+        return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    command = [sys.executable, "-m", "tools.kernels.build", str(SHIPPED), "--level", wanted]
+    subprocess.run(command, cwd=ROOT, check=True)
+    settings = {**(config_settings or {}), "--build-option": ["--plat-name", platform_tag(wanted)]}
+    return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
+
+
+def level(config_settings: Settings) -> str:
+    """The levels to compile for; none where no library is made for such a machine."""
+    made = sys.platform == "linux" and platform.machine() in MACHINES
+    return str((config_settings or {}).get("level", "own")) if made else "none"
+
+
+def platform_tag(wanted: str) -> str:
+    """The systems that a wheel is for. One level is for this machine and its like, all are for every Linux."""
+    return f"manylinux_2_17_{platform.machine()}" if wanted == "all" else f"linux_{platform.machine()}"
