@@ -26,14 +26,7 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Progr
 
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
-    return check(parse(text, source), known)
-
-
-def parse(text: str, source: str) -> list[Statement]:
-    """The statements of a text; its parser is imported when the first text is parsed."""
-    from ivm.lang.parse import parse
-
-    return parse(text, source)
+    return check(_parse(text, source), known)
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:
@@ -41,7 +34,7 @@ def query(text: str, known: Program, source: str = "query") -> Program:
 
     Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
     """
-    statements = parse(text, source)
+    statements = _parse(text, source)
     program = check(statements, known)
     if not program.rules:
         raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
@@ -53,6 +46,13 @@ def query(text: str, known: Program, source: str = "query") -> Program:
                 raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
     last = [statement for statement in statements if isinstance(statement, Clause)][-1]
     return replace(program, answer=split(last.heads[0])[0].name)
+
+
+def _parse(text: str, source: str) -> list[Statement]:
+    """The statements of a text; its parser is imported when the first text is parsed."""
+    from ivm.lang.parse import parse
+
+    return parse(text, source)
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]

@@ -1,7 +1,15 @@
 """The hand-written limit for triangles: sorted adjacency lists in memory, merged; no versions, no durability."""
 
+from importlib.util import find_spec
+
 import numpy as np
-from numba import njit
+
+from pagestore.compiled import kernel
+
+
+def can_compile() -> bool:
+    """Is numba installed?  These kernels are part of no wheel."""
+    return find_spec("numba") is not None
 
 
 def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +44,7 @@ class Adjacency:
         self.triangles += _change(*graph, new[0], new[1], True, self.found)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> int:
     """Count the triangles, and write them to `out` as long as it has room."""
     found = 0
@@ -58,7 +66,7 @@ def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> i
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _change(
     starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray,
     xs: np.ndarray, ys: np.ndarray, comes: bool, out: np.ndarray,
@@ -89,7 +97,7 @@ def _change(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)
@@ -98,7 +106,7 @@ def _take(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: in
     lengths[x] -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int) -> None:
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)

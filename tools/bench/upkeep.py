@@ -20,7 +20,7 @@ import ivm
 
 from .joins import CLIQUES, TRIANGLES, Task
 from .measure import Disagreement, Row, Side
-from .merge import Adjacency
+from .merge import Adjacency, can_compile
 from .meter import Meter
 
 Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n]
@@ -51,7 +51,7 @@ class Maintainer(Protocol):
 
 def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
     """The rows that measure maintenance."""
-    triangles: list[type[Maintainer]] = [Ours, ByHand, *peers()]
+    triangles: list[type[Maintainer]] = [Ours, *[ByHand] * can_compile(), *peers()]
     singles, batches = (40, 6) if quick else (400, 20)
     yield _loading("triangles loaded and listed", [Ours, *peers()], edges, folder, 1 if quick else 3)
     one, many = partial(changes, edges, 1), partial(changes, edges, BATCH)
