@@ -15,6 +15,7 @@ from pagestore.runtime.lazy import pyarrow as pa
 
 POOLED = 1 << 19  # words; smaller arrays come out of memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes
+ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux has it
 
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -31,6 +32,6 @@ def pooled(*shape: int) -> np.ndarray:
         return np.empty(shape, np.int64)
     buffer = pa.allocate_buffer(8 * n)
     first, end = -(-buffer.address // HUGE_PAGE), (buffer.address + buffer.size) // HUGE_PAGE
-    if first < end:  # numpy advises the same for its own arrays
-        _madvise(first * HUGE_PAGE, (end - first) * HUGE_PAGE, mmap.MADV_HUGEPAGE)
+    if first < end and ADVICE is not None:  # numpy advises the same for its own arrays
+        _madvise(first * HUGE_PAGE, (end - first) * HUGE_PAGE, ADVICE)
     return np.frombuffer(buffer, np.int64).reshape(shape)

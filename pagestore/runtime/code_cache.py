@@ -3,12 +3,13 @@
 numba's `cache=True` looks only at the file a kernel stands in, not at the files of the kernels it calls, so
 an edit in one file would leave stale machine code behind the others. A folder named by a hash of all these files
 never holds stale code. Only kernels go there (compiler.py), not other functions that a process compiles with numba.
-Where the user has set NUMBA_CACHE_DIR, kernels go to that folder.
+Where the user has set NUMBA_CACHE_DIR, kernels go to that folder. Of folders that nobody uses any more a few are kept.
 """
 
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ PACKAGES = "pagestore", "ivm"
 DEFINES = re.compile(
     rb"^(@(kernel|inlined|late|addressed|allocating|machine|intrinsic)\b|\w+ = (kernel|by_address)\()", re.MULTILINE
 )
-IMPORTS = re.compile(rb"^from ((?:pagestore|ivm)[\w.]*) import", re.MULTILINE)
-COMPILER = ("pagestore.runtime.compiler",)  # which kernels do not import, and which makes the machine code
+IMPORTS = re.compile(rb"^ *from ((?:pagestore|ivm)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+COMPILER = ("pagestore.runtime.compiler", "pagestore.runtime.llvm")  # which kernels do not import, but are made by
+FOLDERS_MAX = 6  # of other sources or settings; each has up to 40 MB
 SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
 
 
@@ -28,8 +30,21 @@ def cache_folder() -> Path:
     """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
     from numba import __version__, config
 
-    settings = [str(getattr(config, name)) for name in SETTINGS]
-    return user_cache() / digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
+    settings = [*(str(getattr(config, name)) for name in SETTINGS), os.environ.get("PAGESTORE_KERNELS", "")]
+    name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
+    folder = user_cache() / name
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        os.utime(folder)
+        remove_old(folder.parent)
+    return folder
+
+
+def remove_old(parent: Path) -> None:
+    """Remove all folders of compiled code but those that were used last; a process that has one compiles again."""
+    folders = [path for path in parent.iterdir() if re.fullmatch("[0-9a-f]{16}", path.name)]
+    for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[: -FOLDERS_MAX - 1]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
@@ -54,8 +69,17 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
         path = waiting.pop()
         if path not in found:
             found.add(path)
-            waiting += [modules[name] for name in map(bytes.decode, IMPORTS.findall(sources[path])) if name in modules]
+            waiting += [modules[name] for name in _imported(sources[path]) if name in modules]
     return {path: source for path, source in sources.items() if path in found}
+
+
+def _imported(source: bytes) -> list[str]:
+    """The names of modules that a file may import, and of what it takes from them: that may be a module, too."""
+    found = []
+    for package, names in IMPORTS.findall(source.replace(b"\\\n", b"")):
+        module = package.decode()
+        found += [module, *(f"{module}.{name}" for name in re.findall(r"\w+", names.decode()))]
+    return found
 
 
 def user_cache() -> Path:

@@ -1,5 +1,6 @@
 """Machine code on the disk, kept by numba's cache in the folder that is named by all kernel sources."""
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -11,11 +12,14 @@ from numba.core.caching import FunctionCache
 
 from pagestore.runtime.code_cache import cache_folder
 
+LOG = logging.getLogger("pagestore.kernels")  # tells of each kernel that is compiled, which takes seconds
+
 
 class KernelCache(FunctionCache):
     """As numba's, but for the folder, unless its user has named one. What cannot be read or written is no error."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        self.kernel = f"{function.__module__}.{function.__qualname__}"
         named, config.CACHE_DIR = config.CACHE_DIR, config.CACHE_DIR or str(_folder())
         try:
             super().__init__(function)
@@ -24,12 +28,15 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """As numba's; None for a file that is damaged, which is then written anew."""
+        found = None
         try:
-            return self.load(sig, target_context)
+            found = self.load(sig, target_context)
         except Exception:  # whatever unpickling makes of such a file
             with suppress(OSError):
                 self.flush()
-            return None
+        if found is None:
+            LOG.info("compiling %s", self.kernel)
+        return found
 
     def load(self, sig: Any, target_context: Any) -> Any:
         """numba's own look at the disk."""

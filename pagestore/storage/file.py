@@ -34,6 +34,7 @@ from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
+from pagestore.storage.system import allocate, file_system, sync_data
 
 WRITER_LOCK = 1 << 61
 VERSION_LOCK = 1 << 62
@@ -55,10 +56,8 @@ _libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the fi
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.fstatfs.argtypes = [ctypes.c_int, ctypes.c_void_p]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
-_STATFS = 256  # bytes, more than a struct statfs has; its first long is the kind of file system
 IN_PLACE = 0xEF53, 0x01021994  # ext2 to ext4, tmpfs: a page that is written again takes no new room
 
 WRITE = Door(write_pages, Words, Words, Words, int)
@@ -181,17 +180,12 @@ class File:
     def fdatasync(self) -> None:
         """Return once all that was written is on the disk."""
         self._check()
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
         """Make room for `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
         self._check()
-        try:
-            os.posix_fallocate(self._fd, offset, count)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            os.truncate(self._fd, max(self.size(), offset + count))
+        allocate(self._fd, offset, count)
 
     def truncate(self, size: int) -> None:
         """Make the file end after `size` bytes."""
@@ -311,12 +305,6 @@ def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
     [(0, 2), (2, 3), (3, 5)]
     """
     return [*pairwise([0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)])]
-
-
-def file_system(fd: int) -> int:
-    """The number of the kind of file system that an open file is on; 0 if the system does not say."""
-    about = ctypes.create_string_buffer(_STATFS)
-    return 0 if _libc.fstatfs(fd, about) else ctypes.c_long.from_buffer(about).value
 
 
 def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:

@@ -87,9 +87,10 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     from pagestore.errors import CorruptionError, PagestoreError
 
     from .answers import complain, plain
+    from .progress import compiling_shown
 
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), compiling_shown():
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
             code: int = module.run(options)
         sys.stdout.flush()

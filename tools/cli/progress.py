@@ -1,7 +1,10 @@
 """A line on stderr that says how far the work is; nothing is shown if stderr is no terminal."""
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -36,3 +39,18 @@ class Progress:
     def _show(self, text: str) -> None:
         if self.shown:
             print(text, end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def compiling_shown() -> Iterator[None]:
+    """Show which kernels are compiled while the block runs: those that the installed package did not bring."""
+    log = logging.getLogger("pagestore.kernels")
+    with Progress("compiling, once") as progress:
+        handler = logging.Handler()
+        handler.emit = lambda record: progress(str(record.args[0] if record.args else record.msg))  # type: ignore
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)

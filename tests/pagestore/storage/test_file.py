@@ -17,8 +17,9 @@ from pagestore.errors import ClosedError, LockedError, PoisonedError
 from pagestore.pages.checksum import ONES, checksum, look_up, stamp
 from pagestore.pages.layout import CRC, WORD
 from pagestore.runtime.kernel import kernel
-from pagestore.storage.file import IN_PLACE, File, file_system
+from pagestore.storage.file import IN_PLACE, File
 from pagestore.storage.kernels.write import FD, PAGES, PAST, write_pages
+from pagestore.storage.system import file_system
 from tests.support.simulator import compiled
 
 SIZES = [4096, 8192, 65536]
@@ -300,3 +301,28 @@ def test_a_store_is_no_standard_stream(tmp_path):
 def test_a_folder_is_named(tmp_path, mode):
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         pagestore.open(tmp_path, mode=mode)
+
+
+def test_a_system_that_lacks_a_call_is_served_by_another(tmp_path, monkeypatch):
+    """As macOS, which has neither fdatasync nor posix_fallocate."""
+    synced = []
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.setattr(os, "fsync", lambda fd, sync=os.fsync: synced.append(sync(fd)))
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            txn.create("a", "x: int64").insert([(x,) for x in range(100_000)])
+        assert synced and len(store.snapshot()["a"]) == 100_000 and store.check() == []
+
+
+def test_room_that_is_not_there_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    path = tmp_path / "s.pages"
+    path.write_bytes(b"content")
+    file = File(path, writable=True)
+    with largest_file(1 << 16), pytest.raises(OSError, match="File too large"):
+        file.fallocate(7, 1 << 20)
+    assert path.read_bytes() == b"content"
+    file.fallocate(7, 100)
+    assert path.read_bytes() == b"content" + bytes(100)
+    file.close()
