@@ -30,7 +30,8 @@ def cache_folder() -> Path:
     """The folder under the user's cache for this interpreter, this numba with its settings, and these sources."""
     from numba import __version__, config
 
-    settings = [*(str(getattr(config, name)) for name in SETTINGS), os.environ.get("PAGESTORE_KERNELS", "")]
+    settings = [str(getattr(config, name)) for name in SETTINGS]
+    settings.append(str(os.environ.get("PAGESTORE_KERNELS") == "plain"))  # see compiler.py
     name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, __version__, *settings)
     folder = user_cache() / name
     with suppress(OSError):

@@ -45,10 +45,11 @@ def shipped_address(function: Any, arguments: tuple[Any, ...]) -> int | None:
 def library() -> Any:
     """The library for this processor, loaded; None if there is none for these sources.
 
-    `PAGESTORE_KERNELS` leaves it alone, for whoever works on kernels: "jit" and "plain" compile them.
+    `PAGESTORE_KERNELS` names a level, or leaves all alone: "jit" and "plain" compile (compiler.py).
     """
-    if not os.environ.get("PAGESTORE_KERNELS"):
-        for level in levels():
+    wanted = os.environ.get("PAGESTORE_KERNELS", "")
+    for level in levels():
+        if wanted in ("", level):
             module = loaded(FOLDER / f"{level}.abi3.so")
             if module and sources_are_those(module.sources):
                 return module

@@ -10,7 +10,7 @@ from pagestore.runtime.arguments import Key
 
 def fits(wanted: Any, given: Any) -> bool:
     """Is a type the one that is wanted, or the same array with leave to write to it?"""
-    if isinstance(wanted, types.BaseNamedTuple):
+    if isinstance(wanted, types.BaseNamedTuple) and isinstance(given, types.BaseNamedTuple):
         return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
     return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
 

@@ -1,17 +1,35 @@
 """Kernels compiled ahead of time: what a library has, what its guards let in, and when it is used."""
 
+import gc
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import config
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numba import config, typeof
+from numba.core.errors import NumbaError
 
 from pagestore.runtime import library
-from pagestore.runtime.arguments import Door, Table, Words
+from pagestore.runtime.arguments import (
+    Bytes,
+    ByteTable,
+    Door,
+    Flags,
+    HalfWords,
+    Key,
+    MappedWords,
+    Table,
+    Tables,
+    Words,
+)
+from pagestore.runtime.guard import guarded
+from pagestore.runtime.kernel import kernel
+from pagestore.runtime.numba_types import fits, types_of
 from pagestore.sorting.merge import ascends, merge_order
 from pagestore_tools.kernels import build
 
@@ -124,6 +142,102 @@ def test_a_file_that_is_no_library_and_a_processor_that_runs_none_are_left_alone
     library.library.cache_clear()
 
 
+# --- the guard, against its twin in Python and against numba --------------------------------------------------
+
+
+@kernel
+def takes(value):
+    return 1
+
+
+class Group(NamedTuple):
+    table: Table
+    number: int
+    flag: bool
+
+
+TYPES = {
+    "int": int, "bool": bool, "words": Words, "mapped": MappedWords, "halves": HalfWords, "bytes": Bytes,
+    "flags": Flags, "table": Table, "byte table": ByteTable, "tables": Tables, "key": Key(2), "group": Group,
+}  # fmt: skip
+DOORS = {name: Door(takes, type_) for name, type_ in TYPES.items()}
+DTYPES = ["i8", "i4", "u8", "u4", "u1", "i1", "?", "f8", ">i8", "q", "M8[ns]", "O"]
+
+
+@pytest.fixture(scope="module")
+def guards(tmp_path_factory):
+    """`takes` of each type, out of a library that is made here."""
+    build._begin(build._entries(__name__), build.LEVELS[library.levels()[0]])
+    entries = build._compile_group([*build._Process.entries])
+    gc.enable()
+    path = build.link(tmp_path_factory.mktemp("guards"), entries)
+    build.check_library(path)
+    functions = library.loaded(path).functions
+    return {name: functions[library.key_of(takes, door.arguments)] for name, door in DOORS.items()}
+
+
+@st.composite
+def arrays(draw):
+    """Arrays of any type, order, stride, alignment and leave to write."""
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    shape = draw(st.lists(st.integers(0, 3), min_size=0, max_size=4))
+    array = np.zeros(shape, dtype, order=draw(st.sampled_from("CF")))
+    how = draw(st.sampled_from(["as it is", "strided", "reversed", "transposed", "read-only", "misaligned"]))
+    if how == "strided" and shape:
+        array = np.zeros([2 * n for n in shape], dtype)[(slice(None, None, 2),) * len(shape)]
+    elif how == "reversed" and shape:
+        array = array[::-1]
+    elif how == "transposed":
+        array = array.T
+    elif how == "read-only":
+        array.flags.writeable = False
+    elif how == "misaligned" and dtype.kind != "O":
+        raw = np.zeros(array.size * dtype.itemsize + 1, np.uint8)[1:]
+        array = raw.view(dtype).reshape(shape)
+    return array
+
+
+words = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.booleans(), st.sampled_from([np.int32(3), np.uint8(4), np.True_])
+)
+others = st.sampled_from([None, 1.5, "7", b"7", np.float64(2), [1, 2], {}, np.array(3)])
+values = st.recursive(
+    st.one_of(arrays(), words, others),
+    lambda parts: st.lists(parts, max_size=4).map(tuple),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_guard_lets_in_what_its_twin_and_numba_do(guards, name, data):
+    near = {
+        "key": st.lists(words, max_size=3).map(tuple),
+        "group": st.tuples(arrays(), words, st.one_of(words, others)),
+    }
+    value = data.draw(st.one_of(values, near.get(name, arrays())))
+    twin = guarded(lambda *given: 1, "takes", DOORS[name].arguments)
+    answers = []
+    for call in (guards[name], twin):
+        try:
+            answers.append(call(value))
+        except TypeError as error:
+            assert "takes" in str(error)
+            answers.append(0)
+    assert answers[0] == answers[1], value
+    if isinstance(value, np.ndarray):
+        try:
+            given_type = typeof(value)
+        except (NumbaError, ValueError, NotImplementedError):  # of an array that numba does not know
+            given_type = None
+        aligned = value.flags.aligned  # numba does not look
+        assert answers[0] == (aligned and fits(types_of(TYPES[name])[0], given_type))
+
+
+# --- without numba ---------------------------------------------------------------------------------------------
+
+
 FIRST = """
 import sys
 class Refuse:
@@ -152,8 +266,35 @@ def test_everything_without_numba(tmp_path):
     assert done.stdout.split("\n")[0] == "[(1, 2, 3), (2, 3, 4)] [] []", done.stderr
 
 
-def test_imports_take_no_compiler():
-    """Both packages, a store that is there to be opened, and the commands' help."""
-    work = "import sys, pagestore, ivm; print([m for m in sys.modules if m in ('numba', 'llvmlite')])"
-    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, env={**os.environ}, cwd=ROOT)
-    assert done.stdout.strip() == "[]", done.stderr
+LATE = ("numba", "llvmlite", "pyarrow", "lark", "crc32c", "sortedcontainers", "zstandard", "pandas")
+STAGES = """
+import sys, tempfile
+def late(): print(*[name for name in LATE if name in sys.modules])
+import pagestore
+late()
+import ivm
+late()
+with tempfile.TemporaryDirectory() as folder:
+    with pagestore.open(folder + "/a.pages") as store:
+        late()
+        with store.transaction() as txn:
+            txn.create("edge", "x: int64, y: int64", key=("x", "y"), scans=["count"]).insert([(1, 2), (2, 3)])
+        late()
+        list(store.snapshot()["edge"])
+        store.snapshot()["edge"].range((1,), (2,)).scan("count")
+        late()
+    with ivm.open(folder + "/a.pages") as ws:
+        late()
+        ws.install("edge(x, y) -> int(x), int(y). p(x, z) <- edge(x, y), edge(y, z).", name="p")
+        late()
+"""
+
+
+def test_packages_are_imported_when_something_of_theirs_is_used():
+    """After both imports, an opened store, a commit, an answer, an opened workspace and an installed rule."""
+    done = subprocess.run([sys.executable, "-c", f"LATE = {LATE}{STAGES}"], capture_output=True, text=True, cwd=ROOT)
+    assert not done.returncode, done.stderr
+    allowed = [set(), set(), {"crc32c"}, *[{"crc32c", "pyarrow"}] * 3, {"crc32c", "pyarrow", "lark"}]
+    compiling = set() if library.library() else {"numba", "llvmlite"}
+    for stage, (line, most) in enumerate(zip(done.stdout.splitlines(), allowed, strict=True)):
+        assert {*line.split()} <= most | (compiling if stage > 1 else set()), (stage, done.stderr)

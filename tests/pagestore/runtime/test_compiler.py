@@ -1,5 +1,6 @@
 """How kernels are compiled: each part once, whatever its arguments; machine code only for kernels that Python calls."""
 
+import errno
 import gc
 import os
 import re
@@ -10,13 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import config, njit
+from numba.core.caching import IndexDataCacheFile
 from numba.core.errors import NumbaError
 
 from pagestore.runtime.arguments import Door, Words
-from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, user_cache
+from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, remove_old, user_cache
+from pagestore.runtime.compiler import overridden
 from pagestore.runtime.kernel import Kernel, allocating, kernel, late
 
-pytestmark = pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not")
+pytestmark = pytest.mark.skipif(
+    bool(config.DISABLE_JIT or config.BOUNDSCHECK) or not overridden(), reason="compiled otherwise, or not"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +222,93 @@ def test_only_kernels_are_kept_in_the_folder_of_kernels(tmp_path):
     beside, ours = files(tmp_path / "__pycache__"), files(tmp_path / "home" / "pagestore")
     assert len(beside) == len(ours) == 2 and beside | ours == left[0]
     assert all(path.name.startswith("host.own") for path in beside)
+
+
+def test_a_module_that_a_kernel_takes_a_constant_of_counts_however_it_is_imported(tmp_path):
+    (tmp_path / "ivm").mkdir()
+    package = tmp_path / "pagestore"
+    package.mkdir()
+    for name in ("one", "two", "three", "apart"):
+        (package / f"{name}.py").write_text("N = 1\n")
+    (package / "kernels.py").write_text(
+        "from pagestore import one\nfrom pagestore import (\n    two,\n)\n"
+        "from pagestore.three import N\n@kernel\ndef f(): pass\n"
+    )
+    assert [path.stem for path in kernel_sources(tmp_path)] == ["kernels", "one", "three", "two"]
+
+
+def test_folders_that_nobody_uses_any_more_are_removed(tmp_path):
+    for age in range(12):
+        folder = tmp_path / f"{age:016x}"
+        folder.mkdir()
+        (folder / "code").touch()
+        os.utime(folder, (1e9 - age, 1e9 - age))
+    (tmp_path / "syntax.tables").touch()
+    remove_old(tmp_path)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == [f"{age:016x}" for age in range(7)] + ["syntax.tables"]
+
+
+DAMAGE = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "empty": lambda path: path.write_bytes(b""),
+    "other bytes": lambda path: path.write_bytes(b"x" * path.stat().st_size),
+}
+
+
+@pytest.mark.parametrize("kind", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_of_machine_code_is_written_anew(tmp_path, kind, damage):
+    command = [sys.executable, "-c", FOUND]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for turn in range(3):
+        run = subprocess.run(command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True)
+        assert run.stdout.split()[::2] == ["2", "1"], run.stderr
+        if turn == 2:
+            assert run.stdout.split()[1] == "False"  # found whole again
+        files = [path for path in tmp_path.rglob(f"*{kind}") if "last" in path.name]
+        assert len(files) == 1
+        if turn == 0:
+            DAMAGE[damage](files[0])
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_folder_that_cannot_be_written_to_is_no_error(monkeypatch, fault):
+    failed = []
+
+    def fails(self, name, data):
+        failed.append(name)
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(IndexDataCacheFile, "_save_data", fails)
+
+    @kernel
+    def kept_nowhere(x):
+        return x + 3
+
+    assert kept_nowhere(1) == 4 and failed
+
+
+def test_two_processes_that_compile_the_same_at_once_do_not_hurt_each_other(tmp_path):
+    command = [sys.executable, "-c", FOUND]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    root = Path(__file__).parents[3]
+    both = [
+        subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [one.communicate()[0].split()[::2] for one in both] == [["2", "1"]] * 2
+
+
+def test_each_kernel_that_is_compiled_is_named(caplog):
+    @kernel
+    def named(x):
+        return x + 2
+
+    with caplog.at_level("INFO", logger="pagestore.kernels"):
+        assert named(1) == 3 and named(2) == 4
+    (message,) = caplog.messages
+    assert message.startswith("compiling ") and message.endswith("named")
 
 
 def test_garbage_is_collected_again_after_compiling():
