@@ -24,12 +24,12 @@ MODULES = {  # each public module, and the names that it offers
         ADD ByteTable Bytes CHANGES CURSOR_WORDS Door ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
         LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables VERSION
         WORD_MAX WORD_MIN Words addressed allocating ascends borrowed by_address code_of compose_few field first
-        flush_queue forward gallop inlined kernel late next_changes next_leaf raise_for run_end seek start_delta
-        unpack
+        flush_queue forward gallop inlined kernel late lowest next_changes next_leaf population raise_for run_end seek
+        start_delta unpack
     """,
     "pagestore.errors": """
-        ClosedError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError MissingError
-        MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError
+        ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError
+        MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError
         TransactionError VersionError WordError
     """,
     "pagestore.host": """

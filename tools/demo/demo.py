@@ -15,6 +15,7 @@ import pyarrow as pa
 import ivm
 import pagestore
 from ivm.transaction import Transaction
+from pagestore.runtime.library import library
 
 from ..loading import clean_tables
 from ..loading.load import load
@@ -53,12 +54,8 @@ def run(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     with _folder(options.keep) as folder, Narrator("demo", options.quiet) as tell:
         tell.title("A year of flights out of New York, and views that follow every change")
-        with ThreadPoolExecutor(1) as pool:  # Spark works in another process: compile meanwhile
-            compiling = pool.submit(compile_kernels, folder)
+        with _kernels_compiled(folder, tell):
             make_parquet(folder, not options.no_spark, tell)
-            tell("compiling the inner loops; this happens on first use only")
-            compiled = compiling.result()
-        tell.say(f"Meanwhile the inner loops were compiled, in {_time(compiled)}; only first use takes long.")
         file = folder / "flights.pages"
         load_relations(file, folder, tell)
         with ivm.open(file) as workspace:
@@ -71,6 +68,20 @@ def run(options: argparse.Namespace) -> int:
         sound = check(file, tell) and story.sound
     tell.say(f"{time.perf_counter() - began:.0f} s in all." + (f" Everything is in {folder}." if options.keep else ""))
     return 0 if sound else 1
+
+
+@contextmanager
+def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
+    """Compile the inner loops while the block runs, unless they were shipped: Spark works in another process."""
+    if library():
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        compiling = pool.submit(compile_kernels, folder)
+        yield
+        tell("compiling the inner loops; this happens on first use only")
+        compiled = compiling.result()
+    tell.say(f"Meanwhile the inner loops were compiled, in {_time(compiled)}; only first use takes long.")
 
 
 def compile_kernels(folder: Path) -> float:
