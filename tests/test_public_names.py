@@ -28,9 +28,9 @@ MODULES = {  # each public module, and the names that it offers
         start_delta unpack
     """,
     "pagestore.errors": """
-        ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError LockedError
-        MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError
-        TransactionError VersionError WordError
+        ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
+        LockedError MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning
+        RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
