@@ -43,7 +43,7 @@ from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
@@ -104,7 +104,7 @@ class Workspace:
                     f"a block `{name}` is installed; uninstall it first, or choose another name",
                 )
             installed = before.including(
-                name, text, estimates.distinct, encoder(txn), layouts_of(txn),
+                name, text, estimates.distinct, Encoder(txn), layouts_of(txn),
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
@@ -212,14 +212,14 @@ class Workspace:
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
             installed = before.including(
-                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
+                "query", text, Cardinality(sketch).distinct, Encoder(sketch), layouts_of(sketch), maintenance=ONCE
             )
             block = installed.blocks[-1]
             drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
                 create_relation(sketch, predicate, installed)
             started = time.perf_counter()
-            filler = Filler(sketch, installed, encoder(sketch), self.threads)
+            filler = Filler(sketch, installed, Encoder(sketch), self.threads)
             filler.fill([rule for rule in installed.rules if rule in block.rules])
             seconds = time.perf_counter() - started
             return Answer(sketch[part.answer].to_arrow(), seconds)
@@ -254,7 +254,7 @@ class Workspace:
         installed = self.rules_of(snap)
         predicate = installed.predicate(name)
         started = time.perf_counter()
-        parts = recompute(snap, installed, encoder(snap), name, self.threads)
+        parts = recompute(snap, installed, Encoder(snap), name, self.threads)
         seconds = time.perf_counter() - started
         columns = [
             pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
@@ -352,7 +352,7 @@ class Workspace:
 
     def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
         built = dict(self._built)
-        return Engine(txn, installed, encoder(txn), self.threads, watched=self.subscriptions, built=built)
+        return Engine(txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built)
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""

@@ -57,8 +57,9 @@ MEMBERS = {  # of each class that is handed to users
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Relation: """
-        batches bounded complement get get_many name overlaps prefix range range_head rank record_batch record_batches
-        scan scan_many scans schema select source stab stab_many to_arrow to_numpy tree view words
+        batches bounded complement first get get_many key_order last name overlaps prefix range range_head rank
+        record_batch record_batches scan scan_many scans schema select sorts_texts source stab stab_many starts_with
+        to_arrow to_numpy tree view words
     """,
     pagestore.Transaction: """
         add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
@@ -146,5 +147,5 @@ def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
     """The magic, and the number of the format, which has a folder of fixtures of its own."""
     path = tmp_path / "a.pages"
     pagestore.open(path).close()
-    assert path.read_bytes()[:12] == b"pageSTR\0" + (2).to_bytes(4, "little")
-    assert (ROOT / "fixtures" / "format-2").is_dir()
+    assert path.read_bytes()[:12] == b"pageSTR\0" + (3).to_bytes(4, "little")
+    assert (ROOT / "fixtures" / "format-3").is_dir()

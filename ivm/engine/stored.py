@@ -7,7 +7,7 @@ from typing import Any
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.errors import EditError
 from ivm.lang.ir import Predicate
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
 
@@ -28,7 +28,7 @@ def saved_rules(source: Snapshot | Transaction) -> str | None:
 def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
     """The rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
     saved = saved or saved_rules(source)
-    return Installed.load(saved, encoder(source), layouts_of(source)) if saved else Installed()
+    return Installed.load(saved, Encoder(source), layouts_of(source)) if saved else Installed()
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:

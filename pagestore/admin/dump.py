@@ -38,6 +38,8 @@ from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
 from pagestore.trees.bulk import bulk
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.page_path import naming_path
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import bounds_of
 from pagestore.values.dictionary import TEXTS
@@ -200,6 +202,7 @@ class _Restore:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
         if not np.array_equal(txn.dictionary.intern(texts), ids):
             raise self.block.damaged("it holds a text that was there before")
+        txn.dictionary.settle()  # now, while they are few
         txn.dictionary.added.clear()  # the trees have them
         self.texts += len(texts)
         try:
@@ -358,10 +361,12 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     head.put(int(old is not None))
     write_block(out, b"TREE", head.words.tobytes())
     rows, most = 0, min(ROWS, ROWS_WORDS // tree.spec.columns)
-    for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=most):
-        rows += batch.shape[1]
-        columns = [f"c{i}" for i in range(len(batch))]
-        write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([pa.array(column) for column in batch], columns)))
+    with naming_path(snapshot.pages, tree):
+        whole = read_batches(snapshot.pages, tree, rows=most)
+        for batch in _changes(snapshot, old, tree) if old is not None else whole:
+            rows += batch.shape[1]
+            columns = [f"c{i}" for i in range(len(batch))]
+            write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([*map(pa.array, batch)], columns)))
     return rows
 
 

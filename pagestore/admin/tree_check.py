@@ -6,6 +6,7 @@ walk.violations          what is wrong, by the names of invariants in check.py
 walk.owner               what reaches each page"""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -31,9 +32,12 @@ from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.word_list import rows
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import bounds_of
+from pagestore.values.dictionary import PLACES, TEXTS, Dictionary
+from pagestore.values.text_order import LABELS, ORDER
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Version
 
+TEXTS_AT_ONCE = 65536
 UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
 
 
@@ -97,14 +101,37 @@ class Walk:
         for page, words in long_runs(map(tuple, some.T.tolist())):
             self.run_of("a long text", Run(page, words))
 
-    def dictionary(self, texts: Tree, places: Tree) -> int:
-        """Reach the texts that stand in runs of their own, and compare the two trees; the greatest id, or 0."""
-        rows = self._all(texts)
+    def dictionary(self, trees: dict[int, Tree]) -> int:
+        """Reach the texts that stand in runs of their own, and compare the trees of texts; the greatest id, or 0."""
+        rows = self._all(trees[TEXTS.tree_id])
         self._long_texts(rows)
         ids = np.sort(rows[0, rows[1] == 0])
-        if not np.array_equal(ids, np.sort(self._all(places)[1])):
+        if not np.array_equal(ids, np.sort(self._all(trees[PLACES.tree_id])[1])):
             self._add("dictionary", None, "the texts and the places do not hold the same ids")
+        order, labels = self._all(trees[ORDER.tree_id]), self._all(trees[LABELS.tree_id])
+        if not np.array_equal(order[:, np.argsort(order[1])], labels[::-1]):
+            self._add("dictionary", None, "the order of texts and their labels do not say the same")
+        elif order.shape[1] and not np.array_equal(ids, labels[0]):
+            self._add("dictionary", None, "the texts and the labels do not hold the same ids")
+        elif not self.violations:
+            self._text_order(Dictionary(lambda: self.pages, trees, self.mapping.read_run), order[1])
         return int(ids.max(initial=0))
+
+    def _text_order(self, dictionary: Dictionary, ids: np.ndarray) -> None:
+        """Check that texts ascend in the order that is kept of them."""
+        last: list[bytes] = []
+        for at in range(0, len(ids), TEXTS_AT_ONCE):
+            try:
+                texts = last + dictionary.loaded(ids[at : at + TEXTS_AT_ONCE])
+            except CorruptionError as error:
+                self._add("dictionary", error.page, f"a text does not read: {error}")
+                return
+            wrong = next((i for i, (a, b) in enumerate(pairwise(texts)) if a >= b), None)
+            if wrong is not None:
+                fact = f"the text of id {ids[at + wrong + 1 - len(last)]} is not above the one that stands before it"
+                self._add("dictionary", None, fact)
+                return
+            last = texts[-1:]
 
     def dead_list(self, version: int, commit: Commit) -> None:
         """Check the pages that a version's commit says it replaced."""

@@ -90,7 +90,7 @@ class WritableRelation(Relation):
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
         if words.shape[1]:
             self._source.apply(self.name, np.full(words.shape[1], ERASE), words)
-        return self.record_batch(words[: len(self.schema.columns)])
+        return self.record_batch(self._in_order(words)[: len(self.schema.columns)])
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """`relation[key] = value`, or a tuple of values."""

@@ -8,10 +8,11 @@ bool             0, 1
 date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
 decimal(p,s)     the value times 10**s, p <= 18
-string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
-                 ids means nothing
+string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
+                 beside (text_order.py)
 """
 
+from contextlib import suppress
 from datetime import datetime
 from numbers import Integral, Number, Real
 from typing import Any
@@ -48,8 +49,7 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
             return fast
     array = _arrow_array(column, values)
     if array.null_count:
-        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-        raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
+        raise _null(column, array)
     if column.type.interned:
         return interner.intern(array)
     if column.type.name == "float64":
@@ -62,6 +62,25 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
         return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
     words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+
+
+def text_of(column: Column, value: Any) -> bytes:
+    """A value of a column of texts as bytes. Raises WordError as `encode`."""
+    if type(value) is str and column.type.name == "string":
+        with suppress(UnicodeError):
+            return value.encode()
+    if type(value) is bytes and column.type.name == "bytes":
+        return value
+    array = _arrow_array(column, [value])
+    if array.null_count:
+        raise _null(column, array)
+    text = array[0].as_py()
+    return text.encode() if isinstance(text, str) else text
+
+
+def _null(column: Column, array: pa.Array) -> WordError:
+    row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    return WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
@@ -237,6 +256,13 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
         values = np.stack([words, words >> 63], axis=1)
     # not pa.array, which imports pandas where there is one
     return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def value_of_word(column_type: Type, word: int, interner: Interner) -> Any:
+    """The value of one word, as Arrow's `as_py` gives it."""
+    if column_type.name == "int64":
+        return word
+    return decode(column_type, np.array([word]), interner)[0].as_py()
 
 
 def float_values(words: np.ndarray) -> np.ndarray:

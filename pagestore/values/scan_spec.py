@@ -4,6 +4,7 @@ count                 records                         max:price         greatest
 sum:price             exact sum                       max:price,item    greatest tuple
 checksum              of whole records                argmax:price,item the item at the greatest price
 gcd:x                 a registered operator           min:, argmin:     likewise
+max:item              of texts: read from the records, and not carried
 concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
 """
 
@@ -26,7 +27,8 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 class ScanSpec(NamedTuple):
     """One scan: its operator's name, its rows in a tree, its result's columns, and how many fold words come before.
 
-    `whole` says whether its value is an integer that the fold words are.
+    `whole` says whether its value is an integer that the fold words are, `carried` whether a tree can carry it: none
+    can compare texts.
     """
 
     operator: str
@@ -34,6 +36,7 @@ class ScanSpec(NamedTuple):
     columns: tuple[Column, ...] = ()
     skipped: int = 0
     whole: bool = False
+    carried: bool = True
 
 
 @lru_cache(256)
@@ -53,16 +56,12 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
     if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
         raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
-        for column in columns[:1] if name.startswith("arg") else columns:
-            if column.type.interned:
-                raise SchemaError(
-                    f"scan {text!r}: {column.name} is a {column.type}, whose words are in no order; keep a number or "
-                    "a date of that order beside it, as in argmax:number,text"
-                )
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
         skipped = int(name.startswith("arg"))
         whole = len(columns) == 1 and columns[0].type.name == "int64"
-        return ScanSpec(name, rows, columns[skipped:], skipped, whole)
+        compared = columns[:1] if skipped else columns
+        carried = not any(column.type.interned for column in compared)
+        return ScanSpec(name, rows, columns[skipped:], skipped, whole, carried)
     if name == "sum":
         if columns[0].type.name not in ("int64", "decimal"):
             raise SchemaError(

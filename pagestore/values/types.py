@@ -153,6 +153,11 @@ class Schema:
         return self.stored == self.columns
 
     @cached_property
+    def text_keys(self) -> tuple[int, ...]:
+        """The places of the texts in the key, whose words are in another order than they are."""
+        return tuple(place for place, column in enumerate(self.stored[: len(self.key)]) if column.type.interned)
+
+    @cached_property
     def plain(self) -> bool:
         """Whether every column is int64, so that values are words."""
         return all(column.type.name == "int64" for column in self.columns)
