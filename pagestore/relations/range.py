@@ -217,11 +217,9 @@ class Range:
         schema = self.schema
         if schema.plain and are_words(row):
             return row
-        dictionary = self._source.dictionary
+        id_of = self._source.dictionary.id_of  # raises where the transaction has ended
         return tuple(
-            dictionary.id_of(text_of(column, value))
-            if column.type.interned
-            else int(encode(column, [value], dictionary)[0])
+            id_of(text_of(column, value)) if column.type.interned else int(encode(column, [value], _NO_TEXTS)[0])
             for column, value in zip(schema.stored, row, strict=False)
         )
 
