@@ -41,7 +41,7 @@ from pagestore.trees.lookup import count_prefixes, get
 from pagestore.trees.range_folds import ranks, rows_of, select
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import YEARS, encode, float_values, float_words
+from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import Column, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
@@ -58,6 +58,7 @@ __all__ = [
     "KEYS_MAX",
     "MAIN",
     "MOST",
+    "NULL",
     "SET",
     "TREE_WORDS",
     "WORD_MAX",

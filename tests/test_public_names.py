@@ -33,7 +33,7 @@ MODULES = {  # each public module, and the names that it offers
         TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
+        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
         Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode

@@ -57,7 +57,7 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     if predicate.extensional and predicate.name in txn:
         return
     layout = installed.layouts[predicate.name]
-    schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
+    schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.stored_types, strict=True))
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 
@@ -78,12 +78,12 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
         if predicate.name not in source:
             return extensional_layout(predicate)
         schema = source[predicate.name].schema
-        types = tuple(str(column.type) for column in schema.stored)
+        types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         functional = predicate.value is not None and len(schema.key) != max(1, len(predicate.keys))
-        if types != predicate.types or functional:
+        if types != declared or functional:
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
+                f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
             )
         return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
 

@@ -20,7 +20,7 @@ from decimal import Decimal
 from ivm.errors import Where
 
 Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
-Value = int | float | bool | Decimal | str | date | datetime
+Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
 
 NOWHERE = Where("<none>", 0, 0)
 
@@ -37,18 +37,27 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Placed):
-    """A relation (`value` is None) or a function, its column types and column names."""
+    """A relation (`value` is None) or a function, its column types and column names.
+
+    Where the value of a function is `nullable`, a row of its relation may lack it; to rules that row is not there.
+    """
 
     name: str
     keys: tuple[Type, ...]
     value: Type | None
     extensional: bool
     columns: tuple[str, ...] = ()
+    nullable: bool = False
 
     @property
     def types(self) -> tuple[Type, ...]:
         """The types of all columns, a function's value last."""
         return self.keys if self.value is None else (*self.keys, self.value)
+
+    @property
+    def stored_types(self) -> tuple[str, ...]:
+        """The types of all columns as a relation has them."""
+        return (*self.types[:-1], f"{self.value}?") if self.nullable else self.types
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,7 @@ def show_predicate(predicate: Predicate) -> str:
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
-    types = (f"{type_}({name})" for name, type_ in zip(predicate.columns, predicate.types, strict=True))
+    types = (f"{type_}({name})" for name, type_ in zip(predicate.columns, predicate.stored_types, strict=True))
     return f"{show_literal(head)} -> {', '.join(types)}."
 
 
@@ -227,6 +236,8 @@ def show_constant(constant: Const) -> str:
     """A constant as the literal that parses to it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
     value = constant.value
     match value:
+        case None:
+            return "null"
         case bool():
             return "true" if value else "false"
         case str():

@@ -146,8 +146,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
         """`type(column)` as (column, type, place)."""
-        name, precision, scale, variable = parts
+        name, precision, scale, nullable, variable = parts
         text = f"{name}({self.whole(precision)},{self.whole(scale)})" if precision else str(name)
+        text += nullable or ""
         return str(variable), text, self.at(name)
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:

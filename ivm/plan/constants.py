@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ivm.lang.ir import Const
-from pagestore.host import Column, TextFinder, Transaction, Type, encode
+from pagestore.host import NULL, Column, TextFinder, Transaction, Type, encode
 
 Encode = Callable[[Const], int]
 
@@ -21,7 +21,7 @@ class Encoder:
         self._source = source
 
     def __call__(self, const: Const) -> int:
-        return int(self._source.encode(const.type, [const.value])[0])
+        return NULL if const.value is None else int(self._source.encode(const.type, [const.value])[0])
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
         """Words int64[n] in the order of the texts of ids int64[n]; they are only compared with each other."""

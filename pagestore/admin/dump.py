@@ -41,7 +41,7 @@ from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import bounds_of
+from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import TEXTS
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.handle import Handle
@@ -281,6 +281,8 @@ class _Restore:
         """Raises ValueError for a word that no value of its column's type has."""
         for column, some in zip(info.schema.stored if info.schema else (), words, strict=False):
             least, most = bounds_of(column.type)
+            if column.type.nullable:
+                some = some[some != NULL]
             if column.type.interned:
                 most = self.texts
             inside = some.min(initial=most) >= least and some.max(initial=least) <= most

@@ -31,7 +31,7 @@ from pagestore.runtime.arguments import Door, MappedWords, Words
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.word_list import rows
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import bounds_of
+from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import PLACES, TEXTS, Dictionary
 from pagestore.values.text_order import LABELS, ORDER
 from pagestore.versions.commit_record import Commit
@@ -73,7 +73,7 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, by tree
+        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, and may they be null, by tree
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
@@ -85,7 +85,7 @@ class Walk:
         names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
         for info in version.catalog.relations.values():
             if info.schema:
-                bounds = [bounds_of(column.type) for column in info.schema.stored]
+                bounds = [(*bounds_of(column.type), column.type.nullable) for column in info.schema.stored]
                 self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
         for tree_id, tree in version.trees.items():
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
@@ -209,7 +209,7 @@ class Walk:
         if bounds is None:
             return
         words = columns[: len(bounds)]
-        bad = (words < bounds[:, :1]) | (words > bounds[:, 1:])
+        bad = ((words < bounds[:, :1]) | (words > bounds[:, 1:2])) & ((words != NULL) | (bounds[:, 2:] == 0))
         if bad.any():
             column, slot = np.argwhere(bad)[0].tolist()
             fact = f"column {column} of slot {slot} has the word {words[column, slot]}, which is no value of its type"

@@ -219,7 +219,9 @@ class Range:
             return row
         id_of = self._source.dictionary.id_of  # raises where the transaction has ended
         return tuple(
-            id_of(text_of(column, value)) if column.type.interned else int(encode(column, [value], _NO_TEXTS)[0])
+            id_of(text_of(column, value))
+            if column.type.interned and value is not None
+            else int(encode(column, [value], _NO_TEXTS)[0])
             for column, value in zip(schema.stored, row, strict=False)
         )
 

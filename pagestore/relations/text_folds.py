@@ -7,13 +7,18 @@ sum:price  in a range of texts      the records between two texts stand apart in
 import numpy as np
 
 from pagestore.pages.scan_tree_check import fold_of
+from pagestore.values.codec import NULL
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.scan_spec import ORDERED, ScanSpec
 from pagestore.values.types import Schema
 
 
 def fold_read(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.ndarray) -> tuple[list[int], bool]:
-    """The fold words of stored words int64[C, n], in their order, and whether there are any."""
+    """The fold words of stored words int64[C, n], in their order, and whether there are any; nulls are skipped."""
+    if scan.operator not in ("count", "checksum") or scan.columns:
+        folded = schema.stored.index(scan.columns[0]) if scan.operator == "count" else scan.rows[0][1]
+        if schema.stored[folded].type.nullable:
+            read = read[:, read[folded] != NULL]
     if not read.shape[1]:
         return [0] * len(scan.rows), False
     if scan.operator in ORDERED:

@@ -317,7 +317,7 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
         scan = parse_scan(text, schema)
         one = scan.rows
         if not scan.carried:
-            raise SchemaError(f"scan {text!r}: the least and the greatest text are read; no scan is carried, just scan")
+            raise SchemaError(f"scan {text!r}: texts and columns with nulls are read; no scan is carried, just scan")
         if one in seen:
             raise SchemaError(f"scan {text!r} is there twice")
         seen.add(one)
