@@ -43,7 +43,7 @@ from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Type
+from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 from pagestore.versions.hosts import record_dependants, register_host
 from pagestore.versions.settings import MAIN
@@ -75,6 +75,7 @@ __all__ = [
     "EphemeralTransaction",
     "Pages",
     "Relation",
+    "Schema",
     "Snapshot",
     "Spec",
     "Store",

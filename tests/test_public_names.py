@@ -34,7 +34,7 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.host": """
         ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
-        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
         float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
@@ -67,8 +67,8 @@ MEMBERS = {  # of each class that is handed to users
         threads tree version vouch
     """,
     ivm.Workspace: """
-        at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe
-        trace trace_distance transaction uninstall verify
+        at blocks check close committed declarations evaluate exec explain install predicates query repair rules_of
+        stats subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
     ivm.Answer: "to_arrow to_numpy",
@@ -77,7 +77,7 @@ COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench load
     """,
-    ivm_command: "install uninstall exec query print explain fsck trace shell bench demo",
+    ivm_command: "install uninstall exec query declare print explain fsck trace shell bench demo",
 }
 
 
