@@ -9,7 +9,7 @@ from ivm.errors import EditError
 from ivm.lang.ir import Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
+from pagestore.host import Column, Dependants, Schema, Snapshot, Transaction, Type, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -57,7 +57,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     if predicate.extensional and predicate.name in txn:
         return
     layout = installed.layouts[predicate.name]
-    schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.stored_types, strict=True))
+    typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
+    schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 

@@ -5,23 +5,20 @@
     sale     id: int64, shop: string, n: int64     sale(id, shop, n) -> int64(id), string(shop), int64(n).
 
 A relation with a key and one more column is a function. One with several columns besides its key is a relation of all
-its columns: so many as a key has at most, and none of them null.
+its columns, none of which may be null.
 """
 
 from collections.abc import Mapping
 from itertools import count
-from re import fullmatch
 from typing import Any
 
 from ivm.lang import compile
-from ivm.lang.ir import Predicate
+from ivm.lang.ir import Predicate, show_name
 from ivm.lang.mentions import mentioned
 from ivm.lang.types import ALIASES, scale
-from pagestore.host import KEYS_MAX, Schema
+from pagestore.host import Schema
 
 MARK = "// relations that the store had before, by their schemas:"
-NAME = "[A-Za-z_][A-Za-z0-9_]*"
-RESERVED = "agg", "true", "false", "_"
 
 
 def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], block: str) -> str:
@@ -43,24 +40,25 @@ def stored_before(text: str) -> set[str]:
 
 def declaration_of(name: str, schema: Schema | None) -> str | None:
     """A relation as rules declare it; None where they cannot."""
-    if schema is None or not fullmatch(NAME, name) or name in RESERVED:
+    if schema is None or set("`$\n") & {*name}:
         return None
     types = [str(column.type._replace(nullable=False)) for column in schema.stored]
     if any(type_ not in ALIASES and scale(type_) is None for type_ in types):
         return None
     columns = _names([column.name for column in schema.stored])
     values = [column.type.nullable for column in schema.stored[len(schema.key) :]]
-    if len(values) > 1 and (any(values) or len(columns) > KEYS_MAX):
+    if len(values) > 1 and any(values):
         return None
     marks = ["?" * column.type.nullable for column in schema.stored]
     typed = ", ".join(f"{t}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
+    name = show_name(name)
     if len(values) == 1:
         return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."
     return f"{name}({', '.join(columns)}) -> {typed}."
 
 
 def _names(columns: list[str]) -> list[str]:
-    """Names of variables for columns: their own, or c1, c2, ... for those that are no names in rules."""
-    own = [name if fullmatch(NAME, name) and name not in RESERVED else "" for name in columns]
+    """Names of variables for columns: their own, or c1, c2, ... for those that rules cannot write."""
+    own = ["" if set("`$\n") & {*name} else name for name in columns]
     free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
-    return [name or next(free) for name in own]
+    return [show_name(name or next(free)) for name in own]

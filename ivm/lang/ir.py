@@ -16,9 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from re import fullmatch
 
 from ivm.errors import Where
 
+WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; those with a $ are made inside
+RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
 Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
 
@@ -185,12 +188,22 @@ def show_rule(rule: Rule) -> str:
     return f"{heads} <- {aggregate}{body}."
 
 
+def show_name(name: str) -> str:
+    """A name as a text has it, in quotes where it is no word.
+
+    >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
+    ('customer:email', 'Straße', '`Order Date`', '`true`')
+    """
+    return name if fullmatch(WORD, name) and name not in RESERVED else f"`{name}`"
+
+
 def show_predicate(predicate: Predicate) -> str:
     """The declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
-    types = (f"{type_}({name})" for name, type_ in zip(predicate.columns, predicate.stored_types, strict=True))
+    columns = zip(predicate.columns, predicate.stored_types, strict=True)
+    types = (f"{type_}({show_name(name)})" for name, type_ in columns)
     return f"{show_literal(head)} -> {', '.join(types)}."
 
 
@@ -210,8 +223,8 @@ def show_literal(literal: Literal) -> str:
         case Atom():
             args = ", ".join(map(show_term, literal.args))
             if literal.value is None:
-                return f"{literal.predicate}({args})"
-            return f"{literal.predicate}[{args}] = {show_term(literal.value)}"
+                return f"{show_name(literal.predicate)}({args})"
+            return f"{show_name(literal.predicate)}[{args}] = {show_term(literal.value)}"
         case Compare():
             return f"{show_term(literal.left)} {literal.op} {show_term(literal.right)}"
         case Negation():
@@ -223,7 +236,7 @@ def show_term(term: Term, binding: int = 0) -> str:
     """A term, in parentheses where its operator binds looser than `binding`."""
     match term:
         case Var():
-            return term.name
+            return show_name(term.name)
         case Const():
             return show_constant(term)
         case Binary():

@@ -105,6 +105,10 @@ class Builder(Transformer[Token, list[Statement]]):
         """The place of a node of lark."""
         return Where(self.source, place.line or 1, place.column or 1)
 
+    def NAME(self, token: Token) -> Token:
+        """A name, without the quotes of one that is no word: `` `Order Date` ``."""
+        return token.update(value=token[1:-1]) if token.startswith("`") else token
+
     def whole(self, token: Token) -> Any:
         """A token of digits as a number."""
         self.check_length(token)
