@@ -4,8 +4,7 @@
     price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
     sale     id: int64, shop: string, n: int64     sale(id, shop, n) -> int64(id), string(shop), int64(n).
 
-A relation with a key and one more column is a function. One with several columns besides its key is a relation of all
-its columns, none of which may be null.
+A relation with a key and one more column is a function, any other one a relation of all its columns.
 """
 
 from collections.abc import Mapping
@@ -46,13 +45,10 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
     if any(type_ not in ALIASES and scale(type_) is None for type_ in types):
         return None
     columns = _names([column.name for column in schema.stored])
-    values = [column.type.nullable for column in schema.stored[len(schema.key) :]]
-    if len(values) > 1 and any(values):
-        return None
     marks = ["?" * column.type.nullable for column in schema.stored]
     typed = ", ".join(f"{t}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
     name = show_name(name)
-    if len(values) == 1:
+    if len(columns) == len(schema.key) + 1:
         return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."
     return f"{name}({', '.join(columns)}) -> {typed}."
 

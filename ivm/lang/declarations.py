@@ -31,20 +31,16 @@ def _declared(declaration: Declaration) -> Predicate:
     call, value = split(declaration.head)
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
-    nullable = _nullable(declaration, columns if value is None else columns[:-1])
     types = _types(declaration, columns, call)
+    marked = {variable: where for variable, text, where in declaration.types if text.endswith("?")}
+    for key in columns[:-1] if value is not None else ():
+        if key in marked:
+            reason = f"{key} is a key, and a key is never null: only a function's value may be"
+            raise RuleTypeError(marked[key], reason)
+    nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
-        return Predicate(call.name, types, None, True, columns, where=call.where)
+        return Predicate(call.name, types, None, True, columns, nullable, where=call.where)
     return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
-
-
-def _nullable(declaration: Declaration, keys: tuple[str, ...]) -> bool:
-    """Whether a declaration says that a value may be null.  Raises RuleTypeError where it says so of a key."""
-    marked = [(variable, where) for variable, text, where in declaration.types if text.endswith("?")]
-    for variable, where in marked:
-        if variable in keys:
-            raise RuleTypeError(where, f"{variable} is a key, and a key is never null: only a function's value may be")
-    return bool(marked)
 
 
 def _column(term: Node, call: Call) -> str:

@@ -42,7 +42,7 @@ class Placed:
 class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
-    Where the value of a function is `nullable`, a row of its relation may lack it; to rules that row is not there.
+    The columns at the places `nullable` may be null: a function's value, or what is no key of a stored relation.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Predicate(Placed):
     value: Type | None
     extensional: bool
     columns: tuple[str, ...] = ()
-    nullable: bool = False
+    nullable: tuple[int, ...] = ()
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -60,7 +60,7 @@ class Predicate(Placed):
     @property
     def stored_types(self) -> tuple[str, ...]:
         """The types of all columns as a relation has them."""
-        return (*self.types[:-1], f"{self.value}?") if self.nullable else self.types
+        return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(self.types))
 
 
 @dataclass(frozen=True, slots=True)

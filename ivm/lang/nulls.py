@@ -1,4 +1,4 @@
-"""Values that are null: to a rule, a row of a function whose value is null is not there.
+"""Values that are null: to a rule, a row of a function whose value is null is not there, and no variable is null.
 
 email[c] = e -> int(c), string?(e).
 
@@ -8,8 +8,11 @@ p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from re import fullmatch
 
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
+
+ANONYMOUS = r"_\d+"  # the names that hoist.py gives to each `_`
 
 
 def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
@@ -38,7 +41,9 @@ def _literals(conjunction: Disjunct, known: Mapping[str, Predicate]) -> Iterator
             yield replace(literal, body=tuple(_literals(literal.body, known)))
             continue
         yield literal
-        if isinstance(literal, Atom) and isinstance(literal.value, Var):
+        if isinstance(literal, Atom):
             predicate = known[literal.predicate]
-            if predicate.nullable and predicate.value is not None:
-                yield Compare("!=", literal.value, Const(None, predicate.value), where=literal.where)
+            for place in predicate.nullable:
+                term = literal.terms[place]
+                if isinstance(term, Var) and not (predicate.value is None and fullmatch(ANONYMOUS, term.name)):
+                    yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

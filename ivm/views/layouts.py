@@ -45,7 +45,12 @@ class Layout(NamedTuple):
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
-    """The layout of a declared predicate.  Raises ConstructError if it has too many keys."""
+    """The layout of a declared predicate.  Raises ConstructError if it has too many keys, or one that may be null."""
+    if predicate.nullable and predicate.value is None:
+        raise ConstructError(
+            predicate.where, f"{predicate.columns[predicate.nullable[0]]} is a key, as all columns of a relation that "
+            "a declaration makes, and a key is never null: only a function's value may be"
+        )  # fmt: skip
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
     return _checked(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))

@@ -6,7 +6,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.errors import EditError, RuleTypeError
+from ivm.errors import ConstructError, EditError, RuleTypeError
 
 RULES = """
 id(x) -> int(x).
@@ -96,6 +96,53 @@ def test_relations_with_nulls_that_were_there_before(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["p(x) -> int?(x).", "f[x] = y -> int?(x), int(y).", "p(x, y) -> int(x), int?(y)."])
-def test_a_key_is_never_null(text):
-    with pytest.raises(RuleTypeError, match="is a key, and a key is never null: only a function's value may be"):
-        ivm.lang.compile(text)
+def test_a_key_is_never_null(text, tmp_path):
+    with (
+        ivm.open(tmp_path / "s.pages") as workspace,
+        pytest.raises((RuleTypeError, ConstructError), match="a key, .* a key is never null: only a function's value"),
+    ):
+        workspace.install(text)
+
+
+CUSTOMER_RULES = """
+known(c, n) <- customer(c, n, _, _).
+mailed(c, e) <- customer(c, _, e, _).
+mailed_too(c) <- customer(c, _, e, _).
+aged(c, d) <- customer(c, _, _, a), customer(d, _, _, a).
+unmailed(c) <- customer(c, _, _, _), !customer(c, _, "a", _).
+strange(c) <- customer(c, _, _, a), !(customer(d, _, e, a), d != c).
+"""
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_relations_of_several_columns(tmp_path, maintenance):
+    """An atom asks for the values that it names."""
+    rng = random.Random(maintenance)
+    rows: dict = {}
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("customer", "c: int64, name: string, email: string?, age: int64?", key="c")
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install(CUSTOMER_RULES, maintenance=maintenance)
+        for step in range(25):
+            with workspace.store.transaction() as txn:
+                for _ in range(rng.choice([1, 6])):
+                    c = rng.randrange(10)
+                    if rng.random() < 0.2:
+                        txn["customer"].delete([(c,)])
+                        rows.pop(c, None)
+                    else:
+                        rows[c] = rng.choice("xy"), rng.choice([None, "a", "b"]), rng.choice([None, 1, 2])
+                        txn["customer"].set([(c, *rows[c])])
+            mail = {c: e for c, (_, e, _) in rows.items() if e is not None}
+            age = {c: a for c, (_, _, a) in rows.items() if a is not None}
+            wanted = {
+                "known": {(c, row[0]) for c, row in rows.items()},
+                "mailed": {*mail.items()},
+                "mailed_too": {(c,) for c in mail},
+                "aged": {(c, d) for c in age for d in age if age[c] == age[d]},
+                "unmailed": {(c,) for c in rows if mail.get(c) != "a"},
+                "strange": {(c,) for c in age if not any(d in mail and d != c and age[d] == age[c] for d in age)},
+            }
+            for view, found in wanted.items():
+                assert {*workspace[view]} == found, (step, view)
+        assert workspace.check() == []

@@ -38,7 +38,7 @@ def path(tmp_path):
         ),
         ("a`b: int64, _: int64, true: int64", None, "r(c1, `_`, `true`) -> int64(c1), int64(`_`), int64(`true`)."),
         ("x: int64, y: bytes", "x", None),
-        ("x: int64, y: int64?, z: int64", "x", None),
+        ("x: int64, y: int64?, z: int64", "x", "r(x, y, z) -> int64(x), int64?(y), int64(z)."),
     ],
 )
 def test_a_schema_as_a_declaration(schema, key, declared):
