@@ -15,7 +15,7 @@ from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save
 from ivm.errors import IvmError
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from pagestore.host import (
     Dependants,
     Snapshot,
@@ -45,7 +45,7 @@ class RuleHost:
         installed = same_branch[0].rules_of(txn) if same_branch else load(txn)
         watched = {name for workspace in same_branch for name in workspace.subscriptions}
         built = built_sizes(txn)
-        engine = Engine(txn, installed, encoder(txn), txn.threads, watched=watched, built=dict(built))
+        engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built))
         engine.follow_changes(before)
         if engine.built != built or HOST not in txn.base.catalog.dependants:
             save(txn, installed, engine.built)

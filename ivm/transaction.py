@@ -9,7 +9,7 @@ import pagestore
 from ivm.engine.installed import Installed
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Edit
-from ivm.plan.constants import encoder, finder
+from ivm.plan.constants import Encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose
 from pagestore.errors import ClosedError
 from pagestore.host import ERASE, INSERT, SET, Edits, WritableRelation, one_batch, read_batches
@@ -152,7 +152,7 @@ def _are_empty(rows: Any) -> bool:
 
 def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed) -> dict[str, Edits]:
     """Edits as words, by predicate, in the order of the text."""
-    intern, find = encoder(txn), finder(txn)
+    intern, find = Encoder(txn), finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
     found: dict[str, list[tuple[int, list[int]]]] = {}
     for edit in edits:

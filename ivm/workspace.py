@@ -37,12 +37,13 @@ from ivm.engine.stored import (
     save,
     saved_rules,
 )
+from ivm.engine.stored_schemas import declaration_of, declarations_for, stored_before
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
@@ -100,13 +101,14 @@ class Workspace:
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             before, estimates = self.rules_of(txn), Cardinality(txn)
+            text += declarations_for(txn, text, before.program.predicates, name)
             if before.block(name):
                 raise RedefinitionError(
                     Where(name, 1, 1),
                     f"a block `{name}` is installed; uninstall it first, or choose another name",
                 )
             installed = before.including(
-                name, text, estimates.distinct, encoder(txn), layouts_of(txn),
+                name, text, estimates.distinct, Encoder(txn), layouts_of(txn),
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
@@ -142,7 +144,7 @@ class Workspace:
             dropped = {
                 name for rule in block.rules for i in range(len(rule.plans)) for name in rule.sensitivity_names(i)
             }
-            views = {n for n in block.part.predicates if n not in left.program.predicates}
+            views = {n for n in block.part.predicates if n not in left.program.predicates} - stored_before(block.text)
             dropped |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
             needed = {tree_name(i) for indices in left.indices.values() for i in indices}
             dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
@@ -211,17 +213,18 @@ class Workspace:
     def _ask(self, sketch: EphemeralTransaction, text: str) -> Answer:
         with sketch:
             before = self.rules_of(sketch)
+            layouts, distinct = layouts_of(sketch), Cardinality(sketch).distinct
+            if stored := declarations_for(sketch, text, before.program.predicates, "query"):
+                before = before.including("the store", stored, distinct, Encoder(sketch), layouts)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
-            installed = before.including(
-                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
-            )
+            installed = before.including("query", text, distinct, Encoder(sketch), layouts, maintenance=ONCE)
             block = installed.blocks[-1]
             drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
                 create_relation(sketch, predicate, installed)
             started = time.perf_counter()
-            filler = Filler(sketch, installed, encoder(sketch), self.threads)
+            filler = Filler(sketch, installed, Encoder(sketch), self.threads)
             filler.fill([rule for rule in installed.rules if rule in block.rules])
             seconds = time.perf_counter() - started
             return Answer(sketch[part.answer].to_arrow(), seconds)
@@ -258,13 +261,16 @@ class Workspace:
         installed = self.rules_of(snap)
         predicate = installed.predicate(name)
         started = time.perf_counter()
-        parts = recompute(snap, installed, encoder(snap), name, self.threads)
+        parts = recompute(snap, installed, Encoder(snap), name, self.threads)
         seconds = time.perf_counter() - started
         columns = [
             pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
             for c, t in enumerate(map(Type.parse, predicate.types))
         ]
-        return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
+        table = pa.table(columns, names=list(predicate.columns))
+        if "string" in predicate.types:  # the words are in another order
+            table = table.sort_by([(name, "ascending") for name in table.column_names])
+        return Answer(table, seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view, and the supports of its rows, with what follows from base relations alone.
@@ -280,6 +286,22 @@ class Workspace:
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
             if found := tree_difference(sketch, name, predicate.types):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
+
+    def declarations(self) -> dict[str, str | None]:
+        """Each relation of the store by name, as rules know it without being told; None where they cannot.
+
+        >>> import ivm, pagestore, tempfile
+        >>> path = tempfile.mkdtemp() + "/s.pages"
+        >>> with pagestore.open(path) as store, store.transaction() as txn:
+        ...     txn.create("price", "item: string, p: decimal(8,2)?", key="item").insert([("tea", None), ("pie", 3)])
+        >>> with ivm.open(path) as workspace:
+        ...     workspace.declarations(), list(workspace.query("q(i) <- price[i] = _."))
+        ({'price': 'price[item] = p -> string(item), decimal(8,2)?(p).'}, [('pie',)])
+        """
+        with self.store.snapshot() as snap:
+            known = self.rules_of(snap).program.predicates
+            names = [name for name in snap if name not in known or known[name].extensional]
+            return {name: declaration_of(name, snap[name].schema) for name in names}
 
     def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
         """Compare all that is stored for rules with what follows from base relations (ivm/check/check.py).
@@ -356,7 +378,7 @@ class Workspace:
 
     def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
         built = dict(self._built)
-        return Engine(txn, installed, encoder(txn), self.threads, watched=self.subscriptions, built=built)
+        return Engine(txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built)
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""

@@ -41,9 +41,9 @@ from pagestore.trees.lookup import count_prefixes, get
 from pagestore.trees.range_folds import ranks, rows_of, select
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import YEARS, encode, float_values, float_words
+from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Type
+from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.dependants import Dependants, recorded_dependants
 from pagestore.versions.hosts import record_dependants, register_host
 from pagestore.versions.settings import MAIN
@@ -58,6 +58,7 @@ __all__ = [
     "KEYS_MAX",
     "MAIN",
     "MOST",
+    "NULL",
     "SET",
     "TREE_WORDS",
     "WORD_MAX",
@@ -74,6 +75,7 @@ __all__ = [
     "EphemeralTransaction",
     "Pages",
     "Relation",
+    "Schema",
     "Snapshot",
     "Spec",
     "Store",

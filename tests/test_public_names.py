@@ -33,8 +33,8 @@ MODULES = {  # each public module, and the names that it offers
         RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
-        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
+        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
         float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
@@ -57,8 +57,9 @@ MEMBERS = {  # of each class that is handed to users
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Relation: """
-        batches bounded complement get get_many name overlaps prefix range range_head rank record_batch record_batches
-        scan scan_many scans schema select source stab stab_many to_arrow to_numpy tree view words
+        batches bounded complement first get get_many key_order last name overlaps prefix range range_head rank
+        record_batch record_batches scan scan_many scans schema select sorts_texts source stab stab_many starts_with
+        to_arrow to_numpy tree view words
     """,
     pagestore.Transaction: """
         add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
@@ -66,8 +67,8 @@ MEMBERS = {  # of each class that is handed to users
         threads tree version vouch
     """,
     ivm.Workspace: """
-        at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe
-        trace trace_distance transaction uninstall verify
+        at blocks check close committed declarations evaluate exec explain install predicates query repair rules_of
+        stats subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
     ivm.Answer: "to_arrow to_numpy",
@@ -76,7 +77,7 @@ COMMANDS = {
     pagestore_command: """
         info stat fsck history diff tag vacuum compact backup dump restore page bench load
     """,
-    ivm_command: "install uninstall exec query print explain fsck trace shell bench demo",
+    ivm_command: "install uninstall exec query declare print explain fsck trace shell bench demo",
 }
 
 
@@ -146,5 +147,5 @@ def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
     """The magic, and the number of the format, which has a folder of fixtures of its own."""
     path = tmp_path / "a.pages"
     pagestore.open(path).close()
-    assert path.read_bytes()[:12] == b"pageSTR\0" + (2).to_bytes(4, "little")
-    assert (ROOT / "fixtures" / "format-2").is_dir()
+    assert path.read_bytes()[:12] == b"pageSTR\0" + (3).to_bytes(4, "little")
+    assert (ROOT / "fixtures" / "format-3").is_dir()

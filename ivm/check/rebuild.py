@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.stored import create_relation
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from pagestore.host import Transaction
 
 Progress = Callable[[str], None]  # takes a line that says what is being done
@@ -35,7 +35,7 @@ def rebuild(
     for predicate in installed.program.predicates.values():
         if predicate.extensional or predicate.name in views:
             create_relation(txn, predicate, installed)
-    filler = Filler(txn, installed, encoder(txn), txn.threads, recording=recording)
+    filler = Filler(txn, installed, Encoder(txn), txn.threads, recording=recording)
     filler.fill(_reporting(rules, progress))
     for name, texts in scans.items():
         for text in texts:

@@ -145,7 +145,7 @@ class Engine(Filler):
         if keeps_state(layout):
             ((actions, rows),) = self._apply((state_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
             view, state = self.txn.tree(name), self.txn.tree(state_name(name))
-            actions, rows = view_edits(name, layout, self.txn.pages, view, state, actions, rows)
+            actions, rows = view_edits(name, layout, self.txn.pages, view, state, actions, rows, self.encode.keys)
         (actions, rows), *permuted = self._apply(stored.names, stored.places, actions, rows, layout.visible)
         if not len(actions):
             return

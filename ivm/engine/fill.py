@@ -21,7 +21,7 @@ from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.maintenance import sensitivity
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encode
+from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
 from ivm.views.aggregate_state import keeps_state, state_name, state_spec, view_rows
@@ -54,7 +54,7 @@ class Filler:
 
     txn: Transaction
     installed: Installed
-    encode: Encode
+    encode: Encoder
     threads: int = 1
     recording: bool = True
     built: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Filler:
             self.txn.create_words(state_name(name), spec.keys, spec.values, spec.scans)
             rows = compose_rows(self.txn, predicate, parts, spec)
             self.txn.replace(state_name(name), bulk(self.txn.pager, self.txn.tree(state_name(name)).spec, rows))
-            rows = [view_rows(name, layout, concatenated(rows))]
+            rows = [view_rows(name, layout, concatenated(rows), self.encode.keys)]
         else:
             rows = compose_rows(self.txn, predicate, parts, self.txn.tree(name).spec)
         if layout.kind == SUM:

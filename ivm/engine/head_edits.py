@@ -21,7 +21,7 @@ from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encode
+from ivm.plan.constants import Encoder
 from ivm.views.aggregate_state import keeps_state, state_spec
 from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 def fold_bindings(
-    installed: Installed, head: Head, parts: list[Bindings], action: int, encode: Encode
+    installed: Installed, head: Head, parts: list[Bindings], action: int, encode: Encoder
 ) -> Iterator[tuple[str, Edits]]:
     """The head edits, by view, of bindings that are all inserted or all erased; empties `parts` on the way.
 

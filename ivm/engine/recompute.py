@@ -16,14 +16,14 @@ from ivm.errors import RoomError, UnknownViewError
 from ivm.join.evaluate import evaluate
 from ivm.join.join import concatenated
 from ivm.lang.ir import Rule
-from ivm.plan.constants import Encode
+from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.views.aggregate_state import keeps_state, view_rows
 from ivm.views.layouts import SUM
 from pagestore.host import INSERT
 
 
-def recompute(source: Source, installed: Installed, encode: Encode, name: str, threads: int = 1) -> list[np.ndarray]:
+def recompute(source: Source, installed: Installed, encode: Encoder, name: str, threads: int = 1) -> list[np.ndarray]:
     """The visible words of a view, in parts int64[C, n] and key order.
 
     Raises UnknownViewError for a relation, RangeError and RoomError.
@@ -47,7 +47,7 @@ def recompute(source: Source, installed: Installed, encode: Encode, name: str, t
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
     found = compose_rows(source, predicate, parts, head_spec(layout, width))
     if keeps_state(layout):
-        found = [view_rows(name, layout, concatenated(found))]
+        found = [view_rows(name, layout, concatenated(found), encode.keys)]
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]

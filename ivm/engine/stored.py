@@ -7,9 +7,9 @@ from typing import Any
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.errors import EditError
 from ivm.lang.ir import Predicate
-from ivm.plan.constants import encoder
+from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
+from pagestore.host import Column, Dependants, Schema, Snapshot, Transaction, Type, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -28,7 +28,7 @@ def saved_rules(source: Snapshot | Transaction) -> str | None:
 def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
     """The rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
     saved = saved or saved_rules(source)
-    return Installed.load(saved, encoder(source), layouts_of(source)) if saved else Installed()
+    return Installed.load(saved, Encoder(source), layouts_of(source)) if saved else Installed()
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
@@ -57,7 +57,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     if predicate.extensional and predicate.name in txn:
         return
     layout = installed.layouts[predicate.name]
-    schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
+    typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
+    schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
 
 
@@ -78,12 +79,12 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
         if predicate.name not in source:
             return extensional_layout(predicate)
         schema = source[predicate.name].schema
-        types = tuple(str(column.type) for column in schema.stored)
+        types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
         functional = predicate.value is not None and len(schema.key) != max(1, len(predicate.keys))
-        if types != predicate.types or functional:
+        if types != declared or functional:
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(predicate.types)}; change the declaration, or load it otherwise"
+                f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
             )
         return Layout(PLAIN, len(schema.key), len(types) - len(schema.key), 0, bare=not predicate.keys)
 

@@ -12,8 +12,8 @@ TAKES = {
     "sum": "it adds int64 and decimal columns; floats are added exactly by total",
     "total": "it adds float64 columns; int64 and decimal columns are added by sum",
     "concat": "it joins string columns",
-    "min": "it takes numbers, dates and timestamps",
-    "max": "it takes numbers, dates and timestamps",
+    "min": "it takes numbers, dates, timestamps and strings",
+    "max": "it takes numbers, dates, timestamps and strings",
 }
 
 

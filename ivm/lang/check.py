@@ -17,6 +17,7 @@ from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Predicate, Rule, Var
 from ivm.lang.names import check_arity, check_names
 from ivm.lang.normalise import normalise
+from ivm.lang.nulls import without_nulls
 from ivm.lang.program import Program
 from ivm.lang.safety import check_safety
 from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
@@ -65,7 +66,7 @@ def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
     body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
-    rule = infer(rule, predicates)
+    rule = without_nulls(infer(rule, predicates), predicates)
     for head in rule.heads:
         _define(head, rule, predicates)
     return rule

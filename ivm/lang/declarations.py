@@ -32,9 +32,15 @@ def _declared(declaration: Declaration) -> Predicate:
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
     types = _types(declaration, columns, call)
+    marked = {variable: where for variable, text, where in declaration.types if text.endswith("?")}
+    for key in columns[:-1] if value is not None else ():
+        if key in marked:
+            reason = f"{key} is a key, and a key is never null: only a function's value may be"
+            raise RuleTypeError(marked[key], reason)
+    nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
-        return Predicate(call.name, types, None, True, columns, where=call.where)
-    return Predicate(call.name, types[:-1], types[-1], True, columns, where=call.where)
+        return Predicate(call.name, types, None, True, columns, nullable, where=call.where)
+    return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
 
 
 def _column(term: Node, call: Call) -> str:
@@ -52,7 +58,7 @@ def _types(declaration: Declaration, columns: tuple[str, ...], call: Call) -> tu
             raise RuleTypeError(where, reason)
         if variable in found:
             raise RedefinitionError(where, f"column {variable} of {call.name} is given two types")
-        found[variable] = column_type(text, where)
+        found[variable] = column_type(text.removesuffix("?"), where)
     for column in columns:
         if columns.count(column) > 1:
             raise RedefinitionError(call.where, f"{call.name} has two columns named {column}")

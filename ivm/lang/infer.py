@@ -123,8 +123,7 @@ def _typed_comparison(comparison: Compare, types: Types) -> Compare:
         a, b = typed(comparison.left, types)[1], typed(comparison.right, types)[1]
         raise RuleTypeError(where, f"{a} {op} {b}: the sides of a comparison need one type{_hint_for(a, b)}")
     if type_ in UNORDERED and op not in ("=", "!="):
-        remedy = ": keep a number or a date beside it and compare that" if type_ == "string" else ""
-        raise RuleTypeError(where, f"`{op}` is not evaluated over {type_}, only = and != are{remedy}")
+        raise RuleTypeError(where, f"`{op}` is not evaluated over {type_}, only = and != are")
     return replace(comparison, left=left, right=right)
 
 

@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from re import fullmatch
 
 from ivm.errors import Where
 
+WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; those with a $ are made inside
+RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
-Value = int | float | bool | Decimal | str | date | datetime
+Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
 
 NOWHERE = Where("<none>", 0, 0)
 
@@ -37,18 +40,27 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Placed):
-    """A relation (`value` is None) or a function, its column types and column names."""
+    """A relation (`value` is None) or a function, its column types and column names.
+
+    The columns at the places `nullable` may be null: a function's value, or what is no key of a stored relation.
+    """
 
     name: str
     keys: tuple[Type, ...]
     value: Type | None
     extensional: bool
     columns: tuple[str, ...] = ()
+    nullable: tuple[int, ...] = ()
 
     @property
     def types(self) -> tuple[Type, ...]:
         """The types of all columns, a function's value last."""
         return self.keys if self.value is None else (*self.keys, self.value)
+
+    @property
+    def stored_types(self) -> tuple[str, ...]:
+        """The types of all columns as a relation has them."""
+        return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(self.types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +188,22 @@ def show_rule(rule: Rule) -> str:
     return f"{heads} <- {aggregate}{body}."
 
 
+def show_name(name: str) -> str:
+    """A name as a text has it, in quotes where it is no word.
+
+    >>> show_name("customer:email"), show_name("Straße"), show_name("Order Date"), show_name("true")
+    ('customer:email', 'Straße', '`Order Date`', '`true`')
+    """
+    return name if fullmatch(WORD, name) and name not in RESERVED else f"`{name}`"
+
+
 def show_predicate(predicate: Predicate) -> str:
     """The declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
-    types = (f"{type_}({name})" for name, type_ in zip(predicate.columns, predicate.types, strict=True))
+    columns = zip(predicate.columns, predicate.stored_types, strict=True)
+    types = (f"{type_}({show_name(name)})" for name, type_ in columns)
     return f"{show_literal(head)} -> {', '.join(types)}."
 
 
@@ -201,8 +223,8 @@ def show_literal(literal: Literal) -> str:
         case Atom():
             args = ", ".join(map(show_term, literal.args))
             if literal.value is None:
-                return f"{literal.predicate}({args})"
-            return f"{literal.predicate}[{args}] = {show_term(literal.value)}"
+                return f"{show_name(literal.predicate)}({args})"
+            return f"{show_name(literal.predicate)}[{args}] = {show_term(literal.value)}"
         case Compare():
             return f"{show_term(literal.left)} {literal.op} {show_term(literal.right)}"
         case Negation():
@@ -214,7 +236,7 @@ def show_term(term: Term, binding: int = 0) -> str:
     """A term, in parentheses where its operator binds looser than `binding`."""
     match term:
         case Var():
-            return term.name
+            return show_name(term.name)
         case Const():
             return show_constant(term)
         case Binary():
@@ -227,6 +249,8 @@ def show_constant(constant: Const) -> str:
     """A constant as the literal that parses to it: `#2013-01-31#`, `true`, `3.50`, `1e+300`."""
     value = constant.value
     match value:
+        case None:
+            return "null"
         case bool():
             return "true" if value else "false"
         case str():

@@ -105,6 +105,10 @@ class Builder(Transformer[Token, list[Statement]]):
         """The place of a node of lark."""
         return Where(self.source, place.line or 1, place.column or 1)
 
+    def NAME(self, token: Token) -> Token:
+        """A name, without the quotes of one that is no word: `` `Order Date` ``."""
+        return token.update(value=token[1:-1]) if token.startswith("`") else token
+
     def whole(self, token: Token) -> Any:
         """A token of digits as a number."""
         self.check_length(token)
@@ -146,8 +150,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def type(self, meta: Meta, parts: list[Token]) -> tuple[str, Type, Where]:
         """`type(column)` as (column, type, place)."""
-        name, precision, scale, variable = parts
+        name, precision, scale, nullable, variable = parts
         text = f"{name}({self.whole(precision)},{self.whole(scale)})" if precision else str(name)
+        text += nullable or ""
         return str(variable), text, self.at(name)
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:

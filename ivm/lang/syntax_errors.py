@@ -10,7 +10,7 @@ _WORDS = {
     "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
     "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
     "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
-    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`",
+    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`",
 }  # fmt: skip
 _TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
 _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH"}

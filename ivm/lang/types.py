@@ -25,7 +25,7 @@ ALIASES = {
 }  # fmt: skip
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
-UNORDERED = ("string", "bool")
+UNORDERED = ("bool",)
 
 
 def column_type(text: str, where: Where) -> Type:

@@ -22,7 +22,7 @@ from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predi
 from ivm.lang.traverse import atoms, variables
 from ivm.plan.constants import Encode
 from ivm.plan.expression import risk
-from ivm.plan.index import Index
+from ivm.plan.index import Index, permuted
 from ivm.plan.linear import Linear, linear, pinned
 from ivm.plan.plan import Bound, Plan, Read, Trie
 from pagestore.host import KEYS_MAX
@@ -253,10 +253,7 @@ class Conjunction:
             for name, (other, constant) in self.equal.items()
         ]
         bounds = equalities + [form.bound(level) for form in self.bounds]
-        reads = tuple(
-            Read(a, _column(tries[a].index, self.stored_keys[self.atoms[a].atom.predicate], column), name)
-            for a, column, name in self.reads
-        )
+        reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
         return Plan(
             tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered
         )
@@ -264,7 +261,7 @@ class Conjunction:
     def _check_width(self, tries: Iterable[Trie]) -> None:
         """Raise ConstructError if a permuted index has more columns than a key can."""
         for trie, arguments in zip(tries, self.atoms, strict=True):
-            if len(trie.index.order) > KEYS_MAX and list(trie.index.order) != sorted(trie.index.order):
+            if len(trie.index.order) > KEYS_MAX and permuted(trie.index):
                 raise ConstructError(
                     arguments.atom.where,
                     f"the value of {arguments.atom.predicate} is joined, and an index by it needs "
@@ -279,11 +276,16 @@ class Conjunction:
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """The index that an atom reads, given the level of each variable."""
         used = sorted((level[n], c) for c, n in enumerate(arguments.names) if n is not None)
-        columns = [c for _, c in used]
-        columns += [c for c in range(len(arguments.names)) if c not in columns]
+        first = [c for _, c in used]
         predicate = self.predicates[arguments.atom.predicate]
-        columns += [c for c in range(self.stored_keys[predicate.name]) if c not in columns]
-        return Index(predicate.name, tuple(columns))
+        keys = self.stored_keys[predicate.name]
+        others = [c for c in range(max(len(arguments.names), keys)) if c not in first]
+        index = Index(predicate.name, (*first, *others))
+        if (
+            permuted(index) and len(index.order) > KEYS_MAX
+        ):  # the key tells rows apart; what else is not used is a value
+            return Index(predicate.name, (*first, *(c for c in others if c < keys)))
+        return index
 
 
 def _used_once(rule: Rule, disjunct: Disjunct) -> set[str]:
@@ -308,8 +310,8 @@ def _occurrences(literal: Literal) -> list[Term]:
     return [t for inner in literal.body for t in _occurrences(inner)] * 2
 
 
-def _column(index: Index, stored_keys: int, column: int) -> int:
+def _column(index: Index, column: int) -> int:
     """The position of a predicate's column in an index, whose keys come in its order, then the values."""
     if column in index.order:
         return index.order.index(column)
-    return len(index.order) + column - stored_keys
+    return len(index.order) + sum(c not in index.order for c in range(column))

@@ -3,15 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ivm.lang.ir import Const
-from pagestore.host import Column, TextFinder, Transaction, Type, encode
+from pagestore.host import NULL, Column, TextFinder, Transaction, Type, encode
 
 Encode = Callable[[Const], int]
 
 
-def encoder(source: Any) -> Encode:
-    """A function from constants to words, by a snapshot, sketch or transaction; it interns new texts."""
-    return lambda const: int(source.encode(const.type, [const.value])[0])
+class Encoder:
+    """A function from constants to words, by a snapshot, sketch or transaction; it interns new texts.
+
+    It also knows the order of texts there, which their words are not in.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __call__(self, const: Const) -> int:
+        return NULL if const.value is None else int(self._source.encode(const.type, [const.value])[0])
+
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """Words int64[n] in the order of the texts of ids int64[n]; they are only compared with each other."""
+        keys: np.ndarray = self._source.dictionary.order.keys(ids)
+        return keys
+
+    def threshold(self, text: str, behind: bool) -> int:
+        """The key below which those of lesser texts are; with `behind`, that of the text itself as well."""
+        return int(self._source.dictionary.order.threshold(text.encode() + b"\0" * behind))
 
 
 def finder(txn: Transaction) -> Encode:

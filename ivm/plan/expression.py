@@ -15,9 +15,10 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.kernels.join_layout import HALF
+from ivm.lang.hoist import MIRRORED
 from ivm.lang.ir import Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.types import arithmetic, shown, word_range
-from ivm.plan.constants import Encode
+from ivm.plan.constants import Encoder
 from ivm.plan.linear import COMPARE
 from pagestore.host import WORD_MIN, float_values, float_words
 
@@ -43,7 +44,7 @@ class Batch(NamedTuple):
 class Evaluator:
     """Evaluates terms and comparisons of one rule, given its variables' types and how constants become words."""
 
-    def __init__(self, types: Mapping[str, Type], encode: Encode) -> None:
+    def __init__(self, types: Mapping[str, Type], encode: Encoder) -> None:
         self._types, self._encode = types, encode
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
@@ -69,6 +70,8 @@ class Evaluator:
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values do."""
         left, right = comparison.left, comparison.right
+        if comparison.op not in ("=", "!=") and self._type(left) == "string":
+            return self._texts_hold(left, comparison.op, right, batch), None
         if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
             return COMPARE[comparison.op](a, b), either(before, behind)
@@ -76,6 +79,19 @@ class Evaluator:
         high, low = high - more, low - rest
         high += low >> 32
         return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
+
+    def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
+        """Where two texts are in an order, bool[n]; a constant need not be in the dictionary."""
+        if isinstance(left, Const):
+            if isinstance(right, Const):
+                return np.full(batch.n, COMPARE[op](str(left.value).encode(), str(right.value).encode()))
+            left, op, right = right, MIRRORED[op], left
+        keys = self._encode.keys(self.words(left, batch)[0])
+        if not isinstance(right, Const):
+            holds: np.ndarray = COMPARE[op](keys, self._encode.keys(self.words(right, batch)[0]))
+            return holds
+        below = keys < self._encode.threshold(str(right.value), behind=op in ("<=", ">"))
+        return below if op in ("<", "<=") else ~below
 
     def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
         """The error for a term that fails itself (its operands do not), in a batch of one binding."""

@@ -2,6 +2,9 @@
 
 edge(x, y) by x, y    Index("edge", (0, 1))    the tree "edge"
 edge(x, y) by y, x    Index("edge", (1, 0))    the tree "$index:edge:1.0"
+
+An index of a relation that has more columns than a key holds those that a plan uses and those of the relation's key;
+the others are its values.
 """
 
 from functools import lru_cache
@@ -17,7 +20,7 @@ class Index(NamedTuple):
 
 def permuted(index: Index) -> bool:
     """Whether an index has a tree of its own, beside the relation's."""
-    return list(index.order) != sorted(index.order)
+    return index.order != tuple(range(len(index.order)))
 
 
 @lru_cache(1024)

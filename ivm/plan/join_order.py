@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ivm.lang.traverse import variables
 from ivm.plan.conjunction import Conjunction
+from ivm.plan.index import permuted
 from ivm.plan.linear import pinned
 
 MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
@@ -116,7 +117,7 @@ class JoinOrders:
         if len(level) == len({n for a in self._atoms for n in a.names if n is not None}):
             cost += 0 if self._collected(order) else MERGE_OPERATIONS * levels[-1][1]
             indices = {self._conjunction.index(a, level) for a in self._atoms}
-            cost += sum(2 * self._distinct(i.predicate, i.order) for i in indices if list(i.order) != sorted(i.order))
+            cost += sum(2 * self._distinct(i.predicate, i.order) for i in indices if permuted(i))
         return cost
 
     def _sorting(self, cost: float, order: Sequence[str]) -> float:

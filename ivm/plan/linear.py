@@ -64,8 +64,10 @@ class Linear(NamedTuple):
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """A comparison as a sum; None if it has other operations or no variable."""
+    """A comparison as a sum; None if it has other operations or no variable, or compares the order of texts."""
     difference = literal.left, literal.right
+    if literal.op not in ("=", "!=") and any(_is_text(side, types) for side in difference):
+        return None
     if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):
         return None
     times: dict[str, int] = {}
@@ -92,6 +94,10 @@ def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
     leaves = chain.from_iterable(map(_leaves, terms))
     kinds = (types[leaf.name] if isinstance(leaf, Var) else leaf.type for leaf in leaves)
     return all(kind in ("int64", "date", "timestamp") or scale(kind) is not None for kind in kinds)
+
+
+def _is_text(term: Term, types: Mapping[str, Type]) -> bool:
+    return (types.get(term.name) if isinstance(term, Var) else term.type if isinstance(term, Const) else "") == "string"
 
 
 def _leaves(term: Term) -> Iterable[Var | Const]:

@@ -20,7 +20,7 @@ import numpy as np
 from ivm.lang.ir import Atom, Compare, Rule, Term, Var
 from ivm.lang.traverse import variables
 from ivm.maintenance.surgery import Delta
-from ivm.plan.constants import Encode
+from ivm.plan.constants import Encoder
 from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Plan
 from ivm.views.exact_sum import split_floats
@@ -64,7 +64,7 @@ class Head:
         return [(n, self._layouts[n].kind != PLAIN, columns) for n, columns in zip(names, self._copies, strict=True)]
 
     def edits(
-        self, delta: Delta, encode: Encode, times: np.ndarray | None = None
+        self, delta: Delta, encode: Encoder, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
 

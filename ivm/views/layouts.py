@@ -28,6 +28,7 @@ class Layout(NamedTuple):
 
     A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min, max
     and total, also has a tree of state (aggregate_state.py); edits go there first, a bare aggregate's under key 0.
+    A min or max of `texts` compares by the order of these and not by words.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Layout(NamedTuple):
     shown: int
     hidden: int
     bare: bool = False
+    texts: bool = False
 
     @property
     def visible(self) -> int:
@@ -43,7 +45,12 @@ class Layout(NamedTuple):
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
-    """The layout of a declared predicate.  Raises ConstructError if it has too many keys."""
+    """The layout of a declared predicate.  Raises ConstructError if it has too many keys, or one that may be null."""
+    if predicate.nullable and predicate.value is None:
+        raise ConstructError(
+            predicate.where, f"{predicate.columns[predicate.nullable[0]]} is a key, as all columns of a relation that "
+            "a declaration makes, and a key is never null: only a function's value may be"
+        )  # fmt: skip
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
     return _checked(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
@@ -88,7 +95,10 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
             )  # fmt: skip
         kind = aggregate.op
         if kind in AGGREGATES:
-            return Layout(kind, keys, 1, int(kind == SUM)) if keys else Layout(kind, 1, 0, 0, bare=True)
+            texts = kind in MAX_OR_MIN and predicate.types[-1] == "string"
+            if not keys:
+                return Layout(kind, 1, 0, 0, bare=True, texts=texts)
+            return Layout(kind, keys, 1, int(kind == SUM), texts=texts)
         raise ConstructError(
             aggregate.where, f"{kind} is not evaluated; there are {', '.join(AGGREGATES)}.  Derive the texts as a view "
             'of their own, and ask a range of it for scan("concat:column")'

@@ -25,7 +25,7 @@ import numpy as np
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.tree_check import Walk
 from pagestore.errors import CorruptionError, FormatError, VersionError
-from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
+from pagestore.pages.layout import BIRTH, FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.storage.file import File, beside, neighbours, sync_folder
 from pagestore.storage.kernels.record import COMMIT
@@ -35,7 +35,7 @@ from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.record import FREE, RecordWriter
 from pagestore.storage.word_list import rows, word_list
 from pagestore.values.codec import YEARS
-from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.values.dictionary import TEXT_TREES, TEXTS
 from pagestore.versions.catalog import FIRST_TREE, RELATION_TREE_END
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.committer import extents_of
@@ -279,7 +279,7 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
     record = Commit(
         made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
         next_tree=made.next_tree, next_branch=made.next_branch, next_text=next_text, checkpoint=place,
-        system=roots_of({spec.tree_id: version.trees[spec.tree_id] for spec in (TEXTS, PLACES)}),
+        system=roots_of({number: version.trees[number] for number in TEXT_TREES}),
         branches=word_list([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
         recent=word_list([version.version, *version.run, version.timestamp, MAIN_ID]),
     )  # fmt: skip
@@ -312,7 +312,7 @@ def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list
         raise CorruptionError(f"the backup is not whole: {error}") from None
     walk = Walk(mapping)
     walk.reach(version)
-    texts = walk.dictionary(version.trees[TEXTS.tree_id], version.trees[PLACES.tree_id])
+    texts = walk.dictionary(version.trees)
     walk.dead_list(version.version, made)
     if walk.violations:
         raise CorruptionError(f"the backup is not whole: {walk.violations[0]}")
@@ -337,5 +337,5 @@ def _faults(made: Commit, version: Version, head: BackupHead, reached: Collectio
     if not texts < made.next_text or not 0 <= texts < NUMBERS_MAX:
         yield f"the next text would be number {made.next_text}, and there is text {texts}"
     for _, page, birth in rows(made.dead, 3):
-        if not FIRST_PAGE <= page < head.top or page in reached or not 0 <= birth < made.version:
+        if not FIRST_PAGE <= page <= PAGE_MASK or page in reached or not 0 <= birth < made.version:  # a file may be cut
             yield f"it says that it replaced page {page} of version {birth}"

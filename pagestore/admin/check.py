@@ -24,7 +24,7 @@ from pagestore.pages.layout import FIRST_PAGE
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import STORE_LINEAGE
 from pagestore.storage.word_list import rows
-from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.commit_record import Commit, checkpoint_of
 from pagestore.versions.handle import Handle
 from pagestore.versions.reclaim import DEAD, DeadList
@@ -116,10 +116,9 @@ class Check(Walk):
     def _text_trees(self) -> None:
         """Reach the dictionary as the newest commit has it."""
         state = self.handle.state
-        texts, places = (state.system[spec.tree_id] for spec in (TEXTS, PLACES))
-        self.tree("the dictionary", texts, state.last_version)
-        self.tree("the dictionary", places, state.last_version)
-        self.dictionary(texts, places)
+        for number in TEXT_TREES:
+            self.tree("the dictionary", state.system[number], state.last_version)
+        self.dictionary(state.system)
 
     def _free(self) -> set[int] | None:
         """The free pages; None where their list does not read, which is a violation already."""

@@ -12,7 +12,7 @@ from pagestore.relations.transaction import begin_transaction
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE
 from pagestore.trees.bulk import bulk
 from pagestore.trees.reading import pages_of, read_batches
-from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.handle import Handle
 
 
@@ -54,7 +54,7 @@ def _rewrite(handle: Handle, branch: str) -> None:
         for tree_id, tree in list(txn._trees.items()):
             if not tree.root:
                 continue
-            shared = tree_id in (TEXTS.tree_id, PLACES.tree_id)
+            shared = tree_id in TEXT_TREES
             lineage, origin = (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
             with txn.pager.retiring_into(lineage, origin):
                 txn._trees[tree_id] = bulk(txn.pager, tree.spec, read_batches(txn.pages, tree))

@@ -40,8 +40,10 @@ from pagestore.storage.record import CATALOG, RecordReader, RecordWriter
 from pagestore.trees.bulk import bulk
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.page_path import naming_path
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import bounds_of
+from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import TEXTS
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.handle import Handle
@@ -208,6 +210,7 @@ class _Restore:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
         if not np.array_equal(txn.dictionary.intern(texts), ids):
             raise self.block.damaged("it holds a text that was there before")
+        txn.dictionary.settle()  # now, while they are few
         txn.dictionary.added.clear()  # the trees have them
         self.texts += len(texts)
         try:
@@ -286,6 +289,8 @@ class _Restore:
         """Raises ValueError for a word that no value of its column's type has."""
         for column, some in zip(info.schema.stored if info.schema else (), words, strict=False):
             least, most = bounds_of(column.type)
+            if column.type.nullable:
+                some = some[some != NULL]
             if column.type.interned:
                 most = self.texts
             inside = some.min(initial=most) >= least and some.max(initial=least) <= most
@@ -366,10 +371,12 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
     head.put(int(old is not None))
     write_block(out, b"TREE", head.words.tobytes())
     rows, most = 0, min(ROWS, ROWS_WORDS // tree.spec.columns)
-    for batch in _changes(snapshot, old, tree) if old is not None else snapshot[name].words(rows=most):
-        rows += batch.shape[1]
-        columns = [f"c{i}" for i in range(len(batch))]
-        write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([pa.array(column) for column in batch], columns)))
+    with naming_path(snapshot.pages, tree):
+        whole = read_batches(snapshot.pages, tree, rows=most)
+        for batch in _changes(snapshot, old, tree) if old is not None else whole:
+            rows += batch.shape[1]
+            columns = [f"c{i}" for i in range(len(batch))]
+            write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([*map(pa.array, batch)], columns)))
     return rows
 
 

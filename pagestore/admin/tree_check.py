@@ -6,6 +6,7 @@ walk.violations          what is wrong, by the names of invariants in check.py
 walk.owner               what reaches each page"""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +31,13 @@ from pagestore.runtime.arguments import Door, MappedWords, Words
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.word_list import rows
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import bounds_of
+from pagestore.values.codec import NULL, bounds_of
+from pagestore.values.dictionary import PLACES, TEXTS, Dictionary
+from pagestore.values.text_order import LABELS, ORDER
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Version
 
+TEXTS_AT_ONCE = 65536
 UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
 
 
@@ -69,7 +73,7 @@ class Walk:
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, by tree
+        self._bounds: dict[int, np.ndarray] = {}  # of the words of relations' columns, and may they be null, by tree
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was looked at last
 
@@ -81,7 +85,7 @@ class Walk:
         names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
         for info in version.catalog.relations.values():
             if info.schema:
-                bounds = [bounds_of(column.type) for column in info.schema.stored]
+                bounds = [(*bounds_of(column.type), column.type.nullable) for column in info.schema.stored]
                 self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
         for tree_id, tree in version.trees.items():
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
@@ -97,14 +101,37 @@ class Walk:
         for page, words in long_runs(map(tuple, some.T.tolist())):
             self.run_of("a long text", Run(page, words))
 
-    def dictionary(self, texts: Tree, places: Tree) -> int:
-        """Reach the texts that stand in runs of their own, and compare the two trees; the greatest id, or 0."""
-        rows = self._all(texts)
+    def dictionary(self, trees: dict[int, Tree]) -> int:
+        """Reach the texts that stand in runs of their own, and compare the trees of texts; the greatest id, or 0."""
+        rows = self._all(trees[TEXTS.tree_id])
         self._long_texts(rows)
         ids = np.sort(rows[0, rows[1] == 0])
-        if not np.array_equal(ids, np.sort(self._all(places)[1])):
+        if not np.array_equal(ids, np.sort(self._all(trees[PLACES.tree_id])[1])):
             self._add("dictionary", None, "the texts and the places do not hold the same ids")
+        order, labels = self._all(trees[ORDER.tree_id]), self._all(trees[LABELS.tree_id])
+        if not np.array_equal(order[:, np.argsort(order[1])], labels[::-1]):
+            self._add("dictionary", None, "the order of texts and their labels do not say the same")
+        elif order.shape[1] and not np.array_equal(ids, labels[0]):
+            self._add("dictionary", None, "the texts and the labels do not hold the same ids")
+        elif not self.violations:
+            self._text_order(Dictionary(lambda: self.pages, trees, self.mapping.read_run), order[1])
         return int(ids.max(initial=0))
+
+    def _text_order(self, dictionary: Dictionary, ids: np.ndarray) -> None:
+        """Check that texts ascend in the order that is kept of them."""
+        last: list[bytes] = []
+        for at in range(0, len(ids), TEXTS_AT_ONCE):
+            try:
+                texts = last + dictionary.loaded(ids[at : at + TEXTS_AT_ONCE])
+            except CorruptionError as error:
+                self._add("dictionary", error.page, f"a text does not read: {error}")
+                return
+            wrong = next((i for i, (a, b) in enumerate(pairwise(texts)) if a >= b), None)
+            if wrong is not None:
+                fact = f"the text of id {ids[at + wrong + 1 - len(last)]} is not above the one that stands before it"
+                self._add("dictionary", None, fact)
+                return
+            last = texts[-1:]
 
     def dead_list(self, version: int, commit: Commit) -> None:
         """Check the pages that a version's commit says it replaced."""
@@ -182,7 +209,7 @@ class Walk:
         if bounds is None:
             return
         words = columns[: len(bounds)]
-        bad = (words < bounds[:, :1]) | (words > bounds[:, 1:])
+        bad = ((words < bounds[:, :1]) | (words > bounds[:, 1:2])) & ((words != NULL) | (bounds[:, 2:] == 0))
         if bad.any():
             column, slot = np.argwhere(bad)[0].tolist()
             fact = f"column {column} of slot {slot} has the word {words[column, slot]}, which is no value of its type"

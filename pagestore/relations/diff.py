@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from pagestore.errors import SchemaError
+from pagestore.relations.range import BATCH_ROWS, Range
 from pagestore.relations.snapshot import Snapshot
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.trees.apply import Edits, one_batch
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import INSERT
 
@@ -30,11 +32,24 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
     latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
-    for actions, words in Delta(pages, old.tree(relation), new.tree(relation)):
+    changes: Iterable[Edits] = Delta(pages, old.tree(relation), new.tree(relation))
+    if latest.sorts_texts:
+        changes = _in_order(latest, [*changes])
+    for actions, words in changes:
         columns = latest.record_batch(words).columns
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
     old.close()
     new.close()
+
+
+def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
+    """Changes in the order of the texts in their keys; a changed record's old values stay in front of its new ones."""
+    if parts:
+        actions, words = one_batch(parts)
+        order = relation.key_order(words)
+        for at in range(0, len(order), BATCH_ROWS):
+            some = order[at : at + BATCH_ROWS]
+            yield actions[some], words[:, some]
 
 
 def _kinds(actions: np.ndarray) -> pa.Array:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,24 +11,46 @@ from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.source import Source
+from pagestore.relations.text_keys import Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import decode, encode, to_numpy
-from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Schema
+from pagestore.values.codec import decode, encode, text_of, to_numpy
+from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 
 BATCH_ROWS = 65536
+REVERSED_ROWS = 4096
+_NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
 class Range:
-    """The records of a relation with lo <= key < hi; both bounds are words of a key's prefix, () is unbounded."""
+    """The records of a relation with lo <= key < hi, in key order.
 
-    def __init__(self, source: Source, info: Info, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()):
+    Both bounds are prefixes of a key, () is unbounded; they are words, and bytes where the key has a text.
+    """
+
+    def __init__(self, source: Source, info: Info, lo: Bound = (), hi: Bound = ()):
         self._source, self.info = source, info
         self._lo, self._hi = lo, hi
+
+    @property
+    def _texts(self) -> tuple[int, ...]:
+        """The places of the texts in the key."""
+        schema = self.info.schema
+        return schema.text_keys if schema else ()
+
+    def _text_range(self, pages: Pages, tree: Tree, lo: Bound | None = None, hi: Bound | None = None) -> TextRange:
+        """This range, or one with other bounds, of a relation that has texts in its key."""
+        lo, hi = self._lo if lo is None else lo, self._hi if hi is None else hi
+        return TextRange(pages, tree, self._source.dictionary, self._texts, lo, hi, self._source.threads)
+
+    def _stored(self, pages: Pages, tree: Tree) -> tuple[Words, Words] | None:
+        """The bounds in words; None where the records between them are not one piece of the tree."""
+        return (
+            self._text_range(pages, tree).stored() if self._texts else cast(tuple[Words, Words], (self._lo, self._hi))
+        )
 
     @property
     def name(self) -> str:
@@ -65,12 +86,20 @@ class Range:
         return source.pages, tree
 
     def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
-        """Batches int64[columns, <= rows] of stored words: the key columns, then the values."""
+        """Batches int64[columns, <= rows] of stored words in key order: the key columns, then the values."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            for batch in read_batches(pages, tree, self._lo, self._hi, columns, rows):
+            for batch in self._read_batches(pages, tree, columns, rows):
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may be others now
+
+    def _read_batches(
+        self, pages: Pages, tree: Tree, columns: tuple[int, ...] | None, rows: int
+    ) -> Iterator[np.ndarray]:
+        if self._texts:
+            batches = self._text_range(pages, tree).batches(rows)
+            return batches if columns is None else (batch[list(columns)] for batch in batches)
+        return read_batches(pages, tree, self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Arrow record batches of at most `rows` records, in the schema's column order."""
@@ -80,8 +109,7 @@ class Range:
     def to_arrow(self) -> pa.Table:
         """All records as an Arrow table, in the schema's column order."""
         words = self._all_words()
-        blocks = (words[:, at : at + BATCH_ROWS] for at in range(0, words.shape[1], BATCH_ROWS))
-        return pa.Table.from_batches(chain.from_iterable(map(self.record_batches, blocks)), self.schema.arrow)
+        return pa.Table.from_batches(self.record_batches(words) if words.shape[1] else (), self.schema.arrow)
 
     def to_numpy(self) -> dict[str, np.ndarray]:
         """Columns by name: the native dtype where there is one, objects for decimals, texts and bytes."""
@@ -95,7 +123,37 @@ class Range:
         """The stored words of all records, int64[C, n]."""
         pages, tree = self.view()
         with naming_path(pages, tree):
-            return read(pages, tree, self._lo, self._hi)
+            return self._text_range(pages, tree).read() if self._texts else read(pages, tree, self._lo, self._hi)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Records as tuples, lazily, in batches underneath."""
+        for batch in self.batches():
+            yield from tuples_of(batch)
+
+    def __reversed__(self) -> Iterator[tuple[Any, ...]]:
+        """Records as tuples, the last one first. Reads the words of all, and texts as they are asked for."""
+        words = self._all_words()
+        for end in range(words.shape[1], 0, -REVERSED_ROWS):
+            some = words[: len(self.schema.columns), max(0, end - REVERSED_ROWS) : end]
+            yield from reversed(tuples_of(self.record_batch(some)))
+
+    def first(self, default: Any = None) -> Any:
+        """The record with the least key, or `default` where there is none.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     word = txn.create("word", "word: string")
+        ...     word.insert(["bee", "ape", "cow"])
+        ...     word.first(), word.last(), list(reversed(word)), word.scan("max:word")
+        (('ape',), ('cow',), [('cow',), ('bee',), ('ape',)], 'cow')
+        """
+        return next(self.range_head(1), default)
+
+    def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
+        """The first n records."""
+        batch = next(self.batches(rows=n), None)
+        if batch is not None:
+            yield from tuples_of(batch)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Stream to any program that reads Arrow: pandas, polars, DuckDB, pyarrow."""
@@ -121,33 +179,39 @@ class Range:
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
 
-    def _inside(self, key: tuple[int, ...]) -> bool:
-        return key >= self._lo and (not self._hi or key < self._hi)
+    def _kept_in_order(self, pages: Pages, tree: Tree) -> bool:
+        """Whether the tree has the records of the range in the order of their keys: they differ in no text."""
+        return not self._texts or self._texts[-1] < len(self._text_range(pages, tree).part().group)
 
-    def _bound(self, values: Any) -> tuple[int, ...]:
+    @property
+    def sorts_texts(self) -> bool:
+        """Whether the key has texts, so that the tree's order is another one than the keys'."""
+        return bool(self._texts)
+
+    def key_order(self, words: np.ndarray) -> np.ndarray:
+        """The places int64[n] of stored words int64[C, n], which are in the order of the tree, in the order of keys."""
+        return self._text_range(*self.view()).order_of(words)
+
+    def _in_order(self, words: np.ndarray) -> np.ndarray:
+        """Stored words int64[C, n] in the order of the tree, in the order of keys."""
+        return self._text_range(*self.view()).sorted(words) if self._texts else words
+
+    def _inside(self, keys: np.ndarray) -> np.ndarray:
+        """Which of some keys int64[K, n] are in the range, bool[n]."""
+        if self._texts:
+            return self._text_range(*self.view()).inside(keys)
+        rows = map(tuple, keys.T.tolist())
+        return np.array([row >= self._lo and (not self._hi or row < self._hi) for row in rows], bool)
+
+    def _bound(self, values: Any) -> Bound:
         row = values if isinstance(values, tuple) else (values,)
         if len(row) > len(self.schema.key):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({self.schema.key})")
-        return self._words_of(row)
-
-    def _refuse_order(self, low: tuple[int, ...], high: tuple[int, ...], alone: bool = False) -> None:
-        """Raise SchemaError where bounds rely on the order of texts: both must have one text, or that of this range.
-
-        A bound that stands `alone` must have the text of this range.
-        """
-        own = shared_prefix(self._lo, self._hi)
-        for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
-            if column.type.interned:
-                given = {bound[: place + 1] for bound in (low, high) if len(bound) > place}
-                both = not alone and min(len(low), len(high)) > place
-                if len(given) > 1 or not (both or given == {own[: place + 1]}):
-                    raise self._no_order(column)
-
-    def _no_order(self, column: Column) -> SchemaError:
-        return SchemaError(
-            f"{column.name!r} of {self.name!r} is a {column.type}, kept by the id that the store gave it, so that no "
-            f"range is in its order: take all records of one with prefix(...), or bound what stands behind it, both "
-            "bounds with the same one; or filter what iterating gives"
+        if not self._texts:
+            return self._words_of(row)
+        return tuple(
+            text_of(column, value) if column.type.interned else int(encode(column, [value], _NO_TEXTS)[0])
+            for column, value in zip(self.schema.stored, row, strict=False)
         )
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
@@ -155,18 +219,18 @@ class Range:
         schema = self.schema
         if schema.plain and are_words(row):
             return row
-        finder = TextFinder(self._source.dictionary)
-        return tuple(int(encode(column, [value], finder)[0]) for column, value in zip(schema.stored, row, strict=False))
+        id_of = self._source.dictionary.id_of  # raises where the transaction has ended
+        return tuple(
+            id_of(text_of(column, value))
+            if column.type.interned and value is not None
+            else int(encode(column, [value], _NO_TEXTS)[0])
+            for column, value in zip(schema.stored, row, strict=False)
+        )
 
 
-def shared_prefix(lo: tuple[int, ...], hi: tuple[int, ...]) -> tuple[int, ...]:
-    """The words that all keys between two bounds begin with.
-
-    >>> shared_prefix((7, 5, 1), (7, 5, 9)), shared_prefix((7, 5), (7, 6)), shared_prefix((7,), ())
-    ((7, 5), (7, 5), ())
-    """
-    n = next((i for i, pair in enumerate(zip(lo, hi, strict=False)) if pair[0] != pair[1]), min(len(lo), len(hi)))
-    return lo[: n + (n < len(lo) and hi[n:] == (lo[n] + 1,))]
+def tuples_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """The rows of a batch."""
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def are_ints(row: tuple[Any, ...]) -> bool:

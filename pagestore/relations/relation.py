@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import index
 from typing import Any
@@ -12,12 +12,13 @@ import numpy as np
 from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
-from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
-from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
+from pagestore.relations.range import Range, are_ints, are_words, tuples_of
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
 from pagestore.relations.stabbing import overlapping_words
+from pagestore.relations.text_folds import fold_read
+from pagestore.relations.text_keys import Bound, Words, end_of
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.complement import Complement
 from pagestore.trees.lookup import get
@@ -25,7 +26,7 @@ from pagestore.trees.page_path import naming_path, with_path
 from pagestore.trees.range_folds import RangeFold, Rows, count_rows, fold_many, ranks, rows_of, select
 from pagestore.trees.reading import count
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import decode, encode, to_numpy
+from pagestore.values.codec import encode, to_numpy, value_of_word
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
 from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_names, value_of, values_of
@@ -37,16 +38,16 @@ COUNT_ROWS = ((COUNT, 0),)
 class Relation(Range):
     """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
 
-    Strings and bytes are in the order of the ids that the store gave them, which means nothing. Bounds are words.
-    Every read checks the pages that it touches and raises CorruptionError for a bad one.
+    Strings and bytes are in the order of their bytes, strings as UTF-8. Every read checks the pages that it touches
+    and raises CorruptionError for a bad one.
     """
 
     def __init__(
         self,
         source: Source,
         info: Info,
-        lo: tuple[int, ...] = (),
-        hi: tuple[int, ...] = (),
+        lo: Bound = (),
+        hi: Bound = (),
         whole: Relation | None = None,
     ):
         super().__init__(source, info, lo, hi)
@@ -62,22 +63,20 @@ class Relation(Range):
     def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> Relation:
         """The records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
 
-        Strings and bytes are kept by the ids that the store gave them, which are in no order: where a bound has one,
-        the other has the same, as in range(("tea", 3), ("tea", 7)). Raises SchemaError for others and for more values
-        than key columns, WordError for a value of another type.
+        Strings and bytes are in the order of their bytes. Raises SchemaError for more values than key columns,
+        WordError for a value of another type.
 
         >>> import pagestore, tempfile
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
         ...     price = txn.create("price", "item: string, year: int64, p: int64", key=("item", "year"))
         ...     price.insert([("tea", 2012, 3), ("tea", 2013, 4), ("cake", 2013, 5)])
-        ...     list(price.range(("tea", 2013), ("tea", 2020))), len(price.prefix("tea"))
-        ([('tea', 2013, 4)], 2)
+        ...     list(price.range(("tea", 2013), ("tea", 2020))), list(price.range(("a",), ("d",)))
+        ([('tea', 2013, 4)], [('cake', 2013, 5)])
         """
         if type(lo) is tuple is type(hi) and len(lo) <= self._plain >= len(hi) and are_words(lo + hi):
             low, high = lo, hi
         else:
             low, high = self._bound(lo), self._bound(hi)
-            self._refuse_order(low, high)
         return self._within(low, high)
 
     def prefix(self, *values: Any) -> Relation:
@@ -87,15 +86,32 @@ class Relation(Range):
         >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
         ...     ate = txn.create("ate", "person: string, meal: string")
         ...     ate.insert([("ada", "tea"), ("bob", "tea"), ("ada", "cake")])
-        ...     sorted(ate.prefix("ada"))
+        ...     list(ate.prefix("ada"))
         [('ada', 'cake'), ('ada', 'tea')]
         """
-        low = high = self._bound(values)
-        while high and high[-1] == WORD_MAX:
-            high = high[:-1]
-        return self._within(low, (*high[:-1], high[-1] + 1) if high else ())
+        bound = self._bound(values)
+        return self._within(bound, end_of(bound))
 
-    def _within(self, low: tuple[int, ...], high: tuple[int, ...]) -> Relation:
+    def starts_with(self, *values: Any) -> Relation:
+        """The records whose keys begin with these values, of which the last one is the beginning of a text. O(1).
+
+        Raises as `range`, and SchemaError where the column of the last value holds no texts.
+
+        >>> import pagestore, tempfile
+        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        ...     flight = txn.create("flight", "day: int64, code: string")
+        ...     flight.insert([(1, "JFK-LAX"), (1, "JFK-SFO"), (1, "SFO-JFK"), (2, "JFK-BOS")])
+        ...     list(flight.starts_with(1, "JFK"))
+        [(1, 'JFK-LAX'), (1, 'JFK-SFO')]
+        """
+        *before, text = self._bound(values) or (0,)
+        if not isinstance(text, bytes):
+            raise SchemaError(f"{values!r}: the last value of {self.name!r} ({self.schema}) has to be one of a text")
+        start = text.rstrip(b"\xff")
+        behind = (*before, start[:-1] + bytes([start[-1] + 1])) if start else end_of(tuple(before))
+        return self._within((*before, text), behind)
+
+    def _within(self, low: Bound, high: Bound) -> Relation:
         if self._lo or self._hi:
             low, high = max(low, self._lo), min((b for b in (high, self._hi) if b), default=())
         return Relation(self._source, self.info, low, high, self)
@@ -105,11 +121,14 @@ class Relation(Range):
         if not self._lo and not self._hi:
             return self.tree.count
         pages, tree = self.view()
-        if rows_of(tree.spec, COUNT_ROWS):
-            start, stop = self._places(pages, tree)
-            return stop - start
         with naming_path(pages, tree):
-            return count(pages, tree, self._lo, self._hi)
+            stored = self._stored(pages, tree)
+            if stored is None:
+                return len(self._text_range(pages, tree))
+            if rows_of(tree.spec, COUNT_ROWS):
+                start, stop = _places(pages, tree, *stored)
+                return stop - start
+            return count(pages, tree, *stored)
 
     def __bool__(self) -> bool:
         return next(iter(self.words(rows=1)), None) is not None
@@ -154,15 +173,13 @@ class Relation(Range):
             return default
         out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
         if not schema.plain:
-            out = tuple(
-                decode(column.type, np.array([word]), self._source.dictionary)[0].as_py()
-                for column, word in zip(schema.stored[len(row) :], out, strict=True)
-            )
+            columns = schema.stored[len(row) :]
+            out = tuple(value_of_word(c.type, w, self._source.dictionary) for c, w in zip(columns, out, strict=True))
         return out[0] if len(out) == 1 else out
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """The value words of the words of a key; None where it is not there, or out of range."""
-        if (self._lo or self._hi) and not self._inside(key):
+        if (self._lo or self._hi) and not self._holds(key):
             return None
         finder = self._source.finder(self.info.name)
         try:
@@ -191,7 +208,7 @@ class Relation(Range):
         )
         found, values = self._look_up(words)
         if self._lo or self._hi:
-            found &= np.array([self._inside(tuple(key)) for key in words.T.tolist()], bool)
+            found &= self._inside(words)
         out = {}
         for column, column_words in zip(self.schema.stored[len(words) :], values, strict=False):
             if column.type.interned:
@@ -227,17 +244,26 @@ class Relation(Range):
         checksums, the identity of a registered operator, otherwise None. O(log n). Raises SchemaError for a scan
         that makes no sense, MissingError for one that the relation does not carry.
         """
+        if isinstance(text, str) and text.startswith("concat:"):
+            return Rope(self, concatenated(text, self.schema))
+        scan, words, full = self._fold(text)
+        return value_of(scan, words, full, self._source.dictionary)
+
+    def _fold(self, text: str) -> tuple[ScanSpec, list[int], bool]:
+        """A scan of this range, its fold words, and whether there is a record."""
         source, known = self._source, self._ready.get(text)
         tree = source.tree(self.info.name)
         pages = source.pages
         if known is None or known[1].tree is not tree or known[1].pages is not pages:
-            if isinstance(text, str) and text.startswith("concat:"):
-                return Rope(self, concatenated(text, self.schema))
             scan, rows = self._scan_of(text, tree)
+            if rows is None:
+                return scan, *fold_read(scan, self.schema, source.dictionary, self._all_words())
             known = self._ready[text] = scan, RangeFold(pages, tree, rows)
         scan, range_fold = known
-        words, full = range_fold.fold(self._lo, self._hi)
-        return value_of(scan, words, full, source.dictionary)
+        stored = self._stored(pages, tree)
+        if stored is None:
+            return scan, *fold_read(scan, self.schema, source.dictionary, self._all_words())
+        return scan, *range_fold.fold(*stored)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
         """The folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
@@ -256,13 +282,20 @@ class Relation(Range):
             raise SchemaError(f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in pairs")
         none = np.zeros((0, given.shape[1]), np.int64)
         low, high = none if low is None else low, none if high is None else high
-        for place, column in enumerate(self.schema.stored[: max(len(low), len(high))]):
-            if column.type.interned and not np.array_equal(low[: place + 1], high[: place + 1]):
-                raise self._no_order(column)
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
+        bounded = [place for place in self._texts if place < max(len(low), len(high))]
+        if rows is None or any(not np.array_equal(low[: place + 1], high[: place + 1]) for place in bounded):
+            return self._scan_each(text, lo, hi, given.shape[1])
         folds = fold_many(pages, tree, rows, low, high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
+
+    def _scan_each(self, text: str, lo: Any, hi: Any, n: int) -> pa.Array:
+        """As `scan_many`, one interval after the other, where some are no piece of the tree."""
+        bounds = [[()] * n if not len(side) else [*zip(*as_columns("bounds", side), strict=True)] for side in (lo, hi)]
+        folds = [self.range(*map(_plain_values, pair))._fold(text) for pair in zip(*bounds, strict=True)]
+        words = np.array([words for _, words, _ in folds], np.int64).reshape(n, -1).T
+        return values_of(folds[0][0], words, np.array([full for _, _, full in folds]), self._source.dictionary)
 
     @property
     def scans(self) -> list[str]:
@@ -272,32 +305,35 @@ class Relation(Range):
     def rank(self, key: Any) -> int:
         """How many of the records are below a key (or a prefix of one); it need not be there. O(log n).
 
-        Raises MissingError without a "count" scan, SchemaError for a string or bytes, which are in no order.
+        Raises MissingError without a "count" scan. O(records) where texts are in no piece of the tree.
         """
         pages, tree = self.view()
-        start, stop = self._places(pages, tree)
+        count_rows(tree)
         bound = self._bound(key)
-        self._refuse_order(bound, bound, alone=True)
+        if self._texts:
+            behind = min((b for b in (bound, self._hi) if b), default=None)
+            return 0 if behind is None or not bound else len(Relation(self._source, self.info, self._lo, behind, self))
+        start, stop = _places(pages, tree, *(self._stored(pages, tree) or ((), ())))
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start
 
     def select(self, rank: int) -> tuple[Any, ...]:
         """The record with `rank` records before it, or -rank - 1 behind it; `relation[key]` is a look-up. O(log n).
 
-        Raises IndexError beyond the ends, MissingError without a "count" scan, SchemaError where keys differ in strings
-        or bytes, which are in no order.
+        O(records) where they differ in texts of the key. Raises IndexError beyond the ends, MissingError without a
+        "count" scan.
         """
-        shared = len(shared_prefix(self._lo, self._hi))
-        for column in self.schema.stored[shared : len(self.schema.key)]:
-            if column.type.interned:
-                raise self._no_order(column)
         pages, tree = self.view()
-        start, stop = self._places(pages, tree)
+        count_rows(tree)
+        stored = self._stored(pages, tree)
+        in_tree = stored is not None and self._kept_in_order(pages, tree)
+        words = np.empty((0, 0), np.int64) if in_tree else self._all_words()
+        start, stop = _places(pages, tree, *stored) if stored and in_tree else (0, words.shape[1])
         place = index(rank) + (start if rank >= 0 else stop)
         if not start <= place < stop:
             raise IndexError(f"rank {rank} of {stop - start} records")
-        record = select(pages, tree, np.array([place]))[: len(self.schema.columns)]
-        return _tuples(self.record_batch(record))[0]
+        record = select(pages, tree, np.array([place])) if in_tree else words[:, place : place + 1]
+        return tuples_of(self.record_batch(record[: len(self.schema.columns)]))[0]
 
     def complement(self, part: Relation) -> Iterator[tuple[Any, ...]]:
         """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
@@ -310,37 +346,44 @@ class Relation(Range):
         types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
         if types[0] != types[1] or len(part.schema.key) != keys or part.bounded:
             raise SchemaError(f"{part.name!r} ({part.schema}) is no subset of {self.name!r} ({self.schema})")
-        missing = Complement(*self.view(), *part.view(), self._lo, self._hi)
+        pages, tree = self.view()
+        missing: Iterable[np.ndarray] = Complement(pages, tree, *part.view(), *(self._stored(pages, tree) or ()))
+        if self._texts:
+            all_ = np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *missing], axis=1)
+            missing = [self._in_order(all_[:, self._inside(all_)])]
         for words in missing:
-            yield from _tuples(self.record_batch(words[: len(self.schema.columns)]))
+            yield from tuples_of(self.record_batch(words[: len(self.schema.columns)]))
 
     def stab(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
         """
-        return _tuples(self.stab_many([point]))
+        return tuples_of(self.stab_many([point]))
 
     def stab_many(self, points: Any) -> pa.RecordBatch:
         """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
 
         `points` are a list of tuples, a list of columns, or one column. Raises SchemaError, WordError.
         """
-        return self.record_batch(overlapping_words(self, points, 1)[: len(self.schema.columns)])
+        return self.record_batch(self._in_order(overlapping_words(self, points, 1))[: len(self.schema.columns)])
 
     def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
-        return _tuples(self.record_batch(overlapping_words(self, [point], 2)[: len(self.schema.columns)]))
+        words = self._in_order(overlapping_words(self, [point], 2))
+        return tuples_of(self.record_batch(words[: len(self.schema.columns)]))
 
-    def _places(self, pages: Pages, tree: Tree) -> tuple[int, int]:
-        """The ranks, in the whole relation, of this range's first record and of its end."""
-        count_rows(tree)
-        start = int(ranks(pages, tree, np.array(self._lo)[:, None])[0]) if self._lo else 0
-        stop = int(ranks(pages, tree, np.array(self._hi)[:, None])[0]) if self._hi else tree.count
-        return start, max(start, stop)
+    def _holds(self, key: tuple[int, ...]) -> bool:
+        """Whether the words of a key are in the range."""
+        if self._texts:
+            return bool(self._inside(np.array(key, np.int64)[:, None])[0])
+        return key >= self._lo and (not self._hi or key < self._hi)
 
-    def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows]:
+    def _scan_of(self, text: str, tree: Tree) -> tuple[ScanSpec, Rows | None]:
+        """A scan and where the tree carries it; None where no tree can."""
         scan = parse_scan(text, self.schema)
+        if not scan.carried:
+            return scan, None
         rows = rows_of(tree.spec, scan.rows)
         if rows is None:
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
@@ -359,22 +402,18 @@ class Relation(Range):
             raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Records as tuples, lazily, in batches underneath."""
-        for batch in self.batches():
-            yield from _tuples(batch)
+    def last(self, default: Any = None) -> Any:
+        """The record with the greatest key, or `default`. O(records), or O(log n) by a "count" scan without texts."""
+        tree = self.tree
+        if not self._texts and rows_of(tree.spec, COUNT_ROWS):
+            return self.select(-1) if self else default
+        return next(reversed(self), default)
 
     def _repr_html_(self) -> str:
         rows = list(self.range_head(10))
         head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
         body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
         return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
-
-    def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
-        """The first n records."""
-        batch = next(self.batches(rows=n), None)
-        if batch is not None:
-            yield from _tuples(batch)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
@@ -385,8 +424,16 @@ class Relation(Range):
         return f"<relation {self.name} ({self.schema}){bounds}>"
 
 
-def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
+    """The ranks, in a whole tree, of the first record from `lo` on and of the end below `hi`."""
+    start = int(ranks(pages, tree, np.array(lo)[:, None])[0]) if lo else 0
+    stop = int(ranks(pages, tree, np.array(hi)[:, None])[0]) if hi else tree.count
+    return start, max(start, stop)
+
+
+def _plain_values(bound: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A bound out of columns, numpy's and Arrow's scalars as Python's values."""
+    return tuple(v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v for v in bound)
 
 
 def _escaped(value: Any) -> str:

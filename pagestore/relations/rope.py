@@ -93,4 +93,4 @@ class Rope:
     def _texts(self) -> Iterator[pa.Array]:
         relation, place = self._relation, self._relation.schema.stored.index(self._column)
         for words in relation.words(columns=(place,), rows=PIECES):
-            yield decode(self._column.type, words[0], relation.source.dictionary)
+            yield decode(self._column.type, words[0], relation.source.dictionary).drop_null()

@@ -24,7 +24,8 @@ from pagestore.trees.range_folds import rows_of
 from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
-from pagestore.values.dictionary import DictionaryWriter
+from pagestore.values.dictionary import TEXT_TREES
+from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import Info
@@ -57,7 +58,7 @@ class Transaction(WorkingTrees):
         self._branch, self._message = branch, message or ""
         self._committer.begin(branch)
         state = self._committer.state
-        trees = {**base.trees, 1: state.system[1], 2: state.system[2]}
+        trees = {**base.trees, **{number: state.system[number] for number in TEXT_TREES}}
         self._begin(self._committer.pager, base, trees, state, handle.texts, self._committer.reserve)
 
     # --- relations ------------------------------------------------------------------------------
@@ -202,6 +203,8 @@ class Transaction(WorkingTrees):
         for name in list(self._buffers):
             self._flush(name)
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")  # few transactions ask for it
+        if texts:
+            texts.settle()
         version = self._committer.commit(
             Draft(
                 self._branch,
@@ -313,7 +316,10 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
     rows: list[tuple[int, int]] = []
     seen = set()
     for text in scans:
-        one = parse_scan(text, schema).rows
+        scan = parse_scan(text, schema)
+        one = scan.rows
+        if not scan.carried:
+            raise SchemaError(f"scan {text!r}: texts and columns with nulls are read; no scan is carried, just scan")
         if one in seen:
             raise SchemaError(f"scan {text!r} is there twice")
         seen.add(one)

@@ -12,6 +12,7 @@ from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.relation import Relation
 from pagestore.relations.stabbing import overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.sorting.tuples import sort_order
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
@@ -55,7 +56,7 @@ class WritableRelation(Relation):
         """
         values = self.schema.stored[len(self.schema.key) :]
         for column in values:
-            if column.type.name not in ("int64", "decimal"):
+            if column.type.name not in ("int64", "decimal") or column.type.nullable:
                 raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and decimal values add up")
         if all(column.type.name == "int64" for column in values):
             self._edit(ADD, rows)
@@ -92,7 +93,7 @@ class WritableRelation(Relation):
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
         if words.shape[1]:
             self._source.apply(self.name, np.full(words.shape[1], ERASE), words)
-        return self.record_batch(words[: len(self.schema.columns)])
+        return self.record_batch(self._in_order(words)[: len(self.schema.columns)])
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """`relation[key] = value`, or a tuple of values."""
@@ -111,11 +112,16 @@ class WritableRelation(Relation):
     def bulk(self, batches: Iterable[Any]) -> int:
         """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
 
-        Returns the number of records. Raises OrderError naming the first record out of order.
+        With texts in the key, all is in memory, and may come in any order. Returns the number of records. Raises
+        OrderError naming the first record out of order.
         """
         if self.tree.count:
             raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
-        return self._source.bulk(self.info, (self.encode(batch) for batch in batches))
+        encoded = (self.encode(batch) for batch in batches)
+        if self.sorts_texts:  # they ascend otherwise in the tree
+            words = np.concatenate([np.empty((self.info.spec.columns, 0), np.int64), *encoded], axis=1)
+            encoded = (words[:, sort_order(words[: self.info.spec.keys])] for _ in (0,))
+        return self._source.bulk(self.info, encoded)
 
     def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True) -> np.ndarray:
         """The stored words int64[C, n] of rows in any of the forms that `insert` takes.

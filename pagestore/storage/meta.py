@@ -22,7 +22,7 @@ from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, PAGE_SIZE_MAX, PAGE_SI
 from pagestore.runtime.lazy import crc32c
 
 MAGIC = b"pageSTR\x00"
-FORMAT, OLDEST = 2, 1  # the format that is written, and the oldest that is read
+FORMAT, OLDEST = 3, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
 NUMBER_END = 1 << 61  # above every number of a version or commit: readers lock byte VERSION_LOCK + version
 CLEAN_FLAG = 1

@@ -8,12 +8,16 @@ bool             0, 1
 date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
 decimal(p,s)     the value times 10**s, p <= 18
-string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids, the order of
-                 ids means nothing
+string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
+                 beside (text_order.py)
+
+A null, which a column of a nullable type (`int64?`) may hold, is the least word, which no other value of such a column
+has: of int64 it is refused there.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from numbers import Integral, Number, Real
 from typing import Any
@@ -25,6 +29,7 @@ from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.types import Column, Interner, Schema, Type, remedy_for
 
+NULL = WORD_MIN
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last value that Python has
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
@@ -47,11 +52,31 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
     if column.type.name == "int64":
         fast = _plain_integers(values)
         if fast is not None:
-            return fast
+            return _without_null(column, fast)
     array = _arrow_array(column, values)
-    if array.null_count:
-        row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-        raise WordError(f"column {column.name!r}, row {row}: a null; a store holds none, drop or replace it")
+    if not array.null_count:
+        return _without_null(column, _encoded(column, array, interner))
+    if not column.type.nullable:
+        raise _null(column, array)
+    there = array.is_valid().to_numpy(zero_copy_only=False)
+    words = np.full(len(array), NULL)
+    if there.any():
+        words[there] = _without_null(column, _encoded(column, array.drop_null(), interner))
+    return words
+
+
+def _without_null(column: Column, words: np.ndarray) -> np.ndarray:
+    """The words of values, if none of them is the word of a null."""
+    if column.type == Type("int64", nullable=True) and words.min(initial=0) == NULL:
+        raise WordError(
+            f"column {column.name!r}, row {int(np.argmin(words))}: {NULL} stands for a null in a column of int64?; "
+            "declare the column as int64, or take another number"
+        )
+    return words
+
+
+def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
+    """The words of an Arrow array of the column's type, without nulls."""
     if column.type.interned:
         return interner.intern(array)
     if column.type.name == "float64":
@@ -64,6 +89,28 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
         return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
     words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+
+
+def text_of(column: Column, value: Any) -> bytes:
+    """A value of a column of texts as bytes. Raises WordError as `encode`."""
+    if type(value) is str and column.type.name == "string":
+        with suppress(UnicodeError):
+            return value.encode()
+    if type(value) is bytes and column.type.name == "bytes":
+        return value
+    array = _arrow_array(column, [value])
+    if array.null_count:
+        raise _null(column, array)
+    text = array[0].as_py()
+    return text.encode() if isinstance(text, str) else text
+
+
+def _null(column: Column, array: pa.Array) -> WordError:
+    row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    return WordError(
+        f"column {column.name!r}, row {row}: a null, which no {column.type} is; drop or replace it, or "
+        f"declare a value column as {column.type}?"
+    )
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
@@ -199,7 +246,7 @@ def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
 
 
 def bounds_of(column_type: Type) -> tuple[int, int]:
-    """The least and the greatest word that a value of a type can have; of texts, any id.
+    """The least and the greatest word that a value of a type can have, besides a null; of texts, any id.
 
     >>> bounds_of(Type.parse("decimal(3,1)")), bounds_of(Type.parse("bool"))
     ((-999, 999), (0, 1))
@@ -227,6 +274,11 @@ def float_words(values: np.ndarray) -> np.ndarray:
 
 def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array:
     """The Arrow array of words int64[n]; int64 without a copy."""
+    if column_type.nullable:
+        null = words == NULL
+        if null.any():
+            places = pa.array(np.cumsum(~null) - 1, mask=null)
+            return decode(column_type, words[~null], interner).take(places)
     name = column_type.name
     if column_type.interned:
         return interner.texts(words, name == "bytes")
@@ -243,6 +295,15 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def value_of_word(column_type: Type, word: int, interner: Interner) -> Any:
+    """The value of one word, as Arrow's `as_py` gives it."""
+    if column_type.nullable and word == NULL:
+        return None
+    if column_type.name == "int64":
+        return word
+    return decode(column_type, np.array([word]), interner)[0].as_py()
+
+
 def float_values(words: np.ndarray) -> np.ndarray:
     """float64[n] of a float column's words."""
     bits: np.ndarray = words ^ (words >> 63 & np.int64(WORD_MAX))
@@ -250,8 +311,13 @@ def float_values(words: np.ndarray) -> np.ndarray:
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
-    """A column as a numpy array: of the native dtype where there is one, of objects for decimals and texts."""
+    """A column as a numpy array: of the native dtype where there is one, of objects for decimals and texts.
+
+    Where a value is null there is NaN, NaT or None; int64 and bool come as a masked array.
+    """
     name = column_type.name
+    if column_type.nullable and (null := words == NULL).any():
+        return _nulls_as_numpy(column_type, words, null, interner)
     if name == "int64":
         return words
     if name == "float64":
@@ -263,6 +329,18 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
     if name == "timestamp":
         return words.view("datetime64[us]")
     return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
+
+
+def _nulls_as_numpy(column_type: Type, words: np.ndarray, null: np.ndarray, interner: Interner) -> np.ndarray:
+    if column_type.name in ("int64", "bool"):
+        masked: np.ndarray = np.ma.masked_array(to_numpy(column_type, np.where(null, 0, words), interner), null)
+        return masked
+    there = to_numpy(column_type, words[~null], interner)
+    kind = "M8[D]" if column_type.name == "date" else there.dtype
+    missing = np.nan if column_type.name == "float64" else None
+    values = np.full(len(words), missing if there.dtype.kind != "M" else np.datetime64("NaT"), kind)
+    values[~null] = there
+    return values
 
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:

@@ -1,10 +1,10 @@
 """The dictionary: every distinct text of a store has one id, for all versions and branches.
 
-Two trees of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
+Its trees are of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
 length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
 finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
 the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1; nothing is ever taken out, so a
-text keeps its id.
+text keeps its id. Where a text stands among the others is kept beside (text_order.py).
 
 A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first
 page and words of a TEXT run (versions/commit_record.py), offset and length in what the run's zstandard frame unpacks
@@ -13,32 +13,33 @@ to.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
 from pagestore.errors import CorruptionError
+from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
+from pagestore.sorting.tuples import FEW
 from pagestore.storage.mapping import Run
-from pagestore.storage.pager import STORE_LINEAGE, Pager
-from pagestore.storage.record import TEXT, RecordReader, RecordWriter
-from pagestore.storage.step import step
-from pagestore.storage.word_list import to_word_list
-from pagestore.trees.apply import apply, compose_edits
-from pagestore.trees.kernels.apply_layout import INSERT, SET
-from pagestore.trees.lookup import get
-from pagestore.trees.reading import read_batches
+from pagestore.storage.record import TEXT, RecordReader
+from pagestore.trees.lookup import RecordFinder, get
+from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Spec, Tree
+from pagestore.values.text_order import DENSE, LABELS, ORDER, SortedOrder, StoredOrder, TextOrder
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
+TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS)}
 LONG = 1024
 LONG_MARK = 0xFFFF
-FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
-CACHE_MAX = 1 << 17
+FOUND_MAX = 62  # bytes of a text whose words are looked up one by one
+LOADED_AT_ONCE = 1 << 13  # texts
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 
@@ -47,6 +48,60 @@ class Dictionary:
 
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
+        self._order: tuple[Tree, TextOrder] | None = None
+        self._finders: dict[int, RecordFinder] = {}
+
+    @property
+    def order(self) -> TextOrder:
+        """The order of the texts, for as long as no text is added. O(1), or a sort of all where none is kept."""
+        texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
+        if self._order is None or self._order[0] is not texts:
+            if order.count or not texts.count:
+                made: TextOrder = StoredOrder(self._pages, order, labels, self.loaded, self.id_of)
+            else:
+                made = SortedOrder(self._ids(), self.loaded, self.id_of)
+            self._order = texts, made
+        return self._order[1]
+
+    def id_of(self, text: bytes) -> int:
+        """The id of a text, 0 if there is none. O(log dictionary)."""
+        place = hash_of(text)
+        finder = self._finder(PLACES)
+        while place <= WORD_MAX:
+            found = finder.find((place,))
+            if found is None:
+                return 0
+            if self.text(found[0]) == text:
+                return found[0]
+            place += 1
+        return int(self._find([text])[0])
+
+    def text(self, id_: int) -> bytes:
+        """The text of an id. O(log dictionary + bytes)."""
+        finder = self._finder(TEXTS)
+        head = finder.find((id_, 0))
+        if head is None or (length := head[0] & 0xFFFF) > FOUND_MAX:
+            return self.loaded(np.array([id_]))[0]
+        words = [head[0]]
+        for part in range(1, (length + 9) // 8):
+            words += finder.find((id_, part)) or ()
+        return array("q", words).tobytes()[2 : 2 + length]
+
+    def loaded(self, ids: np.ndarray) -> list[bytes]:
+        """The texts of ids int64[n]; bytes, also of strings. O(n log dictionary + bytes)."""
+        texts: list[bytes] = []
+        for at in range(0, len(ids), LOADED_AT_ONCE):
+            some = ids[at : at + LOADED_AT_ONCE]
+            lengths = self._words(some, np.zeros(len(some), np.int64)) & 0xFFFF
+            if (lengths == LONG_MARK).any():
+                offsets, data = self._load_long(some, lengths == LONG_MARK)
+                raw = data.tobytes()
+                texts += [raw[start:end] for start, end in pairwise(offsets.tolist())]
+            else:
+                starts, words = self._short(some, lengths)
+                raw = words.tobytes()
+                texts += [raw[i : i + n] for i, n in zip((8 * starts + 2).tolist(), lengths.tolist(), strict=True)]
+        return texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts; 0 for those the store has never seen."""
@@ -55,7 +110,7 @@ class Dictionary:
     def known(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
-        known = self._find([_bytes(text) for text in distinct.dictionary.to_pylist()])
+        known = self._find([as_bytes(text) for text in distinct.dictionary.to_pylist()])
         ids: np.ndarray = known[distinct.indices.to_numpy(zero_copy_only=False)]
         return ids
 
@@ -64,16 +119,22 @@ class Dictionary:
 
         O(distinct log dictionary + bytes).
         """
-        distinct, places = np.unique(ids, return_inverse=True)
-        offsets, data = self._load(distinct)
+        dense = self._load_dense(ids)
+        if dense:
+            places, (offsets, data) = ids - ids.min(), dense
+        else:
+            distinct, places = np.unique(ids, return_inverse=True)
+            offsets, data = self._load(distinct)
         kind = pa.binary() if binary else pa.string()
         if np.diff(offsets)[places].sum() > BYTES_MAX:
             kind = pa.large_binary() if binary else pa.large_string()
         else:
             offsets = offsets.astype(np.int32)
-        parts = pa.Array.from_buffers(kind, len(distinct), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        parts = pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
         if not binary:
             _check_utf8(parts)
+        if len(places) == len(parts) and (np.diff(places) == 1).all():
+            return parts
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def lengths(self, first: int, end: int) -> np.ndarray:
@@ -89,9 +150,7 @@ class Dictionary:
 
     def greatest_id(self) -> int:
         """The id that was given last; 0 in an empty dictionary. O(texts)."""
-        tree = self._tree(PLACES)
-        ids = (int(batch[0].max()) for batch in read_batches(self._pages(), tree, columns=(1,)) if tree.count)
-        return max(ids, default=0)
+        return int(self._ids().max(initial=0))
 
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
         """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
@@ -106,8 +165,21 @@ class Dictionary:
                     if part == 2:
                         yield id_, *heads.pop(id_)
 
+    def _ids(self) -> np.ndarray:
+        """The ids of all texts, in no order. O(texts)."""
+        tree = self._tree(PLACES)
+        batches = read_batches(self._pages(), tree, columns=(1,)) if tree.count else ()
+        return np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in batches)])
+
     def _tree(self, spec: Spec) -> Tree:
         return self._trees.get(spec.tree_id) or Tree.empty(spec)
+
+    def _finder(self, spec: Spec) -> RecordFinder:
+        """A finder of single keys in a tree as it is now."""
+        tree, pages, finder = self._tree(spec), self._pages(), self._finders.get(spec.tree_id)
+        if finder is None or finder.tree is not tree or finder.pages is not pages:
+            finder = self._finders[spec.tree_id] = RecordFinder(pages, tree)
+        return finder
 
     def _find(self, texts: list[bytes]) -> np.ndarray:
         """Ids of distinct texts, 0 where there is none."""
@@ -116,8 +188,7 @@ class Dictionary:
     def _probe(self, texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """(ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
-        places = np.array([int.from_bytes(blake2b(t, digest_size=8).digest(), "little", signed=True) for t in texts])
-        places = places.astype(np.int64)
+        places = np.array([*map(hash_of, texts)], np.int64)
         open_ = np.arange(len(texts))
         while len(open_):
             found, values = get(self._pages(), self._tree(PLACES), places[None, open_])
@@ -136,13 +207,32 @@ class Dictionary:
         lengths = heads & 0xFFFF
         if (lengths == LONG_MARK).any():
             return self._load_long(ids, lengths == LONG_MARK)
-        counts = (lengths + 9) // 8
-        starts = np.cumsum(counts) - counts
-        parts = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-        words = self._words(np.repeat(ids, counts), parts)
+        starts, words = self._short(ids, lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         take = np.arange(offsets[-1]) + np.repeat(8 * starts + 2 - offsets[:-1], lengths)
         return offsets, words.view(np.uint8)[take]
+
+    def _load_dense(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """As `_load`, all texts from the least id to the greatest; None where many of these are not wanted, or long."""
+        first, end = (int(ids.min()), int(ids.max()) + 1) if len(ids) > FEW else (0, 0)
+        if not 0 < first < end <= first + DENSE * len(ids):
+            return None
+        read_ids, parts, words = read(self._pages(), self._tree(TEXTS), (first,), (end,))
+        lengths = words[parts == 0] & 0xFFFF
+        if len(lengths) != end - first or (lengths == LONG_MARK).any() or (np.diff(read_ids) > 1).any():
+            return None
+        runs = np.stack([np.full(len(lengths), 2), lengths, (lengths + 9) // 8 * 8 - 2 - lengths], axis=1)
+        if runs.sum() != 8 * len(words):
+            return None
+        kept = np.repeat(np.tile([False, True, False], len(lengths)), runs.ravel())
+        return np.concatenate([[0], np.cumsum(lengths)]), words.view(np.uint8)[kept]
+
+    def _short(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The words of short texts, and where those of each start."""
+        counts = (lengths + 9) // 8
+        starts = np.cumsum(counts) - counts
+        parts = np.arange(int(counts.sum())) - np.repeat(starts, counts)
+        return starts, self._words(np.repeat(ids, counts), parts)
 
     def _load_long(self, ids: np.ndarray, long: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `_load`, where some texts stand in runs."""
@@ -172,118 +262,9 @@ class Dictionary:
         return words
 
 
-class DictionaryWriter(Dictionary):
-    """A transaction's dictionary: `intern` adds what is new. `cache` remembers ids of committed texts."""
-
-    def __init__(self, pager: Pager, trees: dict[int, Tree], next_id: int, cache: dict[bytes, int]):
-        super().__init__(lambda: pager.pages, trees, pager.mapping.read_run)
-        self.pager = pager
-        self.next_id = next_id
-        self.added: dict[bytes, int] = {}
-        self._cache = cache
-
-    def intern(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts, new ones added. O(distinct log dictionary)."""
-        distinct = texts.dictionary_encode()
-        keys = [_bytes(text) for text in distinct.dictionary.to_pylist()]
-        ids = [self.added.get(key) or self._cache.get(key, 0) for key in keys]
-        unknown = [key for key, id_ in zip(keys, ids, strict=True) if not id_]
-        if unknown:
-            fresh = iter(self._resolve(unknown))
-            ids = [id_ or next(fresh) for id_ in ids]
-        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
-        return words
-
-    def committed(self) -> None:
-        """Remember the ids of the transaction's texts, now that it is durable."""
-        if len(self._cache) + len(self.added) > CACHE_MAX:
-            self._cache.clear()
-        self._cache.update(self.added)
-
-    @step
-    def move_long(self) -> None:
-        """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
-        moved: dict[int, Run] = {}
-        edits = []
-        for id_, page, words in self.long_texts():
-            if page not in moved:
-                run = Run(page, words)
-                moved[page] = self.pager.write_run(to_word_list(self._read_run(run)), TEXT)
-                with self.pager.retiring_into(STORE_LINEAGE):
-                    self.pager.retire_run(run)
-            edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
-        if edits:
-            self._apply(TEXTS, np.array(edits, np.int64).T, SET)
-
-    @step
-    def _resolve(self, texts: list[bytes]) -> list[int]:
-        """Ids of distinct texts that no cache knows."""
-        ids, places = self._probe(texts)
-        new = np.flatnonzero(ids == 0)
-        if len(new):
-            ids[new] = np.arange(self.next_id, self.next_id + len(new))
-            self.next_id += len(new)
-            self._add_places(new, ids, places)
-            self._add_texts([texts[i] for i in new.tolist()], ids[new])
-        resolved: list[int] = ids.tolist()
-        self.added.update(zip(texts, resolved, strict=True))
-        return resolved
-
-    def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Add new ids at their places; where two texts want the same free place, the later one moves on."""
-        wanted = places[new]
-        while True:
-            order = np.argsort(wanted, kind="stable")
-            clash = np.zeros(len(new), bool)
-            clash[order[1:]] = wanted[order[1:]] == wanted[order[:-1]]
-            taken = get(self.pager.pages, self._tree(PLACES), wanted[None])[0]
-            if not (clash | taken).any():
-                break
-            wanted[clash | taken] += 1
-        self._apply(PLACES, np.stack([wanted, ids[new]]))
-
-    def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
-        lengths = np.array([len(text) for text in texts], np.int64)
-        long = lengths >= LONG
-        if long.any():
-            self._add_long([t for t in texts if len(t) >= LONG], ids[long])
-            texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
-        counts = (lengths + 9) // 8
-        padded = b"".join(
-            len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t))
-            for t, c in zip(texts, counts, strict=True)
-        )
-        parts = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._apply(TEXTS, np.stack([np.repeat(ids, counts), parts, np.frombuffer(padded, np.int64)]))
-
-    def _add_long(self, texts: list[bytes], ids: np.ndarray) -> None:
-        group: list[tuple[bytes, int]] = []
-        for text, id_ in zip(texts, ids.tolist(), strict=True):
-            group.append((text, id_))
-            if sum(len(t) for t, _ in group) >= FRAME_BYTES:
-                self._add_frame(group)
-                group = []
-        if group:
-            self._add_frame(group)
-
-    def _add_frame(self, group: list[tuple[bytes, int]]) -> None:
-        """Write long texts as one zstandard frame and say where each is."""
-        raw = b"".join(text for text, _ in group)
-        out = RecordWriter(TEXT)
-        out.put_bytes(zstandard.compress(raw))
-        out.put(len(raw))
-        run = self.pager.write_run(out.words, TEXT)
-        offset, rows = 0, []
-        for text, id_ in group:
-            for part, word in enumerate((LONG_MARK, *run, offset, len(text))):
-                rows.append((id_, part, word))
-            offset += len(text)
-        self._apply(TEXTS, np.array(rows, np.int64).T)
-
-    def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
-        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
-        with self.pager.retiring_into(STORE_LINEAGE):
-            self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]
+def hash_of(text: bytes) -> int:
+    """Where a text is looked for first: a word."""
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
 class TextFinder:
@@ -318,5 +299,6 @@ def _frame(content: np.ndarray, page: int) -> bytes:
         raise CorruptionError(f"the long texts there do not unpack: {error}", page=page) from None
 
 
-def _bytes(text: str | bytes) -> bytes:
+def as_bytes(text: str | bytes) -> bytes:
+    """A text as its bytes."""
     return text.encode() if isinstance(text, str) else text

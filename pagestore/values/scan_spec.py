@@ -1,9 +1,11 @@
 """Scans by the names that users give them: from text to the rows of a tree's scans, from fold words to values.
 
 count                 records                         max:price         greatest value
+count:price           records whose price is not null
 sum:price             exact sum                       max:price,item    greatest tuple
 checksum              of whole records                argmax:price,item the item at the greatest price
 gcd:x                 a registered operator           min:, argmin:     likewise
+max:item              of texts, and every scan of a column that may be null: read from the records, and not carried
 concat:item           a rope of the texts, which is read from the records and not carried (relations/rope.py)
 """
 
@@ -28,7 +30,8 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 class ScanSpec(NamedTuple):
     """One scan: its operator's name, its rows in a tree, its result's columns, and how many fold words come before.
 
-    `whole` says whether its value is an integer that the fold words are.
+    `whole` says whether its value is an integer that the fold words are, `carried` whether a tree can carry it: none
+    can compare texts or skip nulls.
     """
 
     operator: str
@@ -36,6 +39,7 @@ class ScanSpec(NamedTuple):
     columns: tuple[Column, ...] = ()
     skipped: int = 0
     whole: bool = False
+    carried: bool = True
 
 
 @lru_cache(256)
@@ -48,33 +52,33 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
     places = [schema.stored.index(column) for column in columns]
     if name == "concat":
         raise SchemaError(f"scan {text!r}: texts are concatenated as they stand; no scan is carried, just scan a range")
+    carried = not any(column.type.nullable for column in columns)
+    if name == "count" and len(columns) < 2:
+        return ScanSpec(name, ((COUNT, 0),), columns, whole=True, carried=carried)
     if name in ("count", "checksum"):
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
-        return ScanSpec(name, ((COUNT, 0),) if name == "count" else ((CHECKSUM, len(schema.columns)),), whole=True)
+        return ScanSpec(name, ((CHECKSUM, len(schema.columns)),), whole=True)
     if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
         raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
-        for column in columns[:1] if name.startswith("arg") else columns:
-            if column.type.interned:
-                raise SchemaError(
-                    f"scan {text!r}: {column.name} is a {column.type}, whose words are in no order; keep a number or "
-                    "a date of that order beside it, as in argmax:number,text"
-                )
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
         skipped = int(name.startswith("arg"))
         whole = len(columns) == 1 and columns[0].type.name == "int64"
-        return ScanSpec(name, rows, columns[skipped:], skipped, whole)
+        compared = columns[:1] if skipped else columns
+        carried = carried and not any(column.type.interned for column in compared)
+        return ScanSpec(name, rows, columns[skipped:], skipped, whole, carried)
     if name == "sum":
         if columns[0].type.name not in ("int64", "decimal"):
             raise SchemaError(
                 f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or decimal, whose "
                 "addition is associative"
             )
-        return ScanSpec(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=columns[0].type.name == "int64")
+        whole = columns[0].type.name == "int64"
+        return ScanSpec(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=whole, carried=carried)
     if not is_name(name):
         raise SchemaError(f"scan {text!r}: {USE}")
-    return ScanSpec(name, ((code_of(name), places[0]),), columns)
+    return ScanSpec(name, ((code_of(name), places[0]),), columns, carried=carried)
 
 
 def concatenated(text: str, schema: Schema) -> Column:

@@ -35,18 +35,22 @@ class Interner(Protocol):
 
 
 class Type(NamedTuple):
-    """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point."""
+    """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point.
+
+    A value of a `nullable` type may be missing: its text ends with a question mark.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
+    nullable: bool = False
 
     @classmethod
     def parse(cls, text: str | Type) -> Type:
         """Read a type as it is written.
 
-        >>> Type.parse("decimal(10, 2)")
-        Type(name='decimal', precision=10, scale=2)
+        >>> Type.parse("decimal(10, 2)?")
+        Type(name='decimal', precision=10, scale=2, nullable=True)
         >>> Type.parse("varchar")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         pagestore.errors.SchemaError: 'varchar' is no type: use int64, float64, bool, date, timestamp, ...
@@ -54,6 +58,8 @@ class Type(NamedTuple):
         if isinstance(text, Type):
             return text
         name = text.strip()
+        if name.endswith("?") and not name.endswith("??"):
+            return cls.parse(name[:-1])._replace(nullable=True)
         if name in ARROW:
             return cls(name)
         match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
@@ -75,7 +81,8 @@ class Type(NamedTuple):
         return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]()
 
     def __str__(self) -> str:
-        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+        name = f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+        return name + "?" * self.nullable
 
 
 ARROW: dict[str, Callable[[], pa.DataType]] = {
@@ -128,6 +135,10 @@ class Schema:
                 raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
             if keys.count(name) > 1:
                 raise SchemaError(f"key column {name!r} is there twice")
+            type_ = columns[names.index(name)].type
+            if type_.nullable:
+                remedy = "leave the ? out, or name the columns of the key with key="
+                raise SchemaError(f"key column {name!r} is a {type_}: a key is never null; {remedy}")
         if not 1 <= len(keys) <= KEYS_MAX:
             raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
         return cls(columns, keys)
@@ -155,14 +166,19 @@ class Schema:
         return self.stored == self.columns
 
     @cached_property
+    def text_keys(self) -> tuple[int, ...]:
+        """The places of the texts in the key, whose words are in another order than they are."""
+        return tuple(place for place, column in enumerate(self.stored[: len(self.key)]) if column.type.interned)
+
+    @cached_property
     def plain(self) -> bool:
-        """Whether every column is int64, so that values are words."""
-        return all(column.type.name == "int64" for column in self.columns)
+        """Whether every column is int64 and none may be null, so that values are words."""
+        return all(column.type == Type("int64") for column in self.columns)
 
     @cached_property
     def arrow(self) -> pa.Schema:
         """The schema of Arrow tables of these columns."""
-        return pa.schema([pa.field(column.name, column.type.arrow, nullable=False) for column in self.columns])
+        return pa.schema([pa.field(column.name, column.type.arrow, column.type.nullable) for column in self.columns])
 
     def __hash__(self) -> int:
         return self._hash

@@ -39,6 +39,7 @@ from pagestore.storage.step import Work
 from pagestore.storage.word_list import WordList, empty_list, rows, to_word_list, word_list
 from pagestore.trees.kernels.apply import reserve_of
 from pagestore.trees.tree import Tree
+from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.commit_record import Commit, checkpoint_of, lie_within
 from pagestore.versions.reclaim import DEAD, DeadList, Reclaim
@@ -128,7 +129,7 @@ class Committer:
         catalog = self._write_catalog(draft)
         timestamp = max(time.time_ns() // 1000, state.commit.timestamp + 1)
         own = {**trees}
-        system = {**state.system, 1: own.pop(1), 2: own.pop(2)}
+        system = {**state.system, **{number: own.pop(number) for number in TEXT_TREES}}
         record = Commit(
             state.sequence + 1, version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
             draft.next_text, catalog=catalog.run, roots=roots_of(own), message=draft.message,

@@ -10,15 +10,14 @@ from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import WordList, rows, word_list
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.dictionary import PLACES, TEXTS
+from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import FIRST_TREE, Catalog
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.reclaim import DEAD
 from pagestore.versions.settings import MAIN_ID, Settings
 from pagestore.versions.version_table import VERSION_TREE, Entry, VersionTable
 
-SYSTEM = {spec.tree_id: spec for spec in (TEXTS, PLACES, VERSION_TREE, DEAD)}
-TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES)}  # those that versions share; the others are the newest's
+SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
 HEIGHT_BITS = 8  # low bits of a word, with a tree's height; its root's birth is above them
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 

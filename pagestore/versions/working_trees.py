@@ -24,7 +24,7 @@ from pagestore.trees.kernels.apply_layout import ADD, ERASE
 from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.dictionary import DictionaryWriter
+from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.store_state import StoreState, Version

@@ -24,7 +24,7 @@ class Pages:
         magic, form, page_size = struct.unpack_from("<8sII", self.data, at)
         sequence, _, state, words = struct.unpack_from("<4q", self.data, at + 32)
         (checksum,) = struct.unpack_from("<I", self.data, at + 92)
-        good = magic == b"pageSTR\0" and form in (1, 2) and checksum == crc32c(self.data[at : at + 92])
+        good = magic == b"pageSTR\0" and form in (1, 2, 3) and checksum == crc32c(self.data[at : at + 92])
         return (page_size, sequence, state, words) if good else None
 
     def page(self, number: int) -> tuple[int, ...]:

@@ -173,3 +173,33 @@ def test_what_spark_wrote(store, tmp_path: Path) -> None:
     one, other = (store.snapshot()[name].to_arrow() for name in ("ordered", "parts"))
     assert other.select(one.column_names).equals(one)
     assert one.slice(4001, 1).to_pylist()[0]["name"] == "4001"
+
+
+def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
+    path = folder(
+        table(x=[1, 2, 3], y=["a", None, "b"], z=[1, 2, 3]), table(x=[4], y=["c"], z=pa.array([None], pa.int64()))
+    )
+    with store.transaction() as txn:
+        load(txn, "r", path, ["x"])
+        assert str(txn["r"].schema) == "x: int64, y: string?, z: int64?"
+        assert list(txn["r"]) == [(1, "a", 1), (2, None, 2), (3, "b", 3), (4, "c", None)]
+        load(txn, "filled", path, ["x"], nulls="refuse", fill={"y": "none", "z": "-1"})
+        assert str(txn["filled"].schema) == "x: int64, y: string, z: int64"
+        assert list(txn["filled"]) == [(1, "a", 1), (2, "none", 2), (3, "b", 3), (4, "c", -1)]
+        for refused, complaint in (
+            ({"nulls": "refuse"}, "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE"),
+            ({"fill": {"q": "1"}}, "no column q to fill; there are x, y, z"),
+            ({"fill": {"z": "one"}}, "'one' is no value of column z"),
+        ):
+            with pytest.raises(DatasetError, match=complaint):
+                load(txn, "refused", path, ["x"], **refused)
+                txn.drop("refused")
+
+
+def test_nulls_are_filled_by_the_command(folder, tmp_path: Path) -> None:
+    path = folder(table(x=[1, None], y=[None, 2]))
+    command = ["load", str(tmp_path / "s.pages"), "r", str(path), "--key", "x", "--quiet"]
+    assert main.pagestore([*command, "--fill", "y"]) == 1
+    assert main.pagestore([*command, "--fill", "x=0", "--fill", "y=7"]) == 0
+    with pagestore.open(tmp_path / "s.pages", mode="r") as opened:
+        assert list(opened.snapshot()["r"]) == [(0, 2), (1, 7)]

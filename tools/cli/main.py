@@ -36,6 +36,7 @@ IVM = {
     "uninstall": "remove an installed block and its views",
     "exec": "run edits as one transaction, and say what they changed in the views",
     "query": "evaluate rules once and store nothing",
+    "declare": "the relations of a store, as rules know them",
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
     "fsck": "compare views and indices with what follows from relations, and repair them",

@@ -7,16 +7,17 @@ their ids in its dictionary.
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 
 import pagestore
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
+from pagestore.values.types import Column, Schema, type_of_arrow
 
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress
@@ -56,20 +57,24 @@ def load(
     relation: str,
     path: str | Path,
     key: Sequence[str],
-    nulls: str = "refuse",
+    nulls: str = "keep",
     memory: int = MEMORY,
     utc: bool = False,
     progress: Callable[[str], None] = lambda text: None,
+    fill: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """Make the new relation `relation` with this key from the Parquet files under `path`.
 
-    `nulls` is "refuse" or "drop". With `utc`, timestamps with a time zone are stored in UTC without it, else refused.
+    `nulls` says what becomes of a null: "keep" makes columns nullable, of values only; "drop" leaves out the row, and
+    "refuse" ends the load. `fill` has values for the nulls of some columns. With `utc`, timestamps with a time zone are
+    stored in UTC without it, else refused.
     Raises DatasetError, with the file, column and row of a value that cannot be loaded, or with a key that has two
     different values. O(rows) in bounded memory for sorted input, else O(rows log rows).
     """
     began = time.perf_counter()
     dataset = open_dataset(path, utc)
-    new = txn.create(relation, _schema(dataset, key), key=tuple(key))
+    dataset.fill_with(fill)
+    new = txn.create(relation, _schema(dataset, key, nulls == "keep"))
     report = Report(relation, len(dataset.parts), notes=dataset.notes)
     stream = _Stream(txn, new, dataset, nulls, report, progress)
     try:
@@ -102,7 +107,7 @@ class _Stream:
     def words(self) -> Iterator[np.ndarray]:
         """All rows in file order."""
         rows = 0
-        for batch in self.dataset.batches(self.nulls):
+        for batch in self.dataset.batches(self.nulls, self.relation.schema.key):
             yield self.relation.encode(batch)
             rows += len(batch)
             self.progress(f"{rows:,} rows read")
@@ -148,15 +153,21 @@ def _steps(keys: np.ndarray) -> np.ndarray:
     return steps
 
 
-def _schema(dataset: Dataset, key: Sequence[str]) -> pa.Schema:
-    """The relation's columns.  Raises DatasetError if the key names others."""
+def _schema(dataset: Dataset, key: Sequence[str], keep: bool) -> Schema:
+    """The relation's columns; with `keep`, those may be null that may lack values.  Raises DatasetError for a key that
+    names others.
+    """
     names = ", ".join(dataset.columns)
     if not key:
         raise DatasetError(f"{dataset.path}: the relation needs a key: name at least one of {names}")
     for name in key:
         if name not in dataset.columns:
             raise DatasetError(f"{dataset.path}: no column {name} for the key; there are {names}")
-    return pa.schema(list(dataset.columns.items()))
+    columns = [
+        Column(name, type_of_arrow(name, kind)._replace(nullable=keep and name not in key and dataset.may_lack(name)))
+        for name, kind in dataset.columns.items()
+    ]
+    return Schema.parse(Schema(tuple(columns), tuple(key)), key)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -167,9 +178,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", help="a folder of Parquet files, or one file")
     parser.add_argument("--key", required=True, help="the key's columns, comma-separated, in order")
     parser.add_argument(
-        "--nulls", choices=("refuse", "drop"), default="refuse", help="what to do with rows that have a null"
+        "--nulls", choices=("keep", "refuse", "drop"), default="keep",
+        help="what becomes of nulls: kept in columns of values (the default), refused, or their rows dropped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fill", action="append", default=[], metavar="COLUMN=VALUE", help="a value for the nulls of a column"
     )
     parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """`column=value` as both. Raises DatasetError."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise DatasetError(f"--fill {text}: say which value a column gets, as in --fill {text}=0")
+    return name, value
 
 
 def run(options: argparse.Namespace) -> int:
@@ -183,8 +206,9 @@ def run(options: argparse.Namespace) -> int:
                 Progress(f"load {options.relation}", options.quiet) as progress,
             ):
                 report = load(
-                    txn, options.relation, options.path, key, options.nulls, utc=options.utc, progress=progress
-                )
+                    txn, options.relation, options.path, key, options.nulls, utc=options.utc, progress=progress,
+                    fill=dict(_pair(text) for text in options.fill),
+                )  # fmt: skip
         finally:
             if (
                 not there and not store.version

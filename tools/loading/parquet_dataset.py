@@ -8,7 +8,7 @@ A name that starts with `_` or `.` is not data. Every column becomes one of page
 the same Arrow schema; a column of another type is refused with the file, the column and the remedy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -44,18 +44,34 @@ class Dataset:
     columns: dict[str, pa.DataType]
     notes: list[str] = field(default_factory=list)
     dropped: int = 0
+    fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
-    def batches(self, nulls: str = "refuse") -> Iterator[pa.RecordBatch]:
-        """All rows in file order, without nulls or NaN; `nulls="drop"` leaves out rows with a null and counts them.
+    def may_lack(self, name: str) -> bool:
+        """Whether a column may have nulls, as far as the files' footers say; none has that is filled."""
+        return name not in self.fill and any(_may_lack(part, name) for part in self.parts)
 
-        Raises DatasetError with the file, the column and the row (from 0) of the first value that is refused.
+    def fill_with(self, values: Mapping[str, str]) -> None:
+        """Let values stand for the nulls of columns. Raises DatasetError for one that is none of its column."""
+        for name, text in values.items():
+            if name not in self.columns:
+                raise DatasetError(f"{self.path}: no column {name} to fill; there are {', '.join(self.columns)}")
+            try:
+                self.fill[name] = pa.scalar(text).cast(self.columns[name])
+            except pa.ArrowInvalid as error:
+                raise DatasetError(f"{self.path}: {text!r} is no value of column {name}: {error}") from None
+
+    def batches(self, nulls: str = "refuse", key: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+        """All rows in file order, without NaN and nulls; with `nulls="keep"` columns that are no key may have nulls.
+
+        `nulls="drop"` leaves out rows with a null and counts them. Raises DatasetError with the file, the column and
+        the row (from 0) of the first value that is refused.
         """
         for part in self.parts:
             first_row = 0
             source = _open(part.file)
             for raw in _batches(part.file, source):
                 batch = self._typed(part, raw)
-                yield self._without_nulls(part.file, batch, first_row, nulls)
+                yield self._without_nulls(part.file, batch, first_row, nulls, key)
                 first_row += len(raw)
 
     def _typed(self, part: Part, raw: pa.RecordBatch) -> pa.RecordBatch:
@@ -66,27 +82,31 @@ class Dataset:
             else:
                 array = raw.column(name)
             try:
-                arrays.append(array.cast(kind))
+                array = array.cast(kind)
+                arrays.append(array.fill_null(self.fill[name]) if name in self.fill else array)
             except pa.ArrowInvalid as error:
                 raise DatasetError(
                     f"{part.file}: column {name} does not fit {kind}: {error}: cast it in the job"
                 ) from None
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
-    def _without_nulls(self, file: Path, batch: pa.RecordBatch, first_row: int, nulls: str) -> pa.RecordBatch:
+    def _without_nulls(
+        self, file: Path, batch: pa.RecordBatch, first_row: int, nulls: str, key: Collection[str]
+    ) -> pa.RecordBatch:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if column.null_count and nulls == "refuse":
+            if column.null_count and (nulls == "refuse" or (nulls == "keep" and name in key)):
                 row = first_row + pc.index(column.is_null(), True).as_py()
+                reason = "a key is never null" if name in key else "nulls are refused"
                 raise DatasetError(
-                    f"{file}: column {name} is null in row {row}: a relation holds no nulls; "
-                    "fill them in the job, or drop such rows with --nulls drop"
+                    f"{file}: column {name} is null in row {row}: {reason}; "
+                    f"fill them with --fill {name}=VALUE, or drop such rows with --nulls drop"
                 )
             if pa.types.is_floating(column.type) and (row := pc.index(pc.is_nan(column), True).as_py()) >= 0:
                 raise DatasetError(
                     f"{file}: column {name} is NaN in row {first_row + row}: "
                     "NaN has no place in an order; filter it in the job"
                 )
-        kept = batch.drop_null()
+        kept = batch if nulls == "keep" else batch.drop_null()
         self.dropped += len(batch) - len(kept)
         return kept
 
@@ -202,6 +222,19 @@ def _check_alike(first: Path, expected: dict[str, pa.DataType], file: Path, foun
             raise DatasetError(
                 f"{file}: column {name} is {kind}, but it is {expected[name]} in {first}: cast it in the job"
             )
+
+
+def _may_lack(part: Part, name: str) -> bool:
+    """Whether a file's footer leaves it open that a column has nulls."""
+    if name in part.values:
+        return part.values[name] is None
+    source = _open(part.file)
+    place = source.schema_arrow.get_field_index(name)
+    if not source.schema_arrow.field(place).nullable:
+        return False
+    groups = (source.metadata.row_group(i).column(place) for i in range(source.metadata.num_row_groups))
+    counts = [group.statistics.null_count if group.statistics else None for group in groups]
+    return any(count is None or count > 0 for count in counts)
 
 
 def _is_integer(text: str | None) -> bool:

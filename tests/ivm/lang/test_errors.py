@@ -37,7 +37,7 @@ def refused(text: str, error: type[errors.RuleError], at: str, says: str) -> Non
         ("x", "1:2", "expected `(` or `[` before the text ends"),
         (".", "1:1", "expected a rule, a declaration or an edit but found `.`"),
         ("p[x] <- q(x).", "1:6", "expected `=` but found `<-`"),
-        ("p(x) -> int x.", "1:13", "expected `(` but found `x`"),
+        ("p(x) -> int x.", "1:13", "expected `(` or `?` but found `x`"),
         ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `>>` but found `q`"),
         ("p(x) <- q(x), x = 'a'.", "1:19", "strings are written in double quotes"),
         ('p(x) <- q(x), x = "a.\n', "1:19", "does not end on its line"),
@@ -110,7 +110,6 @@ def test_arity(text, at, says):
         ("p(x) <- flag[x] = 1.", "1:19", "1 is of type int64, where bool is wanted"),
         ("+mass[true] = 1.0.", "1:7", "True is of type bool, where int64 is wanted"),
         # comparisons
-        ('p(i) <- price[i] = _, i < "m".', "1:23", "keep a number or a date beside it and compare that"),
         ("p(x) <- flag[x] < true.", "1:9", "`<` is not evaluated over bool, only = and != are"),
         ("p(x) <- q(x), mass[x] < x.", "1:15", "float64 < int64: the sides of a comparison need one type"),
         ("p(i) <- price[i] < rate[i].", "1:9", "need one type, and decimals one scale"),
@@ -220,7 +219,6 @@ def test_redefinition(text, at, says):
         ("d[x] = n <- agg<<n = sum(m)>> mass[x] = m.", "1:22", "floats are added exactly by total"),
         ("d[x] = n <- agg<<n = total(x)>> q(x).", "1:22", "total does not take int64"),
         ("d[x] = n <- agg<<n = concat(x)>> q(x).", "1:22", "concat does not take int64"),
-        ("d[] = n <- agg<<n = max(i)>> price[i] = _.", "1:21", "max does not take string"),
         ("d[x] = n <- agg<<n = count()>> q(x). d[x] = y <- edge(x, y).", "1:38", "join the bodies with `;`"),
     ],
 )

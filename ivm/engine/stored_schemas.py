@@ -1,0 +1,60 @@
+"""Relations that the store has and no text declares, as declarations made of their schemas.
+
+    edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
+    price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
+    sale     id: int64, shop: string, n: int64     sale(id, shop, n) -> int64(id), string(shop), int64(n).
+
+A relation with a key and one more column is a function, any other one a relation of all its columns.
+"""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from ivm.lang import compile
+from ivm.lang.ir import Predicate, show_name
+from ivm.lang.mentions import mentioned
+from ivm.lang.types import ALIASES, scale
+from pagestore.host import Schema
+
+MARK = "// relations that the store had before, by their schemas:"
+
+
+def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], block: str) -> str:
+    """Declarations, behind a mark, of the relations that a text reads, which are in the store and not among `known`.
+
+    The text is installed with them, so that what it means does not depend on the store. Raises RuleSyntaxError, which
+    names the block.
+    """
+    names = [name for name in sorted(mentioned(text, block)) if name not in known and name in source]
+    found = (declaration_of(name, source[name].info.schema) for name in names)
+    lines = [declaration for declaration in found if declaration]
+    return "\n".join(["", MARK, *lines]) if lines else ""
+
+
+def stored_before(text: str) -> set[str]:
+    """The relations that an installed text did not make: those declared behind the mark."""
+    return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
+
+
+def declaration_of(name: str, schema: Schema | None) -> str | None:
+    """A relation as rules declare it; None where they cannot."""
+    if schema is None or set("`$\n") & {*name}:
+        return None
+    types = [str(column.type._replace(nullable=False)) for column in schema.stored]
+    if any(type_ not in ALIASES and scale(type_) is None for type_ in types):
+        return None
+    columns = _names([column.name for column in schema.stored])
+    marks = ["?" * column.type.nullable for column in schema.stored]
+    typed = ", ".join(f"{t}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
+    name = show_name(name)
+    if len(columns) == len(schema.key) + 1:
+        return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."
+    return f"{name}({', '.join(columns)}) -> {typed}."
+
+
+def _names(columns: list[str]) -> list[str]:
+    """Names of variables for columns: their own, or c1, c2, ... for those that rules cannot write."""
+    own = ["" if set("`$\n") & {*name} else name for name in columns]
+    free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
+    return [show_name(name or next(free)) for name in own]

@@ -1,0 +1,49 @@
+"""Values that are null: to a rule, a row of a function whose value is null is not there, and no variable is null.
+
+email[c] = e -> int(c), string?(e).
+
+p(c) <- q(c), email[c] = e.            means    p(c) <- q(c), email[c] = e, e != null.
+p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e != null).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from re import fullmatch
+
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
+
+ANONYMOUS = r"_\d+"  # the names that hoist.py gives to each `_`
+
+
+def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+    """A rule whose atoms hold only where their values are not null."""
+    if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
+        return rule
+    return replace(rule, body=tuple(tuple(_literals(disjunct, known)) for disjunct in rule.body))
+
+
+def _atoms(rule: Rule) -> Iterator[Atom]:
+    for disjunct in rule.body:
+        for literal in disjunct:
+            yield from [literal] if isinstance(literal, Atom) else _within(literal)
+
+
+def _within(literal: Literal) -> Iterator[Atom]:
+    if isinstance(literal, Negation):
+        for part in literal.body:
+            yield from [part] if isinstance(part, Atom) else _within(part)
+
+
+def _literals(conjunction: Disjunct, known: Mapping[str, Predicate]) -> Iterator[Literal]:
+    """The literals of a conjunction, and what says that values are there."""
+    for literal in conjunction:
+        if isinstance(literal, Negation):
+            yield replace(literal, body=tuple(_literals(literal.body, known)))
+            continue
+        yield literal
+        if isinstance(literal, Atom):
+            predicate = known[literal.predicate]
+            for place in predicate.nullable:
+                term = literal.terms[place]
+                if isinstance(term, Var) and not (predicate.value is None and fullmatch(ANONYMOUS, term.name)):
+                    yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

@@ -1,0 +1,195 @@
+"""A transaction's dictionary: what is new gets an id, and before the commit a label (text_labels.py)."""
+
+import numpy as np
+import pyarrow as pa
+import zstandard
+
+from pagestore.storage.mapping import Run
+from pagestore.storage.pager import STORE_LINEAGE, Pager
+from pagestore.storage.record import TEXT, RecordWriter
+from pagestore.storage.step import step
+from pagestore.storage.word_list import to_word_list
+from pagestore.trees.apply import apply, compose_edits
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
+from pagestore.trees.lookup import get
+from pagestore.trees.reading import read_batches
+from pagestore.trees.tree import Spec, Tree
+from pagestore.values.dictionary import LOADED_AT_ONCE, LONG, LONG_MARK, PLACES, TEXTS, Dictionary, as_bytes
+from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
+from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
+
+ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
+FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
+CACHE_MAX = 1 << 17
+
+
+class DictionaryWriter(Dictionary):
+    """A transaction's dictionary: `intern` adds what is new. `cache` remembers ids of committed texts."""
+
+    def __init__(self, pager: Pager, trees: dict[int, Tree], next_id: int, cache: dict[bytes, int]):
+        super().__init__(lambda: pager.pages, trees, pager.mapping.read_run)
+        self.pager = pager
+        self.next_id = next_id
+        self.added: dict[bytes, int] = {}
+        self._cache = cache
+        self._first, self._labelled = next_id, self._tree(LABELS).count
+        self._whole = self._labelled == self._tree(PLACES).count  # else it was made before labels were kept
+
+    def intern(self, texts: pa.Array) -> np.ndarray:
+        """Ids int64[n] of texts, new ones added. O(distinct log dictionary)."""
+        distinct = texts.dictionary_encode()
+        keys = [as_bytes(text) for text in distinct.dictionary.to_pylist()]
+        ids = [self.added.get(key) or self._cache.get(key, 0) for key in keys]
+        unknown = [key for key, id_ in zip(keys, ids, strict=True) if not id_]
+        if unknown:
+            fresh = iter(self._resolve(unknown))
+            ids = [id_ or next(fresh) for id_ in ids]
+        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        return words
+
+    @property
+    def order(self) -> TextOrder:
+        """The order of the texts, new ones among them."""
+        self.settle()
+        return super().order
+
+    def settle(self) -> None:
+        """Give labels to the texts that have none yet. O(those log texts), with what text_labels.py says."""
+        if self._tree(LABELS).count < self._tree(PLACES).count:
+            self._label(self._unlabelled())
+
+    def committed(self) -> None:
+        """Remember the ids of the transaction's texts, now that it is durable."""
+        if len(self._cache) + len(self.added) > CACHE_MAX:
+            self._cache.clear()
+        self._cache.update(self.added)
+
+    @step
+    def move_long(self) -> None:
+        """Write the runs of long texts anew, in the lowest free pages. O(long texts)."""
+        moved: dict[int, Run] = {}
+        edits = []
+        for id_, page, words in self.long_texts():
+            if page not in moved:
+                run = Run(page, words)
+                moved[page] = self.pager.write_run(to_word_list(self._read_run(run)), TEXT)
+                with self.pager.retiring_into(STORE_LINEAGE):
+                    self.pager.retire_run(run)
+            edits += [(id_, part, word) for part, word in enumerate(moved[page], start=1)]
+        if edits:
+            self._apply(TEXTS, np.array(edits, np.int64).T, SET)
+
+    @step
+    def _resolve(self, texts: list[bytes]) -> list[int]:
+        """Ids of distinct texts that no cache knows."""
+        ids, places = self._probe(texts)
+        new = np.flatnonzero(ids == 0)
+        if len(new):
+            ids[new] = np.arange(self.next_id, self.next_id + len(new))
+            self.next_id += len(new)
+            self._add_places(new, ids, places)
+            self._add_texts([texts[i] for i in new.tolist()], ids[new])
+        resolved: list[int] = ids.tolist()
+        self.added.update(zip(texts, resolved, strict=True))
+        return resolved
+
+    def _unlabelled(self) -> np.ndarray:
+        """The ids of the texts that have no label yet."""
+        labels = self._tree(LABELS)
+        if self._whole:
+            return np.arange(self._first + labels.count - self._labelled, self.next_id)
+        have = [*read_batches(self._pages(), labels, columns=(0,))] if labels.count else []
+        return np.setdiff1d(self._ids(), np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in have)]))
+
+    @step
+    def _label(self, ids: np.ndarray) -> None:
+        """Give labels to texts, so many at once as fit in memory."""
+        start, texts, size = 0, list[bytes](), 0
+        for at in range(0, len(ids), LOADED_AT_ONCE):
+            some = self.loaded(ids[at : at + LOADED_AT_ONCE])
+            texts += some
+            size += sum(map(len, some))
+            end = start + len(texts)
+            if size >= ORDERED_BYTES or end == len(ids):
+                ranked = sorted(range(len(texts)), key=texts.__getitem__)
+                self._place(ids[start:end][ranked], [texts[i] for i in ranked])
+                start, texts, size = end, [], 0
+
+    def _place(self, ids: np.ndarray, texts: list[bytes]) -> None:
+        """Give labels to ascending texts."""
+        order = self._stored_order()
+        gaps = gaps_at(order, order.ranks(texts))
+        labels, full = fitting_labels(gaps)
+        crowded = np.repeat(full, gaps.counts)
+        self._relabel(np.zeros((2, 0), np.int64), np.stack([labels[~crowded], ids[~crowded]]))
+        starts = np.cumsum(gaps.counts) - gaps.counts
+        for gap in np.flatnonzero(full).tolist():
+            order, left = self._stored_order(), gaps.left_ids[gap : gap + 1]
+            label = int(order.keys(left)[0]) if left[0] else 0
+            make_room(order, label, ids[starts[gap] : starts[gap] + gaps.counts[gap]], self._relabel)
+
+    def _stored_order(self) -> StoredOrder:
+        return StoredOrder(self._pages, self._tree(ORDER), self._tree(LABELS), self.loaded, self.id_of)
+
+    def _relabel(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Put labels and ids int64[2, n] in place of others."""
+        if before.shape[1]:
+            self._apply(ORDER, before, ERASE)
+        self._apply(ORDER, after)
+        self._apply(LABELS, after[::-1], SET)
+
+    def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
+        """Add new ids at their places; where two texts want the same free place, the later one moves on."""
+        wanted = places[new]
+        while True:
+            order = np.argsort(wanted, kind="stable")
+            clash = np.zeros(len(new), bool)
+            clash[order[1:]] = wanted[order[1:]] == wanted[order[:-1]]
+            taken = get(self.pager.pages, self._tree(PLACES), wanted[None])[0]
+            if not (clash | taken).any():
+                break
+            wanted[clash | taken] += 1
+        self._apply(PLACES, np.stack([wanted, ids[new]]))
+
+    def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
+        lengths = np.array([len(text) for text in texts], np.int64)
+        long = lengths >= LONG
+        if long.any():
+            self._add_long([t for t in texts if len(t) >= LONG], ids[long])
+            texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
+        counts = (lengths + 9) // 8
+        padded = b"".join(
+            len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t))
+            for t, c in zip(texts, counts, strict=True)
+        )
+        parts = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        self._apply(TEXTS, np.stack([np.repeat(ids, counts), parts, np.frombuffer(padded, np.int64)]))
+
+    def _add_long(self, texts: list[bytes], ids: np.ndarray) -> None:
+        group: list[tuple[bytes, int]] = []
+        for text, id_ in zip(texts, ids.tolist(), strict=True):
+            group.append((text, id_))
+            if sum(len(t) for t, _ in group) >= FRAME_BYTES:
+                self._add_frame(group)
+                group = []
+        if group:
+            self._add_frame(group)
+
+    def _add_frame(self, group: list[tuple[bytes, int]]) -> None:
+        """Write long texts as one zstandard frame and say where each is."""
+        raw = b"".join(text for text, _ in group)
+        out = RecordWriter(TEXT)
+        out.put_bytes(zstandard.compress(raw))
+        out.put(len(raw))
+        run = self.pager.write_run(out.words, TEXT)
+        offset, rows = 0, []
+        for text, id_ in group:
+            for part, word in enumerate((LONG_MARK, *run, offset, len(text))):
+                rows.append((id_, part, word))
+            offset += len(text)
+        self._apply(TEXTS, np.array(rows, np.int64).T)
+
+    def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
+        actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)
+        with self.pager.retiring_into(STORE_LINEAGE):
+            self._trees[spec.tree_id] = apply(self.pager, self._tree(spec), actions, edits)[0]

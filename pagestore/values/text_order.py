@@ -1,0 +1,205 @@
+"""The order of a dictionary's texts: a text keeps its id for ever, and beside it a label says where the text stands.
+
+    text     "ape"  "bee"  "cow"          the rank of a text is how many texts are below it
+    id         2      1      3            ids are given as texts come; rows, indices and joins know nothing else
+    label     100    200    300           labels ascend as the bytes of texts do; they may change, ids do not
+
+`ORDER` finds the text at a rank or behind a label: record (label) -> id, with counts. `LABELS` finds the label: record
+(id) -> label. Both are trees of the store's own lineage, and each version has those of its commit. Labels are only
+compared within one version, so that a label that changes (text_labels.py) concerns no row of any relation.
+
+A version that was made before labels were kept has neither tree; its order is found by sorting its texts.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import numpy as np
+
+from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.page_map import Pages
+from pagestore.sorting.tuples import FEW
+from pagestore.trees.lookup import RecordFinder, get
+from pagestore.trees.range_folds import RangeFold, Rows, select
+from pagestore.trees.range_folds import ranks as ranks_in
+from pagestore.trees.reading import read
+from pagestore.trees.tree import Spec, Tree
+
+ORDER = Spec(5, 1, 1, ((COUNT, 0),))
+LABELS = Spec(6, 1, 1)
+LABEL_END = 1 << 62  # above all labels, which are positive
+COUNTS = Rows(0, 1)
+DENSE = 4  # ids from the first to the last, for each that is wanted, that are read rather than looked up
+MERGED = 4  # texts between the new ones, for each of these, that are read rather than searched
+FAN = 16  # texts that are read at once to find the place of one
+PLACES_KEPT = 4096
+
+Load = Callable[[np.ndarray], list[bytes]]
+Find = Callable[[bytes], int]
+
+
+class TextOrder:
+    """The texts of one version in the order of their bytes. `load` gives the texts of ids, `find` the id of a text."""
+
+    def __init__(self, count: int, load: Load, find: Find):
+        self.count, self._load, self._find = count, load, find
+        self._kept: dict[int, bytes] = {}  # texts by rank, which every search begins with
+
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """Words int64[n] that are in the order of the texts of ids int64[n]; any word for what is no id."""
+        raise NotImplementedError
+
+    def ids(self, ranks: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts at ranks int64[n]."""
+        raise NotImplementedError
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """The ids of the texts from one rank up to another, in order."""
+        raise NotImplementedError
+
+    def threshold(self, text: bytes) -> int:
+        """The word below which the keys of lesser texts are, and no others. O(log texts)."""
+        known = self._key_of(self._find(text))
+        if known is not None:
+            return known
+        rank = self.rank(text)
+        return LABEL_END if rank == self.count else int(self.keys(self.ids(np.array([rank])))[0])
+
+    def rank(self, text: bytes) -> int:
+        """How many texts are below a text, which need not be there. O(log texts)."""
+        known = self._key_of(self._find(text))
+        if known is not None:
+            return self._rank_of(known)
+        low, high = 0, self.count
+        while low < high:
+            ranks = np.arange(low, high)[max(1, (high - low) // FAN) - 1 :: max(1, (high - low) // FAN)]
+            at = bisect_left(self._at(ranks), text)
+            low, high = (int(ranks[at - 1]) + 1 if at else low), (int(ranks[at]) if at < len(ranks) else high)
+        return low
+
+    def ranks(self, texts: list[bytes]) -> np.ndarray:
+        """As `rank`, int64[n] for ascending texts. O(n log texts), or less where few texts lie between the ends."""
+        if len(texts) < 2:
+            return np.array([self.rank(text) for text in texts], np.int64)
+        first, last = self.rank(texts[0]), self.rank(texts[-1])
+        if last - first <= MERGED * len(texts):
+            between = self._load(self.slice(first, last))
+            return np.array([first + bisect_left(between, text) for text in texts], np.int64)
+        low, high = np.full(len(texts), first), np.full(len(texts), last)
+        open_ = np.arange(len(texts))
+        while len(open_):
+            middle = (low[open_] + high[open_]) // 2
+            distinct, which = np.unique(middle, return_inverse=True)
+            found = self._load(self.ids(distinct))
+            below = np.array([found[i] < texts[j] for i, j in zip(which.tolist(), open_.tolist(), strict=True)])
+            low[open_[below]] = middle[below] + 1
+            high[open_[~below]] = middle[~below]
+            open_ = open_[low[open_] < high[open_]]
+        return low
+
+    def _key_of(self, id_: int) -> int | None:
+        """The key of an id, None where it has none."""
+        raise NotImplementedError
+
+    def _rank_of(self, key: int) -> int:
+        """How many texts have lesser keys."""
+        raise NotImplementedError
+
+    def _at(self, ranks: np.ndarray) -> list[bytes]:
+        """The texts at some ranks."""
+        wanted = ranks.tolist()
+        missing = [rank for rank in wanted if rank not in self._kept]
+        if missing:
+            if len(self._kept) > PLACES_KEPT:
+                self._kept.clear()
+                missing = wanted
+            found = self._load(self.ids(np.array(missing)))
+            self._kept.update((rank, text) for rank, text in zip(missing, found, strict=True))
+        return [self._kept[rank] for rank in wanted]
+
+
+class StoredOrder(TextOrder):
+    """The order that a version's trees keep."""
+
+    def __init__(self, pages: Callable[[], Pages], order: Tree, labels: Tree, load: Load, find: Find):
+        super().__init__(order.count, load, find)
+        self._pages, self._order, self._labels = pages, order, labels
+        self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
+
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """The labels of ids int64[n], int64[n]. O(n log texts), and less where ids lie close together."""
+        if len(ids) > FEW:
+            first, end = int(ids.min()), int(ids.max()) + 1
+            if first > 0 and end - first <= DENSE * len(ids):
+                near = read(self._pages(), self._labels, (first,), (end,))
+                if near.shape[1] == end - first:
+                    found: np.ndarray = near[1, ids - first]
+                    return found
+        labels: np.ndarray = get(self._pages(), self._labels, ids[None])[1][0]
+        return labels
+
+    def ids(self, ranks: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts at ranks int64[n]. O(n log texts)."""
+        found: np.ndarray = self.entries(ranks)[1]
+        return found
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """The ids of the texts from one rank up to another, in order. O(log texts + those)."""
+        found: np.ndarray = self.between(start, stop)[1]
+        return found
+
+    def entries(self, ranks: np.ndarray) -> np.ndarray:
+        """Labels and ids int64[2, n] at ranks int64[n]. O(n log texts)."""
+        return select(self._pages(), self._order, ranks)
+
+    def between(self, start: int, stop: int) -> np.ndarray:
+        """Labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts + those)."""
+        if start >= stop:
+            return np.zeros((2, 0), np.int64)
+        low = int(self.entries(np.array([start]))[0, 0])
+        high = (int(self.entries(np.array([stop]))[0, 0]),) if stop < self.count else ()
+        return read(self._pages(), self._order, (low,), high)
+
+    def _key_of(self, id_: int) -> int | None:
+        found = self._finder.find((id_,)) if self.count else None
+        return found[0] if found else None
+
+    def _rank_of(self, key: int) -> int:
+        return self._fold.fold((), (key,))[0][0]
+
+    def labels_below(self, labels: np.ndarray) -> np.ndarray:
+        """How many labels are below each of labels int64[n], int64[n]. O(n log texts)."""
+        if not self.count:
+            return np.zeros(len(labels), np.int64)
+        return ranks_in(self._pages(), self._order, labels[None])
+
+
+class SortedOrder(TextOrder):
+    """The order of a version that keeps none, found by sorting its texts once. O(texts log texts)."""
+
+    def __init__(self, ids: np.ndarray, load: Load, find: Find):
+        super().__init__(len(ids), load, find)
+        texts = load(ids)
+        self._ids = ids[np.array(sorted(range(len(ids)), key=texts.__getitem__), np.int64)]
+        self._by_id = np.argsort(self._ids)
+
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """The ranks of ids int64[n], int64[n]."""
+        places = np.searchsorted(self._ids, ids, sorter=self._by_id)
+        ranks: np.ndarray = self._by_id[np.minimum(places, self.count - 1)] if self.count else places
+        return ranks
+
+    def ids(self, ranks: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts at ranks int64[n]."""
+        ids: np.ndarray = self._ids[ranks]
+        return ids
+
+    def slice(self, start: int, stop: int) -> np.ndarray:
+        """The ids of the texts from one rank up to another, in order."""
+        return self._ids[start:stop]
+
+    def _key_of(self, id_: int) -> int | None:
+        return int(self.keys(np.array([id_]))[0]) if id_ else None
+
+    def _rank_of(self, key: int) -> int:
+        return key

@@ -1,0 +1,148 @@
+"""Values that are null are not there: views over functions with nulls, edit by edit, against sets and loops."""
+
+import random
+
+import pytest
+
+import ivm
+import pagestore
+from ivm.errors import ConstructError, EditError, RuleTypeError
+
+RULES = """
+id(x) -> int(x).
+email[x] = s -> int(x), string?(s).
+age[x] = a -> int(x), int?(a).
+rate[x] = r -> int(x), decimal(5, 2)?(r).
+both(x, s, a) <- email[x] = s, age[x] = a.
+has(x) <- email[x] = _.
+lacks(x) <- id(x), !email[x] = _.
+same(x, y) <- age[x] = a, age[y] = a.
+alone(x) <- id(x), !(age[x] = a, age[y] = a, y != x).
+three(x) <- age[x] = 3.
+not3(x) <- id(x), !age[x] = 3.
+either(x) <- email[x] = "a" ; age[x] = a, a > 2.
+older[x] = b <- age[x] = a, b = a + 1.
+n[] = c <- agg<<c = count()>> age[x] = _.
+t[] = c <- agg<<c = sum(a)>> age[x] = a.
+by[a] = c <- agg<<c = count()>> age[x] = a.
+least[] = c <- agg<<c = min(s)>> email[x] = s.
+"""
+IDS = range(12)
+
+
+def expected(emails: dict, ages: dict) -> dict[str, set]:
+    e = {x: v for x, v in emails.items() if v is not None}
+    a = {x: v for x, v in ages.items() if v is not None}
+    return {
+        "both": {(x, e[x], a[x]) for x in e if x in a},
+        "has": {(x,) for x in e},
+        "lacks": {(x,) for x in IDS if x not in e},
+        "same": {(x, y) for x in a for y in a if a[x] == a[y]},
+        "alone": {(x,) for x in IDS if not (x in a and any(y != x and a[y] == a[x] for y in a))},
+        "three": {(x,) for x in a if a[x] == 3},
+        "not3": {(x,) for x in IDS if a.get(x) != 3},
+        "either": {(x,) for x in IDS if e.get(x) == "a" or a.get(x, 0) > 2},
+        "older": {(x, v + 1) for x, v in a.items()},
+        "n": {(len(a),)} if a else set(),
+        "t": {(sum(a.values()),)} if a else set(),
+        "by": {(v, sum(w == v for w in a.values())) for v in a.values()},
+        "least": {(min(e.values()),)} if e else set(),
+    }
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe", "auto"])
+def test_views_follow_random_edits(tmp_path, maintenance):
+    rng = random.Random(maintenance)
+    emails: dict = {}
+    ages: dict = {}
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install(RULES, maintenance=maintenance)
+        with workspace.transaction() as txn:
+            txn.insert("id", [(x,) for x in IDS])
+        for step in range(30):
+            with workspace.transaction() as txn:
+                for _ in range(rng.choice([1, 4, 20])):
+                    for name, values, choice in (("email", emails, "abc"), ("age", ages, (1, 2, 3))):
+                        x = rng.randrange(len(IDS))
+                        if rng.random() < 0.2:
+                            txn.delete(name, [(x,)])
+                            values.pop(x, None)
+                        else:
+                            values[x] = rng.choice([None, *choice])
+                            txn.set(name, [(x, values[x])])
+            for view, rows in expected(emails, ages).items():
+                assert {*workspace[view]} == rows, (step, view)
+            assert dict(workspace["email"]) == emails
+        for view in expected(emails, ages):
+            workspace.verify(view)
+        assert workspace.check() == [] and workspace.store.check() == []
+        assert str(workspace.predicates["email"]) == "email[x] = s -> int64(x), string?(s)."
+
+
+def test_relations_with_nulls_that_were_there_before(tmp_path):
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("email", "x: int64, s: string?", key="x").insert([(1, "a"), (2, None), (3, "b")])
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        with pytest.raises(EditError, match=r"does not fit its declaration with int64, string; change"):
+            workspace.install("email[x] = s -> int(x), string(s).")
+        workspace.install("email[x] = s -> int(x), string?(s). has(x) <- email[x] = _.")
+        assert list(workspace["has"]) == [(1,), (3,)]
+        assert list(workspace.query('q(x) <- email[x] = s, s != "a".')) == [(3,)]
+        workspace.exec("-email[1].")
+        assert list(workspace["has"]) == [(3,)]
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.exec('+email[4] = "c".')
+        assert list(workspace["has"]) == [(3,), (4,)]
+
+
+@pytest.mark.parametrize("text", ["p(x) -> int?(x).", "f[x] = y -> int?(x), int(y).", "p(x, y) -> int(x), int?(y)."])
+def test_a_key_is_never_null(text, tmp_path):
+    with (
+        ivm.open(tmp_path / "s.pages") as workspace,
+        pytest.raises((RuleTypeError, ConstructError), match="a key, .* a key is never null: only a function's value"),
+    ):
+        workspace.install(text)
+
+
+CUSTOMER_RULES = """
+known(c, n) <- customer(c, n, _, _).
+mailed(c, e) <- customer(c, _, e, _).
+mailed_too(c) <- customer(c, _, e, _).
+aged(c, d) <- customer(c, _, _, a), customer(d, _, _, a).
+unmailed(c) <- customer(c, _, _, _), !customer(c, _, "a", _).
+strange(c) <- customer(c, _, _, a), !(customer(d, _, e, a), d != c).
+"""
+
+
+@pytest.mark.parametrize("maintenance", ["match", "probe"])
+def test_relations_of_several_columns(tmp_path, maintenance):
+    """An atom asks for the values that it names."""
+    rng = random.Random(maintenance)
+    rows: dict = {}
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("customer", "c: int64, name: string, email: string?, age: int64?", key="c")
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install(CUSTOMER_RULES, maintenance=maintenance)
+        for step in range(25):
+            with workspace.store.transaction() as txn:
+                for _ in range(rng.choice([1, 6])):
+                    c = rng.randrange(10)
+                    if rng.random() < 0.2:
+                        txn["customer"].delete([(c,)])
+                        rows.pop(c, None)
+                    else:
+                        rows[c] = rng.choice("xy"), rng.choice([None, "a", "b"]), rng.choice([None, 1, 2])
+                        txn["customer"].set([(c, *rows[c])])
+            mail = {c: e for c, (_, e, _) in rows.items() if e is not None}
+            age = {c: a for c, (_, _, a) in rows.items() if a is not None}
+            wanted = {
+                "known": {(c, row[0]) for c, row in rows.items()},
+                "mailed": {*mail.items()},
+                "mailed_too": {(c,) for c in mail},
+                "aged": {(c, d) for c in age for d in age if age[c] == age[d]},
+                "unmailed": {(c,) for c in rows if mail.get(c) != "a"},
+                "strange": {(c,) for c in age if not any(d in mail and d != c and age[d] == age[c] for d in age)},
+            }
+            for view, found in wanted.items():
+                assert {*workspace[view]} == found, (step, view)
+        assert workspace.check() == []

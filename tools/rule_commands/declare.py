@@ -1,0 +1,21 @@
+"""`ivm declare FILE`: the relations of a store as rules know them, which no text has to declare."""
+
+import argparse
+
+from ..cli.answers import answer, common
+from ..cli.workspace_options import opened
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a declaration a line, or a comment where rules cannot read a relation; the exit code."""
+    with opened(options, "r") as workspace:
+        found = workspace.declarations()
+        with workspace.store.snapshot() as snapshot:
+            others = {name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found}
+        answer(options, found, "\n".join(declared or others[name] for name, declared in found.items()))
+    return 0
