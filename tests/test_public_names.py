@@ -62,8 +62,8 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Transaction: """
         add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
-        drop drop_scan edit edit_queues encode finder flush_queues pages properties replace rollback savepoint
-        threads tree version vouch
+        drop drop_scan edit edit_queues encode finder flush_queues pages properties rename replace rollback savepoint
+        threads tree truncate version vouch
     """,
     ivm.Workspace: """
         at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe
@@ -74,7 +74,7 @@ MEMBERS = {  # of each class that is handed to users
 }
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench load
+        info stat fsck history diff tag vacuum compact backup dump restore page bench load drop rename truncate
     """,
     ivm_command: "install uninstall exec query print explain fsck trace shell bench demo",
 }

@@ -151,6 +151,28 @@ class Transaction(WorkingTrees):
         del self._changed_catalog().relations[name]
         self._follow()
 
+    @step
+    def truncate(self, name: str) -> None:
+        """Remove all records of a relation, which stays with its columns and scans. O(its pages)."""
+        self.replace(name, Tree.empty(self._info(name).spec))
+
+    @step
+    def rename(self, name: str, new: str) -> None:
+        """Give a relation another name; objects that stand for it become invalid. O(1).
+
+        Versions before know it by its old name. Raises ExistsError, MissingError, SchemaError.
+        """
+        info = self._info(name)
+        if new == name:
+            return
+        self._refuse_name(new, hidden=info.hidden)
+        self._flush_all()
+        relations = self._changed_catalog().relations
+        del relations[name]
+        relations[new] = info._replace(name=new)
+        self._finders.clear()
+        self._follow()
+
     def __getitem__(self, name: str) -> WritableRelation:
         relation = self._relations.get(name)
         if relation is None:

@@ -11,7 +11,7 @@ import pytest
 import pagestore
 from pagestore.errors import PagestoreError, SchemaError, WordError
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.parquet_dataset import DatasetError
+from pagestore_tools.loading.problems import DatasetError
 
 DAY = 86_400_000
 MOMENT = datetime(2013, 1, 31, 17, 5, 0, 250_000)
@@ -117,13 +117,8 @@ def test_what_comes_back_exactly(kind, store, tmp_path):
             pq.write_table(rows, tmp_path / "x.parquet")
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             return  # such a file there is none
-        if not any(is_(EXACT[kind].type) for is_ in (pa.types.is_binary, pa.types.is_large_binary)):
-            try:
-                load(txn, "loaded", tmp_path / "x.parquet", ["n"])
-            except DatasetError as error:  # bytes are no column of a job
-                assert "column x has type binary" in str(error)
-            else:
-                assert sorted(txn["loaded"].to_arrow()["x"].to_pylist()) == plain(EXACT[kind])
+        load(txn, "loaded", tmp_path / "x.parquet", ["n"])
+        assert sorted(txn["loaded"].to_arrow()["x"].to_pylist()) == plain(EXACT[kind])
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -136,8 +131,8 @@ def test_what_is_refused(kind, store, tmp_path):
         pq.read_schema(tmp_path / "x.parquet")
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError, NotImplementedError):
         return
-    if kind == "date64 within a day":
-        return  # written as days
+    if kind in ("date64 within a day", "struct"):
+        return  # one is written as days; the columns of the other are loaded
     with pytest.raises(PagestoreError, match="column '?x'?[ ,]"), store.transaction() as txn:
         load(txn, "loaded", tmp_path / "x.parquet", ["n"])
 

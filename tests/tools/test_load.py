@@ -11,8 +11,9 @@ import pytest
 
 import pagestore
 from pagestore_tools.cli import main
+from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.parquet_dataset import DatasetError
+from pagestore_tools.loading.problems import DatasetError
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_one_key_with_two_values_is_refused(store, folder, first: int) -> None:
 def test_rows_with_nulls_are_dropped_when_asked(store, folder) -> None:
     path = folder(table(x=[1, None, 3]))
     with store.transaction() as txn:
-        report = load(txn, "r", path, ["x"], nulls="drop")
+        report = load(txn, "r", path, ["x"], reading=Reading(nulls="drop"))
     assert (report.rows, report.dropped) == (2, 1)
 
 
@@ -165,10 +166,10 @@ def test_what_spark_wrote(store, tmp_path: Path) -> None:
         rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
         rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
     with store.transaction() as txn:
-        with pytest.raises(DatasetError, match="column at has the time of a zone.*--utc"):
+        with pytest.raises(DatasetError, match="column at has type timestamp.*--utc"):
             load(txn, "ordered", tmp_path / "sorted", ["id"])
-        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], utc=True)
-        parts = load(txn, "parts", tmp_path / "parts", ["id"], utc=True)
+        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], reading=Reading(utc=True))
+        parts = load(txn, "parts", tmp_path / "parts", ["id"], reading=Reading(utc=True))
     assert (ordered.sorted, parts.sorted, ordered.notes, parts.notes) == (False, True, [], [])
     one, other = (store.snapshot()[name].to_arrow() for name in ("ordered", "parts"))
     assert other.select(one.column_names).equals(one)

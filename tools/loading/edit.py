@@ -1,0 +1,83 @@
+"""Rows that change a relation that is there: they are added, put in place of others, or taken away."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pagestore.relations.transaction import Transaction
+from pagestore.relations.writable import WritableRelation
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
+from pagestore.trees.lookup import get
+
+from .fill import Conflicts
+
+EDIT_ROWS = 1 << 20  # rows of one batch of edits: the more there are, the fewer pages are written twice
+
+
+class Edited:
+    """What edits came to: rows that are new, that have other values now, and that are gone."""
+
+    def __init__(self) -> None:
+        self.inserted = self.changed = self.deleted = 0
+
+
+def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], source: str) -> Edited:
+    """Add rows, int64[C, n] in any order; those that are there already change nothing.
+
+    Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
+    """
+    edited, keys = Edited(), len(relation.schema.key)
+    conflicts = Conflicts(txn, relation, source)
+    for rows in _large(words):
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
+        edited.inserted += len(actions)
+        if len(actions) < rows.shape[1] and len(rows) > keys:
+            stored = get(txn.pages, txn.tree(relation.name), rows[:keys], txn.threads)[1]
+            differ = (stored != rows[keys:]).any(axis=0)
+            conflicts.add(np.concatenate([rows[:keys], stored])[:, differ], rows[:, differ])
+    conflicts.refuse()
+    return edited
+
+
+def upsert(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
+    """Add rows, int64[C, n], or put their values in place of those that their keys have; the last row of a key counts.
+
+    O(rows * height).
+    """
+    edited = Edited()
+    for rows in _large(words):
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], SET), rows)
+        changed = int(np.count_nonzero(actions == ERASE))
+        edited.changed += changed
+        edited.inserted += len(actions) - 2 * changed
+    return edited
+
+
+def delete(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
+    """Take away the rows of keys int64[K, n], or whole rows int64[C, n], which go only where the values are the same.
+
+    O(rows * height).
+    """
+    edited, keys = Edited(), len(relation.schema.key)
+    width = len(relation.schema.columns)
+    for given in _large(words):
+        rows = given
+        if len(given) > keys:
+            found, stored = get(txn.pages, txn.tree(relation.name), given[:keys], txn.threads)
+            rows = given[:, found & (stored == given[keys:]).all(axis=0)]
+        rows = np.concatenate([rows[:keys], np.zeros((width - keys, rows.shape[1]), np.int64)])
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], ERASE), rows)
+        edited.deleted += len(actions)
+    return edited
+
+
+def _large(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The batches put together to some EDIT_ROWS rows each."""
+    held: list[np.ndarray] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(part.shape[1] for part in held) >= EDIT_ROWS:
+            yield np.concatenate(held, axis=1)
+            held = []
+    if held:
+        yield np.concatenate(held, axis=1)
