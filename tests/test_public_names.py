@@ -34,10 +34,11 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.host": """
         ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
-        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Snapshot
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
+        ROWS_SHOWN Relation Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
-        float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
+        float_values float_words get html_table in_order interval_spec one_batch pays pooled ranks read_batches
         record_dependants recorded_dependants register_host rows_of select sort_order stab_many together
         user_cache
     """,
@@ -58,7 +59,8 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Relation: """
         batches bounded complement get get_many name overlaps prefix range range_head rank record_batch record_batches
-        scan scan_many scans schema select source stab stab_many to_arrow to_numpy tree view words
+        scan scan_many scans schema select source stab stab_many to_arrow to_duckdb to_numpy to_pandas to_polars tree
+        view words
     """,
     pagestore.Transaction: """
         add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
@@ -70,11 +72,12 @@ MEMBERS = {  # of each class that is handed to users
         trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
-    ivm.Answer: "to_arrow to_numpy",
+    ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench load drop rename truncate
+        info stat fsck history diff tag vacuum compact backup dump restore page bench load print drop rename
+        truncate
     """,
     ivm_command: "install uninstall exec query print explain fsck trace shell bench demo",
 }

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
+from pagestore.relations.frames import Frames
 from pagestore.relations.source import Source
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read, read_batches
@@ -22,7 +23,7 @@ from pagestore.versions.catalog import Info
 BATCH_ROWS = 65536
 
 
-class Range:
+class Range(Frames):
     """The records of a relation with lo <= key < hi; both bounds are words of a key's prefix, () is unbounded."""
 
     def __init__(self, source: Source, info: Info, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()):

@@ -13,6 +13,7 @@ from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
 from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
+from pagestore.relations.frames import ROWS_SHOWN, html_table
 from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
@@ -363,10 +364,9 @@ class Relation(Range):
             yield from _tuples(batch)
 
     def _repr_html_(self) -> str:
-        rows = list(self.range_head(10))
-        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
-        body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
-        return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
+        rows = [*self.range_head(ROWS_SHOWN)]
+        head = [(column.name, str(column.type)) for column in self.schema.columns]
+        return html_table(self.name, head, rows, len(self) - len(rows))
 
     def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
         """The first n records."""
@@ -385,7 +385,3 @@ class Relation(Range):
 
 def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-def _escaped(value: Any) -> str:
-    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

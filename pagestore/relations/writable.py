@@ -13,7 +13,7 @@ from pagestore.relations.stabbing import overlapping_words
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.row_formats import plain_rows, rows_as_columns
+from pagestore.values.row_formats import arrow_batches, plain_rows, rows_as_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -35,9 +35,10 @@ class WritableRelation(Relation):
     def insert(self, rows: Any) -> None:
         """Add records; where the key is there already nothing changes (`set` replaces).
 
-        `rows` is a list of tuples, a list or dict of columns (numpy arrays, lists, Arrow arrays), or anything
-        with `__arrow_c_stream__` and the relation's column names. Raises SchemaError, WordError; nothing of
-        `rows` is added then.
+        `rows` is a list of tuples or of dicts, a list or dict of columns (numpy arrays, lists, Arrow arrays), or
+        anything of Arrow with the relation's column names, in any order: a table, a reader, a data set or its scanner,
+        a frame of pandas or polars, a relation of DuckDB. Readers and scanners are read batch by batch. Raises
+        SchemaError, by its name, for a column that is missing or too many, WordError; nothing of `rows` is added then.
         """
         self._edit(INSERT, rows)
 
@@ -143,5 +144,11 @@ class WritableRelation(Relation):
         return np.array(out)
 
     def _edit(self, action: int, rows: Any) -> None:
+        batches = arrow_batches(rows)
+        if batches is not None:
+            with self._source.savepoint():  # none of the rows is added where one is refused
+                for batch in batches:
+                    self._edit(action, batch)
+            return
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 import pagestore
 
 
@@ -112,17 +114,19 @@ def is_int(cell: Any) -> bool:
 
 
 def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
-    """Rows as aligned columns, numbers to the right; `head` names the columns.
+    """Rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages
     edge         12
     """
     cells = [[plain(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
-    lines = [
-        "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
-        for row in cells
-    ]
+    lines = ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
     return "\n".join(lines)
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    room = " " * (width - cell_len(cell))
+    return room + cell if right else cell + room

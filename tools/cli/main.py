@@ -30,6 +30,7 @@ PAGESTORE = {
     "page": "draw one page for a human",
     "bench": "this store beside others, if installed: loads, reads, commits",
     "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
+    "print": "the rows of a relation, printed or written to a file; or what there is",
     "drop": "remove a relation",
     "rename": "give a relation another name",
     "truncate": "remove all rows of a relation",

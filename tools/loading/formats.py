@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from .files import ARROW, CSV, JSON, PARQUET, Part
 from .problems import DatasetError, Problems
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 20  # many, since each distinct text of a batch is looked up once
 BLOCK = 16 << 20  # bytes of text that are parsed at once
 HEAD = 1 << 16  # bytes that show the delimiter
 DELIMITERS = b",;\t|"
