@@ -51,25 +51,26 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path readers
-        recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid vacuum version
+        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path
+        readers recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid
+        vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Relation: """
-        batches bounded complement get get_many name overlaps prefix range range_head rank record_batch record_batches
-        scan scan_many scans schema select source stab stab_many to_arrow to_duckdb to_numpy to_pandas to_polars tree
-        view words
+        batches bounded complement cursor get get_many items keys mapping name overlaps prefix range range_head
+        rank record_batch record_batches scan scan_many scans schema select source stab stab_many to_arrow
+        to_duckdb to_numpy to_pandas to_polars tree values view words
     """,
     pagestore.Transaction: """
-        add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
-        drop drop_scan edit edit_queues encode finder flush_queues pages properties rename replace rollback savepoint
-        threads tree truncate version vouch
+        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
+        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues pages properties
+        rename replace rollback savepoint threads tree truncate version vouch
     """,
     ivm.Workspace: """
-        at blocks check close committed evaluate exec explain install predicates query repair rules_of stats subscribe
-        trace trace_distance transaction uninstall verify
+        at blocks check close committed evaluate exec explain install predicates query repair rules_of stats
+        subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
@@ -117,7 +118,9 @@ def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
     with pagestore.open(tmp_path / "a.pages", sync="off") as store, store.transaction() as txn:
         relation = txn.create("r", "x: int64")
         added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
-    assert " ".join(sorted(added)) == "add bulk delete encode follow info insert remove_overlaps remove_stabbed set"
+    assert " ".join(sorted(added)) == (
+        "add bulk clear delete encode follow info insert pop remove_overlaps remove_stabbed set setdefault update"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)

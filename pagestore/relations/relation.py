@@ -14,7 +14,8 @@ from pagestore.pages.host_operators import address_of
 from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.relations.frames import ROWS_SHOWN, html_table
-from pagestore.relations.range import Range, are_ints, are_words, shared_prefix
+from pagestore.relations.keyed import Keyed
+from pagestore.relations.range import are_ints, are_words, shared_prefix
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
 from pagestore.relations.stabbing import overlapping_words
@@ -33,7 +34,7 @@ from pagestore.versions.catalog import Info
 COUNT_ROWS = ((COUNT, 0),)
 
 
-class Relation(Range):
+class Relation(Keyed):
     """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
 
     Strings and bytes are in the order of the ids that the store gave them, which means nothing. Bounds are words.

@@ -187,6 +187,11 @@ class WorkingTrees:
         self._trees[info.spec.tree_id] = tree
 
     @step
+    def truncate(self, name: str) -> None:
+        """Remove all records of a relation, which stays with its columns and scans. O(its pages)."""
+        self.replace(name, Tree.empty(self._info(name).spec))
+
+    @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
         self._grows()
