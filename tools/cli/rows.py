@@ -19,6 +19,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from pagestore import Relation
+
+from .ahead import made_ahead
 from .answers import as_json, counted, number, plain, table, tell
 from .new_file import written
 from .progress import Progress, pace
@@ -29,6 +32,7 @@ SUFFIXES = {
     ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
 }  # fmt: skip
 TERMINAL_ROWS = 50
+BATCH_ROWS = 1 << 20  # also the rows of a row group of Parquet
 
 
 def row_options(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +82,11 @@ def _format(options: argparse.Namespace) -> str:
 
 
 def _limited(source: Any, limit: int | None) -> pa.RecordBatchReader:
-    reader = pa.RecordBatchReader.from_stream(source)
+    if isinstance(source, Relation):  # in large batches, since each distinct text of one is looked up once
+        rows = BATCH_ROWS if limit is None else min(max(1, limit), BATCH_ROWS)
+        reader = pa.RecordBatchReader.from_batches(source.schema.arrow, made_ahead(source.batches(rows)))
+    else:
+        reader = pa.RecordBatchReader.from_stream(source)
     return reader if limit is None else pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
 
 
@@ -140,22 +148,7 @@ def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[
 
 def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
     with pq.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        held = pa.Table.from_batches([], reader.schema)
-
-        def write(batch: pa.RecordBatch) -> None:
-            nonlocal held
-            held = pa.concat_tables([held, pa.Table.from_batches([batch])])
-            if len(held) >= ROW_GROUP:
-                writer.write_table(held)
-                held = held.slice(len(held))
-
-        rows = _copied(reader, write, progress)
-        if len(held):
-            writer.write_table(held)
-        return rows
-
-
-ROW_GROUP = 1 << 20  # rows that a reader can skip at once
+        return _copied(reader, writer.write_batch, progress)
 
 
 def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:

@@ -95,7 +95,7 @@ class Dataset:
             self.rows += len(raw)
             first_row += len(raw)
             if len(found) == len(self.columns):
-                batch = pa.RecordBatch.from_pydict(found, pa.schema(list(self.columns.items())))
+                batch = pa.RecordBatch.from_arrays([found[name] for name in self.columns], names=list(self.columns))
                 kept = batch.drop_null() if self.reading.nulls == "drop" else batch
                 self.dropped += len(batch) - len(kept)
                 yield kept, opened.share()
@@ -113,7 +113,7 @@ class Dataset:
             row = first_row + pc.index(array.is_null(), True).as_py()
             self.problems.add_rows(f"{where} is null", KEEP_OUT, array.null_count, row)
         if pa.types.is_floating(array.type):
-            wrong = pc.fill_null(pc.is_nan(array), False)
+            wrong = pc.is_nan(array)
             if count := pc.sum(wrong).as_py():
                 self.problems.add_rows(f"{where} is NaN", NO_NAN, count, first_row + pc.index(wrong, True).as_py())
         return array

@@ -23,6 +23,7 @@ from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.values.types import Type
 
+from ..cli.ahead import made_ahead
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import Dataset, Reading, open_dataset
@@ -135,7 +136,7 @@ class _Loading:
     def words(self) -> Iterator[np.ndarray]:
         """All rows in file order, as batches of words int64[C, n], the key columns first; only these of keys."""
         began, adding = time.perf_counter(), self.report.mode != DELETE
-        for batch in self.dataset.batches():
+        for batch in made_ahead(self.dataset.batches()):
             yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
             self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
 
