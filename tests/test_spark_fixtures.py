@@ -58,7 +58,15 @@ def test_the_columns_of_a_struct_become_columns(tmp_path: Path) -> None:
         assert (relation.schema.names, [*relation]) == (("x", "y:a"), [(0, 0), (1, 1)])
 
 
-@pytest.mark.parametrize("job", sorted(OPTIONS))
+def test_the_zone_of_moments_is_kept_unless_it_is_taken_off(tmp_path: Path) -> None:
+    for options, types in ([], ["timestamp(UTC)"]), (["--utc"], ["timestamp"]):
+        file = tmp_path / f"s{len(options)}.pages"
+        assert command(["load", str(file), "r", str(FOLDER / "moments"), "--key", "x", "--quiet", *options]) == 0
+        with pagestore.open(file, mode="r") as store:
+            assert [str(column.type) for column in store.snapshot()["r"].schema.columns][1:] == types
+
+
+@pytest.mark.parametrize("job", sorted(OPTIONS.keys() - {"moments"}))
 def test_what_is_taken_only_when_asked_for(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / job), "--key", "x"]) == 1
     assert OPTIONS[job][0] in capsys.readouterr().err

@@ -141,7 +141,7 @@ def _open_csv(file: Path, types: Types, problems: Problems) -> Opened:
                     raise DatasetError(f"{file}: {error}") from None
 
     size = max(1, file.stat().st_size)
-    schema = pa.schema([pa.field(name, inferred[name]) for name in names])
+    schema = pa.schema([pa.field(name, _parsed(inferred[name])) for name in names])
     return Opened(schema, batches, lambda: raw[0] / size, untyped=True)
 
 
@@ -175,12 +175,17 @@ def _csv_reader(
         pyarrow.csv.ReadOptions(block_size=BLOCK),
         pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=wrong_width),
         pyarrow.csv.ConvertOptions(
-            column_types={name: kind for name, kind in types.items() if not pa.types.is_null(kind)},
+            column_types={name: _parsed(kind) for name, kind in types.items() if not pa.types.is_null(kind)},
             include_columns=list(columns),
             null_values=MISSING,
             timestamp_parsers=[pyarrow.csv.ISO8601],
         ),
     )
+
+
+def _parsed(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of CSV is read as: durations are not parsed."""
+    return pa.string() if pa.types.is_duration(kind) else kind
 
 
 def _find_bad_texts(file: Path, delimiter: str, types: Types, problems: Problems) -> bool:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import answer, common, opened, plain
+from ..cli.answers import answer, common, counted, opened, plain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,6 @@ def run(options: argparse.Namespace) -> int:
             for name in options.relation:
                 rows[name] = len(txn[name])
                 txn.drop(name)
-        text = "\n".join(f"{plain(name)} dropped: {count:,} rows" for name, count in rows.items())
+        text = "\n".join(f"{plain(name)} dropped: {counted(count, 'row')}" for name, count in rows.items())
         answer(options, {"dropped": rows, "version": store.version}, text)
     return 0

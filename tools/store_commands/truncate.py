@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import answer, common, opened, plain
+from ..cli.answers import answer, common, counted, opened, plain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,5 +18,5 @@ def run(options: argparse.Namespace) -> int:
         with store.transaction(f"truncate {name}") as txn:
             rows = len(txn[name])
             txn.truncate(name)
-        answer(options, {"removed": rows, "version": store.version}, f"{plain(name)}: {rows:,} rows removed")
+        answer(options, {"removed": rows, "version": store.version}, f"{plain(name)}: {counted(rows, 'row')} removed")
     return 0

@@ -19,7 +19,15 @@ VALUES = {
     "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "date": st.dates(),
+    "uint64": st.integers(0, 2**64 - 1),
+    "time": st.times(),
     "timestamp": st.datetimes(),
+    "timestamp(America/New_York)": st.datetimes(
+        dt.datetime(2, 1, 1),
+        dt.datetime(9998, 1, 1),
+        timezones=st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=5))]),
+    ),
+    "duration": st.timedeltas(dt.timedelta(days=-(10**8)), dt.timedelta(days=10**8)),
     "decimal(9,3)": st.decimals(-999999, 999999, places=3),
 }
 
