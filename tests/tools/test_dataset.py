@@ -126,7 +126,6 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
             "part-00001.*column x is uint64, but it is int64 in .*part-00000.*: give --cast x=TYPE",
         ),
         ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp.us"),
-        ([pa.table({"x": [[1]]})], "column x has type list.*leave it out"),
         (
             [pa.table({"x": [1, None, None], "y": [0.5, None, float("nan")]}), pa.table({"x": [None], "y": [1.0]})],
             "(?s)4 problems.*part-00000.*x is null in 2 rows, the first row 1.*y is null in row 1.*y is NaN in row 2.*"

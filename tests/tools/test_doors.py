@@ -151,8 +151,8 @@ def test_what_is_refused(kind, store, tmp_path):
         pq.read_schema(tmp_path / "x.parquet")
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError, NotImplementedError):
         return
-    if kind in ("date64 within a day", "struct"):
-        return  # one is written as days; the columns of the other are loaded
+    if kind in ("date64 within a day", "struct", "list", "map"):
+        return  # the first is written as days, columns and elements of the others are loaded
     with pytest.raises(PagestoreError, match="column '?x'?[ ,]"), store.transaction() as txn:
         load(txn, "loaded", tmp_path / "x.parquet", ["n"])
 

@@ -6,8 +6,11 @@ Columns go through these steps, in this order; every step speaks of the names th
     --rename       born=birthday
     --columns      id,birthday                   the others are left out
     --cast         birthday=date
+
+Columns of lists and maps stand apart, in `nested`: elements.py makes tables of them.
 """
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +56,7 @@ class Dataset:
     parts: list[Part]
     reading: Reading
     columns: dict[str, pa.DataType] = field(default_factory=dict)
+    nested: dict[str, pa.DataType] = field(default_factory=dict)  # columns of lists and maps, see elements.py
     notes: list[str] = field(default_factory=list)
     problems: Problems = field(default_factory=Problems)
     refused: set[str] = field(default_factory=set)  # columns that a problem names
@@ -67,6 +71,7 @@ class Dataset:
         Raises DatasetError with all problems of all rows; where there is one no more batches come.
         """
         self.rows, self.dropped, self.share = 0, 0, 0.0
+        self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
         for part, size in zip(self.parts, sizes, strict=True):
@@ -91,14 +96,21 @@ class Dataset:
                 array = self._values(part, raw, name, places)
                 cast = cast_or_report(array, kind, where, first_row, self.problems)
                 if cast is not None:
-                    found[name] = self._look_for_nulls(cast, where, first_row)
+                    found[name] = cast if is_nested(kind) else self._look_for_nulls(cast, where, first_row)
             self.rows += len(raw)
             first_row += len(raw)
             if len(found) == len(self.columns):
                 batch = pa.RecordBatch.from_arrays([found[name] for name in self.columns], names=list(self.columns))
-                kept = batch.drop_null() if self.reading.nulls == "drop" else batch
+                kept = self._settle_nulls(batch)
                 self.dropped += len(batch) - len(kept)
                 yield kept, opened.share()
+
+    def _settle_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What is done about nulls that were not refused: their rows are dropped. A list may be null: it is empty."""
+        columns = [column for column in batch.columns if column.null_count and not is_nested(column.type)]
+        if self.reading.nulls != "drop" or not columns:
+            return batch
+        return batch.filter(functools.reduce(pc.and_, (column.is_valid() for column in columns)))
 
     def _values(self, part: Part, raw: pa.RecordBatch, name: str, places: Mapping[str, Column]) -> pa.Array:
         path = places[name].path
@@ -121,7 +133,7 @@ class Dataset:
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
         """The columns of a file by the names that they get, those that --columns leaves out without."""
         found: dict[str, Column] = {}
-        fields = [*_flattened(opened.schema), *(((), name, pa.string()) for name in part.values)]
+        fields = [*flattened(opened.schema), *(((), name, pa.string()) for name in part.values)]
         for path, name, kind in fields:
             new = self.reading.renames.get(name, name)
             if self.reading.columns and new not in self.reading.columns:
@@ -197,6 +209,8 @@ class _Agreed:
         held = found if pa.types.is_null(found) else held_as(found, self.dataset.reading.utc)
         if name in self.casts and hint is not None:
             self.types[name] = hint
+        elif is_nested(found) and self.dataset.nested.setdefault(name, found) == found:
+            pass
         elif held is None:
             self._refuse(name, f"{where} has type {found}, which a relation cannot hold", remedy_for(name, found))
         elif hint is not None:
@@ -228,7 +242,7 @@ class _Agreed:
 
     def _settle_renames(self) -> None:
         for old, new in self.dataset.reading.renames.items():
-            if new not in self.types and not self.dataset.reading.columns:
+            if new not in {*self.types, *self.dataset.nested} and not self.dataset.reading.columns:
                 known = ", ".join(self.types)
                 self._refuse(new, f"{self.dataset.name} has no column {old}; it has {known}", "mend --rename")
 
@@ -237,7 +251,13 @@ class _Agreed:
         self.dataset.problems.add(fact, remedy)
 
 
-def _flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether a column holds lists or maps."""
+    tests = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map
+    return any(test(kind) for test in tests)
+
+
+def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
     """The columns of a schema, those of structs in their place: (path, name, type)."""
 
     def within(path: tuple[str, ...], one: pa.Field) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:

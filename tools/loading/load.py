@@ -27,7 +27,8 @@ from ..cli.ahead import made_ahead
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import Dataset, Reading, open_dataset
-from .edit import append, delete, upsert
+from .edit import Edited, append, delete, delete_below, upsert
+from .elements import Elements
 from .files import FORMATS
 from .fill import fill
 from .problems import DatasetError
@@ -42,7 +43,8 @@ class Report:
     """The result of a load: the rows that filled the relation, or that edited it, and what became of them.
 
     `dropped` are rows with nulls, `collapsed` identical ones that filled the relation once. `sorted` says whether they
-    had to be sorted first. `views` are the relations that other programs keep and that followed.
+    had to be sorted first. `views` are the relations that other programs keep and that followed, `lists` those of the
+    elements of lists and maps, with the number of elements loaded.
     """
 
     relation: str
@@ -58,6 +60,7 @@ class Report:
     seconds: float = 0.0
     notes: Sequence[str] = ()
     views: Sequence[str] = field(default=())
+    lists: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         rate = f"{counted(self.rows, 'row')} from {counted(self.files, 'file')} in {self.seconds:.1f} s"
@@ -67,6 +70,7 @@ class Report:
         more += ["sorted first"] * self.sorted
         more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
         more += [f"{counted(self.collapsed, 'duplicate')} collapsed"] * bool(self.collapsed)
+        more += [f"{counted(rows, 'element')} of {name}" for name, rows in self.lists.items()]
         views = f"; {', '.join(self.views)} followed" if self.views else ""
         return f"{self.relation}: {', '.join([rate, *more])}{views}"
 
@@ -94,12 +98,15 @@ def load(
     dataset = open_dataset(sources, reading, wanted)
     key = tuple(key) or (txn[relation].schema.key if there else ())
     _check_columns(dataset, txn[relation] if there else None, key, mode)
+    lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
     if dataset.problems:
         for _ in dataset.batches():  # which tells what is wrong with the values of other columns, too
             pass
     held = txn[relation] if there else txn.create(relation, pa.schema(list(dataset.columns.items())), key=key)
     report = Report(relation, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, relation))
-    _Loading(txn, held, dataset, report, progress).run(mode if there else CREATE, memory)
+    edited = _Loading(txn, held, dataset, report, progress).run(mode if there else CREATE, memory, bool(lists))
+    for name, elements in lists.items():
+        _load_elements(txn, name, elements, edited, report, memory, progress)
     report.dropped, report.seconds = dataset.dropped, time.perf_counter() - began
     return report
 
@@ -110,12 +117,12 @@ class _Loading:
 
     txn: Transaction
     relation: WritableRelation
-    dataset: Dataset
+    dataset: Dataset | Elements
     report: Report
     progress: Tell
 
-    def run(self, mode: str, memory: int) -> None:
-        """Carry out the mode."""
+    def run(self, mode: str, memory: int, keep_keys: bool = False) -> Edited:
+        """Carry out the mode; `keep_keys` asks for those that were changed or deleted."""
         report, txn, relation = self.report, self.txn, self.relation
         if mode in (CREATE, REPLACE):
             before = len(relation)
@@ -123,15 +130,16 @@ class _Loading:
             filled = fill(txn, relation, self.words, memory, self.dataset.name, self._storing)
             report.rows, report.inserted, report.deleted = filled.rows, filled.rows, before
             report.collapsed, report.sorted = filled.collapsed, filled.sorted
-            return
+            return Edited()
         if mode == APPEND:
             edited = append(txn, relation, self.words(), self.dataset.name)
         elif mode == UPSERT:
-            edited = upsert(txn, relation, self.words())
+            edited = upsert(txn, relation, self.words(), keep_keys)
         else:
-            edited = delete(txn, relation, self.words())
+            edited = delete(txn, relation, self.words(), keep_keys)
         report.rows = self.dataset.rows - self.dataset.dropped
         report.inserted, report.changed, report.deleted = edited.inserted, edited.changed, edited.deleted
+        return edited
 
     def words(self) -> Iterator[np.ndarray]:
         """All rows in file order, as batches of words int64[C, n], the key columns first; only these of keys."""
@@ -142,6 +150,61 @@ class _Loading:
 
     def _storing(self, rows: int) -> None:
         self.progress(f"{rows:,} of {self.dataset.rows:,} rows sorted and stored")
+
+
+def _lists(
+    txn: Transaction, dataset: Dataset, relation: str, key: Sequence[str], mode: str
+) -> dict[str, Elements | None]:
+    """The relations of lists and maps beside the relation, with the elements that are loaded into them.
+
+    What is there has None where only keys are given to delete. Adds to the dataset's problems.
+    """
+    there = _lists_there(txn, relation)
+    found: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
+    for column, kind in dataset.nested.items():
+        name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
+        bad = [field for field, held in elements.columns.items() if held is None]
+        if bad:
+            dataset.problems.add(f"{elements.name}: {bad[0]} is of a type that a relation cannot hold ({kind})",
+                                 "leave it out with --columns, or write it as another type")  # fmt: skip
+        elif relation in txn and name not in there:
+            dataset.problems.add(f"{elements.name}: {relation!r} has no lists {column}", "leave it out with --columns")
+        elif mode != DELETE:
+            found[name] = elements
+    for name in there if mode != DELETE else ():
+        if name not in found:
+            dataset.problems.add(f"{dataset.name}: no column {name.removeprefix(f'{relation}:')} for the lists {name}",
+                                 "their elements would belong to no row, or to another")  # fmt: skip
+    return found
+
+
+def _lists_there(txn: Transaction, relation: str) -> list[str]:
+    """The relations of lists and maps that stand beside a relation: its key is the beginning of theirs."""
+    if relation not in txn:
+        return []
+    key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
+    names = (name for name in txn if name.startswith(f"{relation}:"))
+    return [name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key]
+
+
+def _load_elements(
+    txn: Transaction, name: str, elements: Elements | None, edited: Edited, report: Report, memory: int, progress: Tell
+) -> None:
+    """Load the elements of lists into their relation, in place of those of the rows that were changed or are gone."""
+    mode = report.mode
+    if mode == APPEND and report.inserted < report.rows:
+        there = counted(report.rows - report.inserted, "row")
+        raise DatasetError(f"{name}: {there} with a key that is there already, or comes twice: "
+                           "with their lists they are put in place of others by --upsert")  # fmt: skip
+    if name not in txn and elements:
+        txn.create(name, pa.schema(list(elements.columns.items())), key=elements.keys)
+    relation = txn[name]
+    for keys in edited.keys:
+        delete_below(txn, relation, keys)
+    if elements:
+        one = Report(name, APPEND if mode == UPSERT else mode, report.files)
+        _Loading(txn, relation, elements, one, progress).run(one.mode, memory)
+        report.lists[name] = one.rows
 
 
 def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
