@@ -219,6 +219,18 @@ def test_views_follow_in_the_same_commit(mode: str, tmp_path: Path, capsys) -> N
     assert "'rich' is a view, which ivm keeps as it follows from paid" in capsys.readouterr().err
 
 
+def test_rows_are_deleted_by_the_first_columns_of_their_key(tmp_path: Path, capsys) -> None:
+    file, columns = tmp_path / "s.pages", ("who", "day", "paid")
+    rows = [(who, day, 7) for who in ("ada", "bob", "eve") for day in range(4)]
+    assert run("load", file, "r", write(tmp_path / "a.csv", rows, columns), "--key", "who,day", "--quiet") == 0
+    gone = write(tmp_path / "b.csv", [("bob",), ("nobody",)], ("who",))
+    assert run("load", file, "r", gone, "--delete") == 0
+    assert "4 deleted" in capsys.readouterr().out
+    assert rows_of(file) == [row for row in rows if row[0] != "bob"]
+    assert run("load", file, "r", write(tmp_path / "c.csv", [(2,)], ("day",)), "--delete") == 1
+    assert "no column who, which 'r' has" in capsys.readouterr().err
+
+
 def test_a_load_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     file = tmp_path / "s.pages"
     with pagestore.open(file) as store, store.transaction() as txn:

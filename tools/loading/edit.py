@@ -34,7 +34,7 @@ def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndar
     Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
-    conflicts = Conflicts(txn, relation, source)
+    conflicts = Conflicts(txn, relation, source, "keep one of them, or put the new values in place with --upsert")
     for rows in _large(words):
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)
@@ -81,6 +81,15 @@ def delete(
         actions, gone = txn.apply(relation.name, np.full(rows.shape[1], ERASE), rows)
         edited.deleted += len(actions)
         edited.keys += [gone[:keys]] * keep_keys
+    return edited
+
+
+def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
+    """Take away the rows whose keys begin with one of int64[K, n], as `delete_below`."""
+    edited = Edited()
+    for prefixes in _large(words):
+        edited.deleted += delete_below(txn, relation, prefixes)
+        edited.keys.append(prefixes)
     return edited
 
 

@@ -12,6 +12,7 @@ from .external_sort import sort
 from .problems import DatasetError
 
 CONFLICTS_SHOWN = 3
+KEEP_ONE = "keep one of them, or make a column that tells them apart part of the key"
 
 
 class Disorder(Exception):
@@ -94,8 +95,8 @@ def _steps(keys: np.ndarray) -> np.ndarray:
 class Conflicts:
     """Keys that have two different values, counted, of which the first are shown."""
 
-    def __init__(self, txn: Transaction, relation: WritableRelation, source: str) -> None:
-        self.txn, self.relation, self.source = txn, relation, source
+    def __init__(self, txn: Transaction, relation: WritableRelation, source: str, remedy: str = KEEP_ONE) -> None:
+        self.txn, self.relation, self.source, self.remedy = txn, relation, source, remedy
         self.count = 0
         self.shown: list[str] = []
 
@@ -123,6 +124,5 @@ class Conflicts:
         """Raise DatasetError if there is a conflict."""
         if not self.count:
             return
-        remedy = "keep one of them, or make a column that tells them apart part of the key"
         more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(self.shown))
-        raise DatasetError(f"{self.source}: {'; '.join([*self.shown, *more])}: {remedy}")
+        raise DatasetError(f"{self.source}: {'; '.join([*self.shown, *more])}: {self.remedy}")

@@ -4,14 +4,14 @@
     --append     add rows; a key that is there with other values is an error
     --upsert     add rows; where the key is there, put their values in place of the old ones
     --replace    let the relation have these rows and no others
-    --delete     take away the rows with these keys, or these whole rows
+    --delete     take away the rows with these keys, or keys that begin so, or these whole rows
 
 Views that read the relation follow in the same commit. All of a load is done, or nothing.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,13 +21,15 @@ import pyarrow as pa
 import pagestore
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
+from pagestore.values.codec import encode
+from pagestore.values.dictionary import TextFinder
 from pagestore.values.types import Type
 
 from ..cli.ahead import made_ahead
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import Dataset, Reading, open_dataset
-from .edit import Edited, append, delete, delete_below, upsert
+from .edit import Edited, append, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements
 from .files import FORMATS
 from .fill import fill
@@ -135,6 +137,8 @@ class _Loading:
             edited = append(txn, relation, self.words(), self.dataset.name)
         elif mode == UPSERT:
             edited = upsert(txn, relation, self.words(), keep_keys)
+        elif _is_prefix(self.dataset.columns, relation):
+            edited = delete_prefixes(txn, relation, self._prefixes())
         else:
             edited = delete(txn, relation, self.words(), keep_keys)
         report.rows = self.dataset.rows - self.dataset.dropped
@@ -147,6 +151,12 @@ class _Loading:
         for batch in made_ahead(self.dataset.batches()):
             yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
             self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
+
+    def _prefixes(self) -> Iterator[np.ndarray]:
+        """The first columns of keys, as batches of words int64[K, n]."""
+        columns, finder = self.relation.schema.stored[: len(self.dataset.columns)], TextFinder(self.txn.dictionary)
+        for batch in self.dataset.batches():
+            yield np.array([encode(column, batch.column(column.name), finder) for column in columns])
 
     def _storing(self, rows: int) -> None:
         self.progress(f"{rows:,} of {self.dataset.rows:,} rows sorted and stored")
@@ -245,14 +255,22 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
         raise DatasetError(
             f"the key of {relation.name!r} is {','.join(schema.key)}, not {','.join(key)}: leave --key out"
         )
-    needed = schema.key if mode == DELETE and set(dataset.columns) <= set(schema.key) else schema.names
+    needed = schema.names
+    if mode == DELETE and set(dataset.columns) <= set(schema.key):
+        needed = tuple(dataset.columns) if _is_prefix(dataset.columns, relation) else schema.key
     for name in (name for name in needed if name not in dataset.columns and name not in dataset.refused):
-        remedy = "rename one with --rename OLD=NEW" + ", or name key columns only" * (mode == DELETE)
+        remedy = "rename one with --rename OLD=NEW" + ", or name the key's first columns only" * (mode == DELETE)
         problems.add(f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}", remedy)
     for name in (name for name in dataset.columns if name not in schema.names):
         kept = ",".join(n for n in dataset.columns if n in schema.names)
         remedy = f"leave it out with --columns {kept}"
         problems.add(f"{dataset.name}: a column {name}, which {relation.name!r} has not ({schema})", remedy)
+
+
+def _is_prefix(columns: Collection[str], relation: WritableRelation) -> bool:
+    """Whether columns are the first ones of a relation's key, and not all of it."""
+    key = relation.schema.key
+    return 0 < len(columns) < len(key) and set(columns) == set(key[: len(columns)])
 
 
 # --- the command --------------------------------------------------------------------------------
