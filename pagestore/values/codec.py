@@ -60,19 +60,27 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
     if column.type.interned:
         return interner.intern(array)
     if column.type.name == "float64":
-        return _float_words(column, array.to_numpy(zero_copy_only=False))
+        return _float_words(column, numbers_of(array, np.float64))
     if column.type.name == "decimal":
         return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
     if column.type.name == "uint64":
-        return np.asarray(array.to_numpy(zero_copy_only=False)).view(np.int64) ^ WORD_MIN
+        return numbers_of(array, np.int64) ^ WORD_MIN
     if column.type.name == "bool":
-        return np.asarray(array.cast(pa.int8()).to_numpy(zero_copy_only=False), np.int64)
+        return numbers_of(array.cast(pa.int8()), np.int8).astype(np.int64)
     if column.type.name == "date":
-        return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
-    words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return _in_years(column, "date", numbers_of(array.cast(pa.int32()), np.int32).astype(np.int64))
+    words = numbers_of(array.cast(pa.int64()), np.int64)
     if column.type.name == "time":
         return _in_a_day(column, words)
     return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+
+
+def numbers_of(array: pa.Array, dtype: Any) -> np.ndarray:
+    """The numbers of an Arrow array without nulls, as they lie in memory; to_numpy would import pandas."""
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
 
 
 MIXED = "int64", "uint64", "float64", "date", "time", "timestamp", "duration"

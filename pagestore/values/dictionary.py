@@ -30,6 +30,7 @@ from pagestore.trees.kernels.apply_layout import INSERT, SET
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
+from pagestore.values.codec import numbers_of
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
@@ -54,7 +55,7 @@ class Dictionary:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find([_bytes(text) for text in distinct.dictionary.to_pylist()])
-        ids: np.ndarray = known[distinct.indices.to_numpy(zero_copy_only=False)]
+        ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
@@ -189,7 +190,7 @@ class DictionaryWriter(Dictionary):
         if unknown:
             fresh = iter(self._resolve(unknown))
             ids = [id_ or next(fresh) for id_ in ids]
-        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        words: np.ndarray = np.array(ids, np.int64)[numbers_of(distinct.indices, np.int32)]
         return words
 
     def committed(self) -> None:

@@ -231,23 +231,31 @@ def test_rows_are_deleted_by_the_first_columns_of_their_key(tmp_path: Path, caps
     assert "no column who, which 'r' has" in capsys.readouterr().err
 
 
-def test_a_load_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "s.pages"
-    with pagestore.open(file) as store, store.transaction() as txn:
-        txn.create("r", "id: int64, v: int64", key="id").insert([(1, 1)])
-    table = pa.table({"id": pa.array(range(400_000, 0, -1)), "v": pa.array([7] * 400_000)})
-    for number in range(6):
-        pq.write_table(table, tmp_path / f"{number}.parquet")
-    words = [sys.executable, "-m", "pagestore", "load", str(file), "r", "--upsert", "--quiet"]
-    words += [str(tmp_path / f"{number}.parquet") for number in range(6)]
-    for delay in (0.6, 1.1):
-        load_ = subprocess.Popen(words, env={**os.environ})
+@pytest.mark.parametrize("mode", ["upsert", "append", "replace"])
+def test_a_load_that_is_killed_leaves_nothing(mode: str, tmp_path: Path) -> None:
+    """Nor half a view."""
+    file, rows, files = tmp_path / "s.pages", 200_000, 3
+    with ivm.open(file) as ws:
+        ws.install(RULES + "+paid[0] = 60.", name="money")
+        names = ws["paid"].schema.names
+    for number in range(files):
+        part = range(1 + number * rows, 1 + (number + 1) * rows)
+        pq.write_table(pa.table([pa.array(part[::-1]), pa.array([70] * rows)], names), tmp_path / f"{number}.parquet")
+    words = [sys.executable, "-m", "pagestore", "load", str(file), "paid", f"--{mode}", "--quiet"]
+    words += [str(tmp_path / f"{number}.parquet") for number in range(files)]
+    whole = rows * files + (mode != "replace")
+    for delay in (0.7, 1.2, 1.8):
+        loading = subprocess.Popen(words, env={**os.environ})
         time.sleep(delay)
-        load_.send_signal(signal.SIGKILL)
-        done = load_.wait() == 0
-        assert len(rows_of(file)) == (400_000 if done else 1)
+        loading.send_signal(signal.SIGKILL)
+        loading.wait()
+        with ivm.open(file, mode="r") as ws:
+            count = len(ws["paid"])
+            assert count in (1, whole) and len(ws["rich"]) == count
     assert subprocess.run(words).returncode == 0
-    assert len(rows_of(file)) == 400_000
+    with ivm.open(file, mode="r") as ws:
+        assert list(ws["total"]) == [(70 * rows * files + 60 * (mode != "replace"),)]
+        assert ws.check() == [] and ws.store.check() == []
 
 
 def test_drop_rename_truncate(tmp_path: Path, capsys) -> None:
