@@ -176,6 +176,49 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path, capsys) -> N
     assert not file.exists()
 
 
+def test_texts_that_look_like_numbers_keep_what_they_are(tmp_path: Path) -> None:
+    """Zeros in front, digits beyond a float's, and bytes that are no text."""
+    (tmp_path / "a.csv").write_text("id,zip,card,big,share\n1,01234,4111111111111111222333,1234567890123456789,0.5\n")
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == 0
+    assert rows_of(tmp_path / "s.pages") == [(1, "01234", "4111111111111111222333", 1234567890123456789, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty: a CSV file has the names of its columns in the first line"),
+        (b"id,name\n", "column id has type null"),
+        (b"id,id\n1,2\n", "has two columns id: rename or leave out one"),
+        (b"id,\n1,2\n", "has a column without a name"),
+        (b"id,name\n1,2,\n", "3 values where the head has 2 columns in 1 row (1,2,)"),
+        (b"id,name\n1,M\xfcller\n", r"column name is no UTF-8 in row 0 (b'M\xfcller')"),
+        (b"id,born\n1,2013-01-31\n2,31.1.2013\n", None),  # a text
+    ],
+)
+def test_csv_files_as_people_have_them(content: bytes, says: str | None, tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == (says is not None)
+    assert says is None or says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["a;b\n1;x\n", "a\tb\n1\tx\n", "\ufeffa,b\r\n1,x\r\n"])
+def test_csv_files_of_other_habits(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(content.encode())
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "a") == 0
+    assert rows_of(tmp_path / "s.pages") == [(1, "x")]
+
+
+def test_json_as_a_list_and_in_which_columns_come_late(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.json").write_text('[{"a": 1, "b": 2.5}, {"a": 2, "b": 3}]')
+    (tmp_path / "b.json").write_text('{"a": 3}\n\n{"b": 1, "a": 4}\n')
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.json", "--key", "a") == 0
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "b.json", "--append", "--nulls", "drop") == 0
+    assert rows_of(tmp_path / "s.pages") == [(1, 2.5), (2, 3.0), (4, 1.0)]
+    (tmp_path / "c.json").write_text('{"a": 3}\n{"a":')
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "c.json", "--append") == 1
+    assert "c.json: JSON parse error" in capsys.readouterr().err
+
+
 def test_foreign_files_of_a_folder_are_noted(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -46,6 +46,11 @@ def remedy_for(name: str, kind: pa.DataType) -> str:
     return "leave it out with --columns, or write it as another type"
 
 
+def said(kind: pa.DataType) -> str:
+    """The type of a relation's column that has an Arrow type, as --cast takes it."""
+    return str(type_of_arrow("", kind))
+
+
 def fits(have: pa.DataType, want: pa.DataType) -> bool:
     """Whether every value of one type that a relation holds is a value of another one, as 1 is a float."""
     kind = pa.types
@@ -74,7 +79,9 @@ def cast_or_report(
         bad = bad_rows(array, kind)
         value = array[bad[0]]
         shown = repr(value.as_py()) if not pa.types.is_timestamp(array.type) else str(value)
-        problems.add_rows(f"{where} {fact or f'does not fit {kind}'}", remedy, len(bad), first_row + bad[0], shown[:60])
+        problems.add_rows(
+            f"{where} {fact or f'does not fit {said(kind)}'}", remedy, len(bad), first_row + bad[0], shown[:60]
+        )
         return None
 
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.values.types import Type, type_of_arrow
+from pagestore.values.types import Type
 
-from .casts import cast_or_report, fits, held_as, remedy_for
+from .casts import cast_or_report, fits, held_as, remedy_for, said
 from .files import Part, find_files
 from .formats import Opened, open_part
 from .problems import DatasetError, Problems
@@ -138,6 +138,9 @@ class Dataset:
             new = self.reading.renames.get(name, name)
             if self.reading.columns and new not in self.reading.columns:
                 continue
+            if not new:
+                self.problems.add(f"{part.file} has a column without a name", "name it, or leave it out with --columns")
+                self.refused.add(new)
             if new in found:
                 both = f"a column {new}, as its folder's name has" if name in part.values else f"two columns {new}"
                 self.problems.add(f"{part.file} has {both}", "rename or leave out one")
@@ -216,7 +219,7 @@ class _Agreed:
         elif hint is not None:
             if not (untyped or in_folder or fits(held, hint)):
                 self._refuse(name, f"{where} is {held}, and {hint} in the relation",
-                             f"--cast {name}={_said(hint)} converts it")  # fmt: skip
+                             f"--cast {name}={said(hint)} converts it")  # fmt: skip
             self.types[name] = hint
         elif name not in self.types or fits(self.types[name], held):
             self.types[name] = held
@@ -278,8 +281,3 @@ def _is_integer(text: str | None) -> bool:
         return True
     digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21
     return digits and -(2**63) <= int(text) < 2**63 and str(int(text)) == text
-
-
-def _said(kind: pa.DataType) -> str:
-    """An Arrow type as --cast takes it."""
-    return str(type_of_arrow("", kind))

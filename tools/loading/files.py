@@ -61,6 +61,8 @@ def find_files(sources: Sequence[str | Path], format: str | None = None) -> File
                 raise DatasetError(f"{path} holds no file to load: no Parquet, CSV, JSON lines or Arrow")
             parts += found
             notes += _notes(path, found, foreign)
+        elif path.exists():
+            raise DatasetError(f"{path} is no regular file: write what it gives to one, and load that")
         else:
             raise DatasetError(f"{path}: no such file or folder")
     return Files(parts, notes)

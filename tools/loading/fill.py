@@ -74,7 +74,7 @@ def _rising(
         differ = again[(rows[:, again] != rows[:, again + 1]).any(axis=0)]
         conflicts.add(rows[:, differ], rows[:, differ + 1])
         filled.collapsed += len(again)
-        yield np.delete(rows, again + 1, axis=1)[:, last.shape[1] :]
+        yield (np.delete(rows, again + 1, axis=1) if len(again) else rows)[:, last.shape[1] :]
         last = rows[:, -1:]
     conflicts.refuse()
 

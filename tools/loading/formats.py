@@ -4,9 +4,10 @@ format    read by             types
 parquet   pyarrow.parquet     as written
 arrow     pyarrow.ipc         as written; the file format and the stream format
 csv       pyarrow.csv         inferred from the first 16 MiB; the delimiter is the commonest of , ; tab | in the head
-json      pyarrow.json        one object a line; inferred from all of them
+json      pyarrow.json        one object a line, or a list of them; inferred from all
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ BATCH_ROWS = 1 << 20  # many, since each distinct text of a batch is looked up o
 BLOCK = 16 << 20  # bytes of text that are parsed at once
 HEAD = 1 << 16  # bytes that show the delimiter
 DELIMITERS = b",;\t|"
-ZEROS = r"^[+-]?0\d"  # a number with zeros in front is a code: as a number it would lose them
+CODES = r"^[+-]?0\d+$", r"^[+-]?(0\d+|\d{16,})$"  # what would lose zeros in front as an integer, or digits as a float
 MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # in CSV, where the column is no text
 Share = Callable[[], float]
 Types = Mapping[str, pa.DataType]
@@ -51,7 +52,10 @@ def open_part(part: Part, types: Types, problems: Problems) -> Opened:
 
     Raises DatasetError for a file that is damaged. What is wrong with single rows goes into `problems`.
     """
-    return OPENERS[part.format](part.file, types, problems)
+    try:
+        return OPENERS[part.format](part.file, types, problems)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DatasetError(f"{part.file} does not read as {part.format}: {error}") from None
 
 
 # --- formats with types of their own ------------------------------------------------------------
@@ -126,6 +130,9 @@ def _open_csv(file: Path, types: Types, problems: Problems) -> Opened:
     if not first.strip():
         raise DatasetError(f"{file} is empty: a CSV file has the names of its columns in the first line")
     names = _csv_reader(file, delimiter, {}, Problems()).schema.names
+    for name in names:
+        if names.count(name) > 1:
+            raise DatasetError(f"{file} has two columns {name}: rename or leave out one in its first line")
     inferred = _inferred(file, delimiter, {name: kind for name, kind in types.items() if name in names})
     raw = [0.0]
 
@@ -141,7 +148,7 @@ def _open_csv(file: Path, types: Types, problems: Problems) -> Opened:
                     raise DatasetError(f"{file}: {error}") from None
 
     size = max(1, file.stat().st_size)
-    schema = pa.schema([pa.field(name, _parsed(inferred[name])) for name in names])
+    schema = pa.schema([pa.field(name, _parsed(inferred.get(name, pa.null()))) for name in names])
     return Opened(schema, batches, lambda: raw[0] / size, untyped=True)
 
 
@@ -151,13 +158,25 @@ def _inferred(file: Path, delimiter: str, types: Types) -> dict[str, pa.DataType
         block = next(iter(_csv_reader(file, delimiter, types, Problems())), None)
     except pa.ArrowInvalid:  # of a type that was given: it is told when all rows are read
         block = next(iter(_csv_reader(file, delimiter, {}, Problems())), None)
-    found = {field.name: field.type for field in block.schema} if block is not None else {}
-    numbers = [name for name, kind in found.items() if pa.types.is_integer(kind) and name not in types]
+    if block is None:
+        return dict(types)
+    found = {field.name: field.type for field in block.schema}
+    numbers = [name for name, kind in found.items() if name not in types and _is_number(kind)]
     if numbers:
         texts = next(iter(_csv_reader(file, delimiter, dict.fromkeys(numbers, pa.string()), Problems())))
-        codes = [name for name in numbers if pc.any(pc.match_substring_regex(texts[name], ZEROS)).as_py()]
+        codes = [name for name in numbers if _holds_codes(texts[name], pa.types.is_floating(found[name]))]
         found.update(dict.fromkeys(codes, pa.string()))
-    return {**found, **types}
+    latin = [name for name, kind in found.items() if pa.types.is_binary(kind)]  # no UTF-8: it is told with its rows
+    return {**found, **dict.fromkeys(latin, pa.string()), **types}
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _holds_codes(texts: pa.Array, as_float: bool) -> bool:
+    """Whether a column of texts that read as numbers has one that would lose something as a number."""
+    return bool(pc.any(pc.match_substring_regex(texts, CODES[as_float])).as_py())
 
 
 def _csv_reader(
@@ -167,7 +186,7 @@ def _csv_reader(
 
     def wrong_width(row: Any) -> str:
         fact = f"{file}: {row.actual_columns} values where the head has {row.expected_columns} columns"
-        problems.add_rows(f"{fact}", "quote what holds the delimiter, or mend the line", 1, 0, row.text[:60])
+        problems.add_rows(fact, "quote what holds the delimiter, or mend the line", 1, None, row.text[:60])
         return "skip"
 
     return pyarrow.csv.open_csv(
@@ -214,8 +233,7 @@ def _open_json(file: Path, types: Types, problems: Problems) -> Opened:
             found = pyarrow.json.read_json(BytesIO(block)).schema
             schema = pa.unify_schemas([schema, found], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            remedy = " (a list of objects is no JSON lines: write one object a line)" if block[:1] == b"[" else ""
-            raise DatasetError(f"{file}: {error}{remedy}") from None
+            raise DatasetError(f"{file}: {error}") from None
     raw = [0.0]
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -233,9 +251,16 @@ def _open_json(file: Path, types: Types, problems: Problems) -> Opened:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """A file of lines as blocks of whole lines that are not empty."""
+    """A file of lines as blocks of whole lines that are not empty; a list of objects as one such block."""
     with _unpacked(file) as source:
-        rest = b""
+        rest = source.read(HEAD)
+        if rest.lstrip()[:1] == b"[":
+            try:
+                rows = json.loads(rest + source.read())
+            except ValueError as error:
+                raise DatasetError(f"{file}: {error}") from None
+            yield "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+            return
         while block := source.read(BLOCK):
             rest += block
             end = rest.rfind(b"\n") + 1

@@ -244,6 +244,8 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
     """Add to the dataset's problems where its columns are not the relation's; its key must be among them."""
     problems, names = dataset.problems, ", ".join(dataset.columns)
     if relation is None:
+        if not dataset.columns and problems:
+            return
         if not key:
             raise DatasetError(f"{dataset.name}: the relation needs a key: name at least one of {names} with --key")
         for name in key:

@@ -37,11 +37,9 @@ class Problem:
     example: str = ""
 
     def __str__(self) -> str:
-        where = ""
-        if self.rows == 1:
-            where = f" in row {self.first_row}"
-        elif self.rows:
-            where = f" in {counted(self.rows, 'row')}, the first row {self.first_row}"
+        where = f" in {counted(self.rows, 'row')}" if self.rows else ""
+        if self.first_row is not None:
+            where = f" in row {self.first_row}" if self.rows == 1 else f"{where}, the first row {self.first_row}"
         shown = f" ({self.example})" if self.example else ""
         return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
 
@@ -64,7 +62,7 @@ class Problems:
         for text in error.problems:
             self.add(text, "")
 
-    def add_rows(self, fact: str, remedy: str, rows: int, first_row: int, example: str = "") -> None:
+    def add_rows(self, fact: str, remedy: str, rows: int, first_row: int | None, example: str = "") -> None:
         """A problem of some rows; of the same fact they are counted together."""
         problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example))
         problem.rows += rows
