@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ivm
+import pagestore
 from pagestore_tools.cli import main
 
 TEXTS = ["plain", "日本語", "a\x1b[31mred", "line\nend"]
@@ -110,3 +112,17 @@ def test_a_file_that_fails_half_way_is_not_there(file, tmp_path, capsys, monkeyp
     monkeypatch.setitem(rows.WRITERS, "csv", fails)
     assert main.ivm(["print", file, "paid", "-o", str(tmp_path / "out.csv")]) == 1
     assert "the disk is full" in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+
+
+def test_types_that_csv_and_json_lack_become_texts(tmp_path, capsys):
+
+    with pagestore.open(tmp_path / "t.pages") as store, store.transaction() as txn:
+        txn.create("r", "b: bytes, l: duration, u: uint64, z: timestamp(UTC)").insert(
+            [(b"\xff\x00", timedelta(days=-1), 2**64 - 1, datetime(2013, 1, 31, 17, tzinfo=UTC))]
+        )
+    for form, said in [
+        ("csv", '"ff00","-1 day, 0:00:00",18446744073709551615,2013-01-31 17:00:00.000000Z'),
+        ("json", '{"b": "ff00", "l": "-1 day, 0:00:00", "u": 18446744073709551615, "z": "2013-01-31 17:00:00+00:00"}'),
+    ]:
+        assert main.pagestore(["print", str(tmp_path / "t.pages"), "r", "-o", str(tmp_path / f"r.{form}")]) == 0
+        assert (tmp_path / f"r.{form}").read_text().splitlines()[-1] == said

@@ -65,13 +65,18 @@ def as_json(data: Any) -> str:
     """Data as JSON; values for which JSON has no form, such as dates and infinite numbers, become texts.
 
     >>> from datetime import date
-    >>> as_json([1, date(2013, 1, 31), float("-inf")])
-    '[1, "2013-01-31", "-Infinity"]'
+    >>> as_json([1, date(2013, 1, 31), float("-inf"), b"\\n"])
+    '[1, "2013-01-31", "-Infinity", "0a"]'
     """
     try:
-        return json.dumps(data, default=str, allow_nan=False)
+        return json.dumps(data, default=spelt, allow_nan=False)
     except ValueError:
-        return json.dumps(json.loads(json.dumps(data, default=str), parse_constant=str))
+        return json.dumps(json.loads(json.dumps(data, default=spelt), parse_constant=str))
+
+
+def spelt(value: object) -> str:
+    """A value as text; bytes are hexadecimal digits."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def version_or_name(text: str) -> int | str:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pagestore import Relation
 
 from .ahead import made_ahead
-from .answers import as_json, counted, number, plain, table, tell
+from .answers import as_json, counted, number, plain, spelt, table, tell
 from .new_file import written
 from .progress import Progress, pace
 
@@ -140,10 +140,28 @@ def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable
 
 
 def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
-    kinds = [pa.string() if pa.types.is_decimal(kind) else kind for kind in reader.schema.types]
+    kinds = [pa.string() if _is_spelt(kind) else kind for kind in reader.schema.types]
     schema = pa.schema(list(zip(reader.schema.names, kinds, strict=True)))
+
+    def write(batch: pa.RecordBatch) -> None:
+        writer.write(pa.RecordBatch.from_arrays([*map(_spelt, batch.columns)], schema=schema))
+
     with pyarrow.csv.CSVWriter(out, schema) as writer:
-        return _copied(reader, lambda batch: writer.write(batch.cast(schema)), progress)
+        return _copied(reader, write, progress)
+
+
+def _is_spelt(kind: pa.DataType) -> bool:
+    """Whether Arrow writes no CSV of a type, or none that is exact."""
+    return bool(pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind))
+
+
+def _spelt(column: pa.Array) -> pa.Array:
+    """The column as texts, where Arrow writes no CSV of it; bytes are hexadecimal digits."""
+    if not _is_spelt(column.type):
+        return column
+    if pa.types.is_decimal(column.type):
+        return column.cast(pa.string())
+    return pa.array([None if value is None else spelt(value) for value in column.to_pylist()], pa.string())
 
 
 def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
