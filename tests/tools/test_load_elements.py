@@ -119,3 +119,18 @@ def test_json_lines(tmp_path: Path) -> None:
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.jsonl", "--key", "id", "--columns", "id,tags") == 0
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert list(store.snapshot()["r:tags"]) == [(1, 0, "a"), (1, 1, "b")]
+
+
+def test_lists_are_renamed_emptied_and_dropped_with_their_rows(tmp_path: Path) -> None:
+    file = tmp_path / "s.pages"
+    pq.write_table(pa.table({"id": [1, 2], "tags": [["a"], ["b", "c"]]}), tmp_path / "a.parquet")
+    assert run("load", file, "r", tmp_path / "a.parquet", "--key", "id") == 0
+
+    def found() -> dict[str, int]:
+        with pagestore.open(file, mode="r") as store:
+            return {name: len(relation) for name, relation in store.snapshot().items()}
+
+    assert run("rename", file, "r", "s") == 0 and found() == {"s": 2, "s:tags": 3}
+    assert run("truncate", file, "s") == 0 and found() == {"s": 0, "s:tags": 0}
+    assert run("load", file, "s", tmp_path / "a.parquet", "--append") == 0 and found() == {"s": 2, "s:tags": 3}
+    assert run("drop", file, "s") == 0 and found() == {}

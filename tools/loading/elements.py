@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pagestore.relations.transaction import Transaction
+
 from .casts import cast_or_report, held_as
 from .dataset import Dataset, flattened
 from .problems import Problems
@@ -109,6 +111,15 @@ class Elements:
             name if name not in taken or path == (KEY,) else f"{self.column}:{name}": (path, type_)
             for path, name, type_ in found
         }
+
+
+def lists_of(txn: Transaction, relation: str) -> list[str]:
+    """The relations of lists and maps that stand beside a relation: its key is the beginning of theirs."""
+    if relation not in txn:
+        return []
+    key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
+    names = (name for name in txn if name.startswith(f"{relation}:"))
+    return [name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key]
 
 
 def _elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:

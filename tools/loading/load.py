@@ -30,7 +30,7 @@ from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import Dataset, Reading, open_dataset
 from .edit import Edited, append, delete, delete_below, delete_prefixes, upsert
-from .elements import Elements
+from .elements import Elements, lists_of
 from .files import FORMATS
 from .fill import fill
 from .problems import DatasetError
@@ -169,7 +169,7 @@ def _lists(
 
     What is there has None where only keys are given to delete. Adds to the dataset's problems.
     """
-    there = _lists_there(txn, relation)
+    there = lists_of(txn, relation)
     found: dict[str, Elements | None] = dict.fromkeys(there if mode == DELETE else ())
     for column, kind in dataset.nested.items():
         name, elements = f"{relation}:{column}", Elements(dataset, column, kind, key)
@@ -186,15 +186,6 @@ def _lists(
             dataset.problems.add(f"{dataset.name}: no column {name.removeprefix(f'{relation}:')} for the lists {name}",
                                  "their elements would belong to no row, or to another")  # fmt: skip
     return found
-
-
-def _lists_there(txn: Transaction, relation: str) -> list[str]:
-    """The relations of lists and maps that stand beside a relation: its key is the beginning of theirs."""
-    if relation not in txn:
-        return []
-    key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
-    names = (name for name in txn if name.startswith(f"{relation}:"))
-    return [name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key]
 
 
 def _load_elements(

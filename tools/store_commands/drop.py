@@ -1,8 +1,9 @@
-"""`pagestore drop FILE RELATION`: remove a relation; versions before keep it."""
+"""`pagestore drop FILE RELATION`: remove a relation, and the lists of its rows; versions before keep it."""
 
 import argparse
 
 from ..cli.answers import answer, common, counted, opened, plain
+from ..loading.elements import lists_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     rows = {}
     with opened(options, "rw") as store:
         with store.transaction(f"drop {' '.join(options.relation)}") as txn:
-            for name in options.relation:
+            for name in dict.fromkeys(n for one in options.relation for n in (one, *lists_of(txn, one))):
                 rows[name] = len(txn[name])
                 txn.drop(name)
         text = "\n".join(f"{plain(name)} dropped: {counted(count, 'row')}" for name, count in rows.items())

@@ -1,8 +1,9 @@
-"""`pagestore rename FILE OLD NEW`: give a relation another name; versions before know it by the old one."""
+"""`pagestore rename FILE OLD NEW`: give a relation, and its lists, another name; versions before have the old one."""
 
 import argparse
 
 from ..cli.answers import answer, common, opened, plain
+from ..loading.elements import lists_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,7 @@ def run(options: argparse.Namespace) -> int:
     old, new = options.old, options.new
     with opened(options, "rw") as store:
         with store.transaction(f"rename {old} to {new}") as txn:
-            txn.rename(old, new)
+            for name in (*lists_of(txn, old), old):
+                txn.rename(name, new + name.removeprefix(old))
         answer(options, {"renamed": {old: new}, "version": store.version}, f"{plain(old)} is {plain(new)} now")
     return 0

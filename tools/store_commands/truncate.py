@@ -1,8 +1,9 @@
-"""`pagestore truncate FILE RELATION`: remove all rows of a relation, which stays; views follow."""
+"""`pagestore truncate FILE RELATION`: remove all rows of a relation, with their lists; it stays, and views follow."""
 
 import argparse
 
 from ..cli.answers import answer, common, counted, opened, plain
+from ..loading.elements import lists_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,7 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, "rw") as store:
         with store.transaction(f"truncate {name}") as txn:
             rows = len(txn[name])
-            txn.truncate(name)
+            for one in (name, *lists_of(txn, name)):
+                txn.truncate(one)
         answer(options, {"removed": rows, "version": store.version}, f"{plain(name)}: {counted(rows, 'row')} removed")
     return 0
