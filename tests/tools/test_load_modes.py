@@ -227,7 +227,7 @@ def test_foreign_files_of_a_folder_are_noted(tmp_path: Path, capsys) -> None:
     (folder / "readme.md").write_text("what this is")
     (folder / "noted").write_bytes((folder / "b.parquet").read_bytes())  # known by its first bytes
     assert run("load", tmp_path / "s.pages", "r", folder, "--key", "id") == 0
-    assert "note: " in (said := capsys.readouterr().err) and "1 file that are no tables, left out: readme.md" in said
+    assert "note: " in (said := capsys.readouterr().err) and "1 file that is no table, left out: readme.md" in said
     assert [row[0] for row in rows_of(tmp_path / "s.pages")] == [1, 2]
     assert run("load", tmp_path / "s.pages", "r", folder / "*.csv", "--upsert") == 0
     assert run("load", tmp_path / "s.pages", "r", folder / "*.xls", "--upsert") == 1

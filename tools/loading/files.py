@@ -140,7 +140,8 @@ def _notes(root: Path, parts: list[Part], foreign: list[Path]) -> list[str]:
     if foreign:
         named = ", ".join(str(file.relative_to(root)) for file in foreign[:FOREIGN_NAMED])
         more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
-        notes.append(f"{root} holds {counted(len(foreign), 'file')} that are no tables, left out: {named}{more}")
+        what = "that is no table" if len(foreign) == 1 else "that are no tables"
+        notes.append(f"{root} holds {counted(len(foreign), 'file')} {what}, left out: {named}{more}")
     return notes
 
 
