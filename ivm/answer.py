@@ -10,8 +10,10 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+from pagestore.host import ROWS_SHOWN, Frames, html_table
 
-class Answer:
+
+class Answer(Frames):
     """Rows in key order: iterable as tuples, and readable by any library that takes Arrow streams.
 
     `seconds` is how long the evaluation took.
@@ -37,6 +39,11 @@ class Answer:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self._table.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        head = [(field.name, str(field.type)) for field in self._table.schema]
+        shown = Answer(self._table.slice(0, ROWS_SHOWN))
+        return html_table("answer", head, shown, len(self) - len(shown))
 
     def __repr__(self) -> str:
         return f"<answer ({', '.join(self._table.column_names)}), {len(self)} rows>"

@@ -21,7 +21,7 @@ class Transaction:
     """Edits of extensional predicates; the commit maintains all views.
 
     Leaving `with` commits, or rolls back on an exception, unless the transaction has ended before.  Rows are lists of
-    tuples, lists of columns, or anything with `__arrow_c_stream__`.
+    tuples or dicts, columns, or anything of Arrow, as for a relation's `insert`.
     """
 
     def __init__(self, txn: pagestore.Transaction, installed: Installed, commit: CommitWithViews) -> None:

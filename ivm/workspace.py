@@ -49,7 +49,7 @@ from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
-from ivm.workspace_snapshot import WorkspaceSnapshot
+from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
@@ -201,7 +201,11 @@ class Workspace:
     def at(self, version: int | str) -> WorkspaceSnapshot:
         """All relations and views as they were at a version or tag."""
         snap = self.store.at(version)
-        return WorkspaceSnapshot(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
+        return WorkspaceSnapshot(
+            snap,
+            lambda text: self._ask(self.store.sketch(snap.version), text),
+            self.rules_of(snap).program.predicates,
+        )
 
     def query(self, text: str) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
@@ -363,6 +367,10 @@ class Workspace:
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         self._rules_now().predicate(name)
         return self.subscriptions.add(name, on_change)
+
+    def _repr_html_(self) -> str:
+        with self.store.snapshot() as snap:
+            return workspace_html(snap, self.rules_of(snap).program.predicates)
 
     def close(self) -> None:
         """Close the store."""

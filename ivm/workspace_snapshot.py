@@ -1,19 +1,22 @@
 """A workspace as it was: its relations and views, and queries over them, as of one version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ivm.answer import Answer
 from ivm.errors import UnknownViewError
+from ivm.lang.ir import Predicate
 from pagestore.errors import MissingError
-from pagestore.host import Relation, Snapshot
+from pagestore.host import Relation, Snapshot, html_table
 
 
 class WorkspaceSnapshot:
     """Relations and views as of one version; close it, or use it in `with`."""
 
-    def __init__(self, snap: Snapshot, query: Callable[[str], Answer]) -> None:
+    def __init__(
+        self, snap: Snapshot, query: Callable[[str], Answer], predicates: Mapping[str, Predicate] = {}
+    ) -> None:
         """`query` answers as Workspace.query does, from the rules and the data of that version."""
-        self.snapshot, self.query = snap, query
+        self.snapshot, self.query, self._predicates = snap, query, predicates
 
     def __getitem__(self, name: str) -> Relation:
         """A relation or view as of that version.  Raises UnknownViewError."""
@@ -21,6 +24,9 @@ class WorkspaceSnapshot:
             return self.snapshot[name]
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
+
+    def _repr_html_(self) -> str:
+        return workspace_html(self.snapshot, self._predicates)
 
     def close(self) -> None:
         """Let go of the version, whose pages may then be reused."""
@@ -31,3 +37,13 @@ class WorkspaceSnapshot:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
+    """The relations and views of a version as an HTML table."""
+    rows = [
+        (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[name]):,}")
+        for name, one in predicates.items()
+        if name in snap and "$" not in name
+    ]
+    return html_table(f"version {snap.version}", [("name", ""), ("kind", ""), ("columns", ""), ("rows", "")], rows)

@@ -9,6 +9,7 @@ from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.ephemeral import EphemeralTransaction
+from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
@@ -59,6 +60,7 @@ __all__ = [
     "MAIN",
     "MOST",
     "NULL",
+    "ROWS_SHOWN",
     "SET",
     "TREE_WORDS",
     "WORD_MAX",
@@ -73,6 +75,7 @@ __all__ = [
     "EditQueue",
     "Edits",
     "EphemeralTransaction",
+    "Frames",
     "Pages",
     "Relation",
     "Schema",
@@ -101,6 +104,7 @@ __all__ = [
     "float_values",
     "float_words",
     "get",
+    "html_table",
     "in_order",
     "interval_spec",
     "one_batch",

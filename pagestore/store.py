@@ -28,6 +28,7 @@ from pagestore.storage import meta as slots
 from pagestore.storage.file import File, beside, stamped
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
+from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import word_list
@@ -56,7 +57,7 @@ def open(
     threads: int | None = None,
     timeout: float = 0.0,
 ) -> Store:
-    """Open a store, or make one where there is no file.
+    """Open a store, or make one where there is no file; ":memory:" is a new one without a file, gone when it is closed.
 
     `mode` is "rw" (one handle at a time) or "r"; `page_size` is 4096 to 65536, fixed when the store is made;
     `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
@@ -79,10 +80,16 @@ def open(
         raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
     if retain is not None:
         retain_number(retain)
-    if mode == "rw" and create and not os.path.exists(path):
-        with suppress(FileExistsError):
-            File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
-    file = File(path, mode == "rw")
+    if os.fspath(path) == IN_MEMORY:
+        if mode == "r" or not create:
+            raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
+        file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
+        sync = "off"  # there is no disk
+    else:
+        if mode == "rw" and create and not os.path.exists(path):
+            with suppress(FileExistsError):
+                File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
+        file = File(path, mode == "rw")
     store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
@@ -296,6 +303,10 @@ class Store:
     @contextmanager
     def _trial(self) -> Iterator[Handle]:
         """An empty store beside this one, removed afterwards."""
+        if self._handle.file.path == Path(IN_MEMORY):
+            with open(IN_MEMORY, page_size=self.page_size, retain=self.retain, threads=self.threads) as store:
+                yield store._handle
+            return
         with beside(self.path) as path:
             path.unlink()  # only its name is wanted
             with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
@@ -376,7 +387,11 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A store is pickled as (path, version); unpickled, it is a reader of that version."""
+        """A store is pickled as (path, version); unpickled, it is a reader of that version.
+
+        Raises TransactionError for one in memory.
+        """
+        self._handle.check_shared()
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:

@@ -34,10 +34,11 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.host": """
         ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
-        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Pages Relation Schema Snapshot
+        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
+        ROWS_SHOWN Relation Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
-        float_values float_words get in_order interval_spec one_batch pays pooled ranks read_batches
+        float_values float_words get html_table in_order interval_spec one_batch pays pooled ranks read_batches
         record_dependants recorded_dependants register_host rows_of select sort_order stab_many together
         user_cache
     """,
@@ -50,32 +51,34 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path readers
-        recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid vacuum version
+        at backup branch branches check close compact delete_branch diff dump history mode owns page_size path
+        readers recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid
+        vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
     """,
     pagestore.Relation: """
-        batches bounded complement first get get_many key_order last name overlaps prefix range range_head rank
-        record_batch record_batches scan scan_many scans schema select sorts_texts source stab stab_many starts_with
-        to_arrow to_numpy tree view words
+        batches bounded complement cursor first get get_many items key_order keys last mapping name overlaps prefix
+        range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts source stab
+        stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
     """,
     pagestore.Transaction: """
-        add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode dictionary
-        drop drop_scan edit edit_queues encode finder flush_queues pages properties replace rollback savepoint
-        threads tree version vouch
+        add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
+        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues pages properties
+        rename replace rollback savepoint threads tree truncate version vouch
     """,
     ivm.Workspace: """
         at blocks check close committed declarations evaluate exec explain install predicates query repair rules_of
         stats subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",
-    ivm.Answer: "to_arrow to_numpy",
+    ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench load
+        info stat fsck history diff tag vacuum compact backup dump restore page bench load print drop rename
+        truncate
     """,
     ivm_command: "install uninstall exec query declare print explain fsck trace shell bench demo",
 }
@@ -115,7 +118,9 @@ def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
     with pagestore.open(tmp_path / "a.pages", sync="off") as store, store.transaction() as txn:
         relation = txn.create("r", "x: int64")
         added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
-    assert " ".join(sorted(added)) == "add bulk delete encode follow info insert remove_overlaps remove_stabbed set"
+    assert " ".join(sorted(added)) == (
+        "add bulk clear delete encode follow info insert pop remove_overlaps remove_stabbed set setdefault update"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)

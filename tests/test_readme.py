@@ -2,18 +2,45 @@
 
 import doctest
 import re
+import shlex
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from ivm.__main__ import ivm
+from pagestore.__main__ import pagestore
 from pagestore.admin import check
 
 ROOT = Path(__file__).parents[1]
 
 
+SHOP = {  # the files of the new user's way
+    "monday.csv": "customer,day,amount\nada,2026-01-05,12.50\nbob,2026-01-05,3.00\neve,2026-01-05,8.00\n",
+    "tuesday.csv": "customer,day,amount\nada,2026-01-06,7.25\nbob,2026-01-06,9.00\n",
+    "corrected.csv": "customer,day,amount\nbob,2026-01-05,4.00\n",
+    "gone.csv": "customer\neve\n",
+}
+
+
 def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of a new user's way run first, since an example reads what they make."""
     monkeypatch.chdir(tmp_path)
+    pytest.importorskip("pandas")
+    way = (ROOT / "README.md").read_text().partition("## Your own files")[2].partition("\n## ")[0]
+    rules, commands = re.findall(r"^```(?:sh)?\n(.*?)^```$", way, re.MULTILINE | re.DOTALL)
+    for name, text in {**SHOP, "shop.logiql": rules}.items():
+        (tmp_path / name).write_text(text)
+    for line in commands.splitlines():
+        program, *words = shlex.split(line, comments=True)
+        assert {"pagestore": pagestore, "ivm": ivm}[program](words) == 0, line
+    assert pq.read_table("total.parquet").column_names == ["customer", "t"]
     failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_examples_of_rows_in_and_out() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "in-and-out.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
 
 

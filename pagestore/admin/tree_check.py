@@ -25,11 +25,10 @@ from pagestore.pages.layout import (
     page_type_fields,
     pointer_birth,
 )
-from pagestore.pages.page import unpack
 from pagestore.pages.scan_tree_check import fold_of, scan_tree_faults
-from pagestore.runtime.arguments import Door, MappedWords, Words
 from pagestore.storage.mapping import Mapping, Run, page_fault
 from pagestore.storage.word_list import rows
+from pagestore.trees.backward import UNPACK
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import PLACES, TEXTS, Dictionary
@@ -38,7 +37,6 @@ from pagestore.versions.commit_record import Commit
 from pagestore.versions.store_state import Version
 
 TEXTS_AT_ONCE = 65536
-UNPACK = Door(unpack, MappedWords, int, int, int, int, Words, int)
 
 
 class Violation(NamedTuple):

@@ -10,9 +10,11 @@ import numpy as np
 from pagestore.errors import SchemaError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
+from pagestore.relations.frames import Frames
 from pagestore.relations.source import Source
 from pagestore.relations.text_keys import Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.trees.backward import read_backward
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree
@@ -25,7 +27,7 @@ REVERSED_ROWS = 4096
 _NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
-class Range:
+class Range(Frames):
     """The records of a relation with lo <= key < hi, in key order.
 
     Both bounds are prefixes of a key, () is unbounded; they are words, and bytes where the key has a text.
@@ -93,6 +95,20 @@ class Range:
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may be others now
 
+    def _words_backward(self, rows: int = REVERSED_ROWS) -> Iterator[np.ndarray]:
+        """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""
+        pages, tree = self.view()
+        with naming_path(pages, tree):
+            for batch in self._read_backward(pages, tree, rows):
+                yield batch
+                _ = self._source.pages  # raises if it was closed: the pages may be others now
+
+    def _read_backward(self, pages: Pages, tree: Tree, rows: int) -> Iterator[np.ndarray]:
+        stored = self._stored(pages, tree) if self._kept_in_order(pages, tree) else None
+        if stored is None:
+            return self._text_range(pages, tree).batches(rows, backward=True)
+        return read_backward(pages, tree, *stored)
+
     def _read_batches(
         self, pages: Pages, tree: Tree, columns: tuple[int, ...] | None, rows: int
     ) -> Iterator[np.ndarray]:
@@ -131,11 +147,9 @@ class Range:
             yield from tuples_of(batch)
 
     def __reversed__(self) -> Iterator[tuple[Any, ...]]:
-        """Records as tuples, the last one first. Reads the words of all, and texts as they are asked for."""
-        words = self._all_words()
-        for end in range(words.shape[1], 0, -REVERSED_ROWS):
-            some = words[: len(self.schema.columns), max(0, end - REVERSED_ROWS) : end]
-            yield from reversed(tuples_of(self.record_batch(some)))
+        """Records as tuples, the last key first, lazily: a leaf at once, or as `batches` where texts are compared."""
+        for words in self._words_backward():
+            yield from tuples_of(self.record_batch(words[: len(self.schema.columns)]))
 
     def first(self, default: Any = None) -> Any:
         """The record with the least key, or `default` where there is none.
@@ -148,6 +162,10 @@ class Range:
         (('ape',), ('cow',), [('cow',), ('bee',), ('ape',)], 'cow')
         """
         return next(self.range_head(1), default)
+
+    def last(self, default: Any = None) -> Any:
+        """The record with the greatest key, or `default`. O(log n), or as reading all where texts are compared."""
+        return next(reversed(self), default)
 
     def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
         """The first n records."""
@@ -178,6 +196,10 @@ class Range:
             decode(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
         ]
+
+    def _order(self) -> tuple[Tree, Any]:
+        """What says which records come behind which; it is another one after an edit."""
+        return self.tree, self._source.dictionary.order if self._texts else None
 
     def _kept_in_order(self, pages: Pages, tree: Tree) -> bool:
         """Whether the tree has the records of the range in the order of their keys: they differ in no text."""
@@ -213,6 +235,15 @@ class Range:
             text_of(column, value) if column.type.interned else int(encode(column, [value], _NO_TEXTS)[0])
             for column, value in zip(self.schema.stored, row, strict=False)
         )
+
+    def _bound_at(self, words: tuple[int, ...]) -> Bound:
+        """The key of stored words as a bound."""
+        keys: list[int | bytes] = [*words[: len(self.schema.key)]]
+        if self._texts:
+            texts = self._source.dictionary.loaded(np.array([keys[place] for place in self._texts]))
+            for place, text in zip(self._texts, texts, strict=True):
+                keys[place] = text
+        return tuple(keys)
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
         """Words of a record or a prefix of one, in stored order: the key, then the values."""

@@ -13,7 +13,9 @@ from pagestore.errors import CorruptionError, MissingError, SchemaError
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.host_operators import address_of
 from pagestore.pages.page_map import Pages
-from pagestore.relations.range import Range, are_ints, are_words, tuples_of
+from pagestore.relations.frames import ROWS_SHOWN, html_table
+from pagestore.relations.keyed import Keyed
+from pagestore.relations.range import are_ints, are_words, tuples_of
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
 from pagestore.relations.stabbing import overlapping_words
@@ -35,7 +37,7 @@ from pagestore.versions.catalog import Info
 COUNT_ROWS = ((COUNT, 0),)
 
 
-class Relation(Range):
+class Relation(Keyed):
     """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
 
     Strings and bytes are in the order of their bytes, strings as UTF-8. Every read checks the pages that it touches
@@ -402,18 +404,10 @@ class Relation(Range):
             raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
         return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
-    def last(self, default: Any = None) -> Any:
-        """The record with the greatest key, or `default`. O(records), or O(log n) by a "count" scan without texts."""
-        tree = self.tree
-        if not self._texts and rows_of(tree.spec, COUNT_ROWS):
-            return self.select(-1) if self else default
-        return next(reversed(self), default)
-
     def _repr_html_(self) -> str:
-        rows = list(self.range_head(10))
-        head = "".join(f"<th>{column.name}<br><small>{column.type}</small></th>" for column in self.schema.columns)
-        body = "".join("<tr>" + "".join(f"<td>{_escaped(v)}</td>" for v in row) + "</tr>" for row in rows)
-        return f"<table><caption>{_escaped(self.name)}</caption><tr>{head}</tr>{body}</table>"
+        rows = [*self.range_head(ROWS_SHOWN)]
+        head = [(column.name, str(column.type)) for column in self.schema.columns]
+        return html_table(self.name, head, rows, len(self) - len(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A relation is pickled with its snapshot, without the folds that stand ready in this process."""
@@ -434,7 +428,3 @@ def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
 def _plain_values(bound: tuple[Any, ...]) -> tuple[Any, ...]:
     """A bound out of columns, numpy's and Arrow's scalars as Python's values."""
     return tuple(v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v for v in bound)
-
-
-def _escaped(value: Any) -> str:
-    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -15,6 +15,7 @@ import numpy as np
 
 from pagestore.errors import ClosedError, MissingError, VersionError
 from pagestore.pages.page_map import Pages
+from pagestore.relations.frames import html_table
 from pagestore.relations.relation import Relation
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.file import File
@@ -130,7 +131,13 @@ class Snapshot(Mapping[str, Relation]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A snapshot is pickled as (path, version), and opens the store anew where it is unpickled."""
+        self._handle.check_shared()
         return _reopened, (str(self._handle.file.path), self.version)
+
+    def _repr_html_(self) -> str:
+        rows = [(name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in self.items()]
+        caption = f"{self._handle.file.path}, version {self.version}"
+        return html_table(caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows)
 
     def __repr__(self) -> str:
         return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self)}>"

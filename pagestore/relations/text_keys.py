@@ -110,11 +110,16 @@ class TextRange:
             rows if max(len(part.low), len(part.high)) < 2 and self._whole(part) else self.sorted(self._between(rows))
         )
 
-    def batches(self, rows: int) -> Iterator[np.ndarray]:
-        """The records in order, in batches int64[C, <= rows].
+    def batches(self, rows: int, backward: bool = False) -> Iterator[np.ndarray]:
+        """The records in order, or `backward` in the order from the last to the first, in batches int64[C, <= rows].
 
         Where the text is the last column of the key, memory is bounded, however many there are.
         """
+        for words in self._stretches(rows, backward):
+            yield from _cut(words[:, ::-1] if backward else words, rows)
+
+    def _stretches(self, rows: int, backward: bool) -> Iterator[np.ndarray]:
+        """The records in stretches, each in order, the last stretch first if `backward`."""
         part = self.part()
         keys = self._tree.spec.keys
         chunk = max(64, rows)
@@ -122,11 +127,12 @@ class TextRange:
             start, stop = self._ranks(part)
             few = rows < 1024 or len(part.group) + 1 == keys
             if few and (stop - start) <= LOOK_UP * self._tree.count:
-                for at in range(start, stop, chunk):
+                starts = range(start, stop, chunk)
+                for at in reversed(starts) if backward else starts:
                     ids = self._dictionary.order.slice(at, min(stop, at + chunk))
-                    yield from _cut(self.sorted(self._between(self._asked(part.group, ids))), rows)
+                    yield self.sorted(self._between(self._asked(part.group, ids)))
                 return
-        yield from _cut(self.read(), rows)
+        yield self.read()
 
     def sorted(self, rows: np.ndarray) -> np.ndarray:
         """Stored words int64[C, n], which the tree has in this order, in the order of their values."""

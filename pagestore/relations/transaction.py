@@ -22,12 +22,12 @@ from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk
 from pagestore.trees.range_folds import rows_of
 from pagestore.trees.reading import pages_of, read_batches
-from pagestore.trees.tree import Tree
+from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
-from pagestore.values.types import Column, Schema, Type
+from pagestore.values.types import Column, Schema, Type, parse_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.committer import Draft
 from pagestore.versions.handle import Handle
@@ -71,8 +71,11 @@ class Transaction(WorkingTrees):
         scans: Iterable[str] | str = (),
         intervals: tuple[str, str] | None = None,
         hidden: int = 0,
+        if_not_exists: bool = False,
     ) -> WritableRelation:
         """Make an empty relation. Without `key` all columns are the key.
+
+        With `if_not_exists`, one that is there with these columns and this key is returned as it is.
 
         Each record has `hidden` more value words behind its columns (a support count, say) that only edits of
         words see.
@@ -82,6 +85,12 @@ class Transaction(WorkingTrees):
         ExistsError, SchemaError.
         """
         parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key))
+        if if_not_exists and name in self:
+            there = self[name].schema
+            if there != parsed:
+                raise SchemaError(f"there is a relation {name!r} with other columns or another key: ({there}), "
+                                  f"key {', '.join(there.key)}; drop it first, or change it")  # fmt: skip
+            return self[name]
         stored = [column.name for column in parsed.stored]
         scans = [scans] if isinstance(scans, str) else list(scans)
         if intervals:
@@ -152,6 +161,48 @@ class Transaction(WorkingTrees):
         if tree.root:
             self.pager.retire_pages(pages_of(self.pages, tree))
         del self._changed_catalog().relations[name]
+        self._follow()
+
+    @step
+    def add_column(self, name: str, column: str, default: Any) -> WritableRelation:
+        """Add a value column, written `name: type`, that has `default` in all records. O(records).
+
+        The relation is made anew: objects that stand for it become invalid, and the new one is returned. Versions
+        before are without the column. Raises SchemaError, WordError.
+        """
+        info, schema = self._columns_of(name)
+        (added,) = parse_columns(column)
+        word = int(encode(added, [default], self.dictionary)[0])
+        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key)
+        rows = (np.vstack([batch, np.full(batch.shape[1], word)]) for batch in self._batches_of(name))
+        return self._remake(info, wider, rows)
+
+    @step
+    def drop_column(self, name: str, column: str) -> WritableRelation:
+        """Remove a value column; otherwise as `add_column`. Raises SchemaError for a key column, or one of a scan."""
+        info, schema = self._columns_of(name)
+        if column not in schema.names or column in schema.key:
+            values = ", ".join(c.name for c in schema.stored[len(schema.key) :]) or "none"
+            raise SchemaError(f"{column!r} is no value column of {name!r}: there is {values}; a key stays whole")
+        place = [c.name for c in schema.stored].index(column)
+        left = Schema(tuple(c for c in schema.columns if c.name != column), schema.key)
+        return self._remake(info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name)))
+
+    @step
+    def rename(self, name: str, new: str) -> None:
+        """Give a relation another name; objects that stand for it become invalid. O(1).
+
+        Versions before know it by its old name. Raises ExistsError, MissingError, SchemaError.
+        """
+        info = self._info(name)
+        if new == name:
+            return
+        self._refuse_name(new, hidden=info.hidden)
+        self._flush_all()
+        relations = self._changed_catalog().relations
+        del relations[name]
+        relations[new] = info._replace(name=new)
+        self._finders.clear()
         self._follow()
 
     def __getitem__(self, name: str) -> WritableRelation:
@@ -278,6 +329,31 @@ class Transaction(WorkingTrees):
                 self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
         self._follow()
+
+    def _columns_of(self, name: str) -> tuple[Info, Schema]:
+        """A relation and its columns. Raises SchemaError where a host keeps words behind them."""
+        info, schema = self._info(name), self[name].schema
+        if info.spec.columns != len(schema.columns):
+            raise SchemaError(f"{name!r} has words of its host's own; change its columns through the host")
+        return info, schema
+
+    def _batches_of(self, name: str) -> Iterable[np.ndarray]:
+        tree = self.tree(name)
+        return read_batches(self.pages, tree) if tree.root else ()
+
+    def _remake(self, info: Info, schema: Schema, rows: Iterable[np.ndarray]) -> WritableRelation:
+        """Put a relation with other columns, and the same key and scans, in place of one."""
+        self._grows()
+        keys = len(schema.key)
+        scans = _rows(scan_names(info.spec.scans, self[info.name].schema), schema)
+        spec = self._fitting(info.name, Spec(self._next_tree, keys, len(schema.columns) - keys, scans))
+        with self._atomic():
+            tree = bulk(self.pager, spec, rows)
+        self.drop(info.name)
+        self._next_tree += 1
+        self._changed_catalog().relations[info.name] = info._replace(spec=spec, schema=schema)
+        self._trees[spec.tree_id] = tree
+        return self[info.name]
 
     def _end(self) -> None:
         """End the turn, and keep nothing."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from pagestore.errors import MissingError, SchemaError, WordError
 from pagestore.relations.invalidated import Invalidated
+from pagestore.relations.keyed import WritableMapping
 from pagestore.relations.relation import Relation
 from pagestore.relations.stabbing import overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
@@ -16,7 +17,7 @@ from pagestore.sorting.tuples import sort_order
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.row_formats import plain_rows, rows_as_columns
+from pagestore.values.row_formats import arrow_batches, plain_rows, rows_as_columns
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -38,9 +39,10 @@ class WritableRelation(Relation):
     def insert(self, rows: Any) -> None:
         """Add records; where the key is there already nothing changes (`set` replaces).
 
-        `rows` is a list of tuples, a list or dict of columns (numpy arrays, lists, Arrow arrays), or anything
-        with `__arrow_c_stream__` and the relation's column names. Raises SchemaError, WordError; nothing of
-        `rows` is added then.
+        `rows` is a list of tuples or of dicts, a list or dict of columns (numpy arrays, lists, Arrow arrays), or
+        anything of Arrow with the relation's column names, in any order: a table, a reader, a data set or its scanner,
+        a frame of pandas or polars, a relation of DuckDB. Readers and scanners are read batch by batch. Raises
+        SchemaError, by its name, for a column that is missing or too many, WordError; nothing of `rows` is added then.
         """
         self._edit(INSERT, rows)
 
@@ -97,17 +99,53 @@ class WritableRelation(Relation):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """`relation[key] = value`, or a tuple of values."""
+        self.set([self._record(key, values)])
+
+    def _record(self, key: Any, values: Any) -> tuple[Any, ...]:
+        """A record in the order of the columns. Raises SchemaError."""
         row = key if isinstance(key, tuple) else (key,)
         row += values if isinstance(values, tuple) else (values,)
         stored = [column.name for column in self.schema.stored]
         if len(row) != len(stored):
             raise SchemaError(f"{row!r} is no record of {self.name!r} ({self.schema})")
-        self.set([tuple(row[stored.index(name)] for name in self.schema.names)])
+        return tuple(row[stored.index(name)] for name in self.schema.names)
 
     def __delitem__(self, key: Any) -> None:
         self[key]  # KeyError if it is not there
         row = key if isinstance(key, tuple) else (key,)
         self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Set the values of many keys: a mapping, pairs of key and value, or names where the key is a text."""
+        pairs = [*(other.items() if hasattr(other, "items") else other), *named.items()]
+        rows = [self._record(key, values) for key, values in pairs]
+        if rows:
+            self.set(rows)
+
+    def setdefault(self, key: Any, values: Any) -> Any:
+        """The values of a key; if it is not there, they are set to these."""
+        if key not in self:
+            self[key] = values
+        return self[key]
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Remove a key and return its values; without it, the default if there is one, else raise KeyError."""
+        try:
+            values = self[key]
+        except KeyError:
+            if default:
+                return default[0]
+            raise
+        del self[key]
+        return values
+
+    def clear(self) -> None:
+        """Remove all records. O(pages)."""
+        self._source.truncate(self.name)
+
+    def mapping(self) -> WritableMapping:
+        """The relation as a MutableMapping from keys to values, see `Relation.mapping`."""
+        return WritableMapping(self)
 
     def bulk(self, batches: Iterable[Any]) -> int:
         """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
@@ -151,5 +189,11 @@ class WritableRelation(Relation):
         return np.array(out)
 
     def _edit(self, action: int, rows: Any) -> None:
+        batches = arrow_batches(rows)
+        if batches is not None:
+            with self._source.savepoint():  # none of the rows is added where one is refused
+                for batch in batches:
+                    self._edit(action, batch)
+            return
         words = self.encode(rows)
         self._source.edit(self.info, np.full(words.shape[1], action), words)

@@ -3,22 +3,27 @@ values.
 
 type             word
 int64            the value
+uint64           the value with its highest bit flipped
 float64          its bits, negative values with all but the sign flipped; -0.0 becomes 0.0, NaN is refused
 bool             0, 1
 date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
+time             microseconds since midnight
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
+timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it in
+duration         microseconds
 decimal(p,s)     the value times 10**s, p <= 18
 string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
                  beside (text_order.py)
 
 A null, which a column of a nullable type (`int64?`) may hold, is the least word, which no other value of such a column
-has: of int64 it is refused there.
+has: of int64 and duration it is refused there. For the same reason `uint64?` has the word of the next value, and none
+for the greatest one, 2**64 - 1.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, time
 from numbers import Integral, Number, Real
 from typing import Any
 
@@ -35,6 +40,9 @@ YEARS = {  # the words of the first and the last value that Python has
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
+
+
+MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 
 
 # --- values to words ----------------------------------------------------------------------------
@@ -67,12 +75,17 @@ def encode(column: Column, values: Any, interner: Interner) -> np.ndarray:
 
 def _without_null(column: Column, words: np.ndarray) -> np.ndarray:
     """The words of values, if none of them is the word of a null."""
-    if column.type == Type("int64", nullable=True) and words.min(initial=0) == NULL:
-        raise WordError(
-            f"column {column.name!r}, row {int(np.argmin(words))}: {NULL} stands for a null in a column of int64?; "
-            "declare the column as int64, or take another number"
-        )
+    if column.type.nullable and column.type.name in ("int64", "duration") and words.min(initial=0) == NULL:
+        raise _taken(column, int(np.argmin(words)), NULL)
     return words
+
+
+def _taken(column: Column, row: int, value: int) -> WordError:
+    plain = column.type.name
+    return WordError(
+        f"column {column.name!r}, row {row}: {value} stands for a null in a column of {plain}?; "
+        f"declare the column as {plain}, or take another number"
+    )
 
 
 def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
@@ -80,14 +93,18 @@ def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
     if column.type.interned:
         return interner.intern(array)
     if column.type.name == "float64":
-        return _float_words(column, array.to_numpy(zero_copy_only=False))
+        return _float_words(column, numbers_of(array, np.float64))
     if column.type.name == "decimal":
         return np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :: 2][: len(array)].copy()
+    if column.type.name == "uint64":
+        return _unsigned_words(column, numbers_of(array, np.int64))
     if column.type.name == "bool":
-        return np.asarray(array.cast(pa.int8()).to_numpy(zero_copy_only=False), np.int64)
+        return numbers_of(array.cast(pa.int8()), np.int8).astype(np.int64)
     if column.type.name == "date":
-        return _in_years(column, "date", array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64))
-    words = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return _in_years(column, "date", numbers_of(array.cast(pa.int32()), np.int32).astype(np.int64))
+    words = numbers_of(array.cast(pa.int64()), np.int64)
+    if column.type.name == "time":
+        return _in_a_day(column, words)
     return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
 
 
@@ -111,6 +128,17 @@ def _null(column: Column, array: pa.Array) -> WordError:
         f"column {column.name!r}, row {row}: a null, which no {column.type} is; drop or replace it, or "
         f"declare a value column as {column.type}?"
     )
+
+
+def numbers_of(array: pa.Array, dtype: Any) -> np.ndarray:
+    """The numbers of an Arrow array without nulls, as they lie in memory; to_numpy would import pandas."""
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array)]
+
+
+MIXED = "int64", "uint64", "float64", "date", "time", "timestamp", "duration"
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
@@ -171,30 +199,49 @@ def _taken_out(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
 
 def _refuse_mixed(column: Column, values: Any) -> None:
     """Raise WordError for what Arrow would change: True to 1, 1.5 to 1, a datetime to its date or out of its zone."""
-    if isinstance(values, np.ndarray) or column.type.name not in ("int64", "float64", "date", "timestamp"):
+    name = column.type.name
+    if isinstance(values, np.ndarray) or name not in MIXED:
         return
-    if column.type.name in ("date", "timestamp"):
+    if name not in ("int64", "uint64", "float64"):
         for row, value in enumerate(values):
-            if isinstance(value, datetime) and (column.type.name == "date" or value.tzinfo):
-                remedy = "has a zone; take it in UTC, without one" if value.tzinfo else "is no date; take its .date()"
-                raise WordError(f"column {column.name!r}, row {row}: {value!r} {remedy}")
-            if isinstance(value, Number):  # which Arrow counts from 1970
-                raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
+            fault = _fault_of_time(column.type, value)
+            if fault:
+                raise WordError(f"column {column.name!r}, row {row}: {value!r} {fault}")
         return
-    number = Integral if column.type.name == "int64" else Real
+    number = Real if name == "float64" else Integral
     for row, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, number)):
             raise WordError(f"column {column.name!r}, row {row}: {value!r} is no {column.type}")
+
+
+def _fault_of_time(wanted: Type, value: Any) -> str | None:
+    """Why a value is no date, time, moment or duration as it is; None where Arrow may look at it."""
+    if isinstance(value, Number):  # which Arrow counts from 1970, or from midnight
+        return f"is no {wanted}"
+    if isinstance(value, datetime) and wanted.name == "date":
+        return "is no date; take its .date()"
+    if isinstance(value, time) and value.tzinfo:
+        return "has a zone; take it without one"
+    if isinstance(value, datetime) and wanted.name == "timestamp" and bool(value.tzinfo) != bool(wanted.zone):
+        return (
+            "has a zone; take it in UTC, without one" if value.tzinfo else "has no zone; give it the one that it is in"
+        )
+    return None
 
 
 def _castable(have: pa.DataType, want: Type) -> bool:
     kind = pa.types
     allowed = {
         "int64": kind.is_integer,
+        "uint64": kind.is_integer,
         "float64": lambda t: kind.is_floating(t) or kind.is_integer(t),
         "bool": kind.is_boolean,
         "date": kind.is_date,
-        "timestamp": lambda t: (kind.is_timestamp(t) and t.tz is None) or kind.is_date(t),
+        "time": kind.is_time,
+        "timestamp": lambda t: (
+            (kind.is_timestamp(t) and (t.tz is not None) == bool(want.zone)) or (kind.is_date(t) and not want.zone)
+        ),
+        "duration": kind.is_duration,
         "decimal": lambda t: kind.is_decimal(t) or kind.is_integer(t),
         "string": lambda t: kind.is_string(t) or kind.is_large_string(t) or t == pa.string_view(),
         "bytes": lambda t: (
@@ -229,13 +276,29 @@ def _first_bad(column: Column, values: Any, error: Exception) -> WordError:
 
 def _in_years(column: Column, kind: str, words: np.ndarray) -> np.ndarray:
     """The words of dates or timestamps, refusing those that have no value in Python."""
-    least, most = YEARS[kind]
+    least, most = bounds_of(column.type._replace(name=kind))
     bad = (words < least) | (words > most)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         value = words[row : row + 1].view(_UNITS[kind])[0]
         raise WordError(f"column {column.name!r}, row {row}: {value} is not in the years 1 to 9999")
     return words
+
+
+def _in_a_day(column: Column, words: np.ndarray) -> np.ndarray:
+    bad = np.flatnonzero((words < 0) | (words >= MIDNIGHT))
+    if len(bad):
+        raise WordError(f"column {column.name!r}, row {bad[0]}: {words[bad[0]]} microseconds are no time of a day")
+    return words
+
+
+def _unsigned_words(column: Column, values: np.ndarray) -> np.ndarray:
+    words: np.ndarray = values ^ WORD_MIN
+    if not column.type.nullable:
+        return words
+    if words.max(initial=0) == WORD_MAX:
+        raise _taken(column, int(np.argmax(words)), 2**64 - 1)
+    return words + 1
 
 
 def _float_words(column: Column, values: np.ndarray) -> np.ndarray:
@@ -259,8 +322,12 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         least, most = float_words(np.array([-np.inf, np.inf])).tolist()
         return least, most
     if name in YEARS:
-        return YEARS[name]
-    return {"bool": (0, 1), "int64": (WORD_MIN, WORD_MAX)}.get(name, (1, WORD_MAX))
+        least, most = YEARS[name]
+        margin = MIDNIGHT if column_type.zone else 0  # in every zone it is in these years
+        return least + margin, most - margin
+    if name in ("int64", "uint64", "duration"):
+        return WORD_MIN, WORD_MAX
+    return {"bool": (0, 1), "time": (0, MIDNIGHT - 1)}.get(name, (1, WORD_MAX))
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
@@ -285,6 +352,8 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     values = words
     if name == "float64":
         values = float_values(words)
+    elif name == "uint64":
+        values = unsigned_values(column_type, words)
     elif name == "bool":
         values = np.packbits(words != 0, bitorder="little")
     elif name == "date":
@@ -310,10 +379,16 @@ def float_values(words: np.ndarray) -> np.ndarray:
     return bits.view(np.float64)
 
 
+def unsigned_values(column_type: Type, words: np.ndarray) -> np.ndarray:
+    """uint64[n] of the words of a uint64 column, of which none is null."""
+    values: np.ndarray = ((words - 1 if column_type.nullable else words) ^ WORD_MIN).view(np.uint64)
+    return values
+
+
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
     """A column as a numpy array: of the native dtype where there is one, of objects for decimals and texts.
 
-    Where a value is null there is NaN, NaT or None; int64 and bool come as a masked array.
+    Where a value is null there is NaN, NaT or None; int64, uint64 and bool come as a masked array.
     """
     name = column_type.name
     if column_type.nullable and (null := words == NULL).any():
@@ -326,19 +401,23 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
         return words.astype(bool)
     if name == "date":
         return words.astype("datetime64[D]")
+    if name == "uint64":
+        return unsigned_values(column_type, words)
     if name == "timestamp":
         return words.view("datetime64[us]")
+    if name == "duration":
+        return words.view("timedelta64[us]")
     return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
 
 
 def _nulls_as_numpy(column_type: Type, words: np.ndarray, null: np.ndarray, interner: Interner) -> np.ndarray:
-    if column_type.name in ("int64", "bool"):
+    if column_type.name in ("int64", "uint64", "bool"):
         masked: np.ndarray = np.ma.masked_array(to_numpy(column_type, np.where(null, 0, words), interner), null)
         return masked
     there = to_numpy(column_type, words[~null], interner)
     kind = "M8[D]" if column_type.name == "date" else there.dtype
-    missing = np.nan if column_type.name == "float64" else None
-    values = np.full(len(words), missing if there.dtype.kind != "M" else np.datetime64("NaT"), kind)
+    missing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}.get(there.dtype.kind)
+    values = np.full(len(words), missing, kind)
     values[~null] = there
     return values
 

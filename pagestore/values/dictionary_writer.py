@@ -1,9 +1,11 @@
 """A transaction's dictionary: what is new gets an id, and before the commit a label (text_labels.py)."""
 
-import numpy as np
-import pyarrow as pa
-import zstandard
+from __future__ import annotations
 
+import numpy as np
+
+from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
 from pagestore.storage.pager import STORE_LINEAGE, Pager
 from pagestore.storage.record import TEXT, RecordWriter
@@ -14,6 +16,7 @@ from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
 from pagestore.trees.lookup import get
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
+from pagestore.values.codec import numbers_of
 from pagestore.values.dictionary import LOADED_AT_ONCE, LONG, LONG_MARK, PLACES, TEXTS, Dictionary, as_bytes
 from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
 from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
@@ -44,7 +47,7 @@ class DictionaryWriter(Dictionary):
         if unknown:
             fresh = iter(self._resolve(unknown))
             ids = [id_ or next(fresh) for id_ in ids]
-        words: np.ndarray = np.array(ids, np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
+        words: np.ndarray = np.array(ids, np.int64)[numbers_of(distinct.indices, np.int32)]
         return words
 
     @property

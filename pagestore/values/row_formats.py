@@ -1,5 +1,8 @@
 """Rows in any form that callers give (tuples, columns, dicts, Arrow tables), as columns of a schema."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -79,12 +82,11 @@ def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dicti
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     """Rows in any form as a list of columns: all of the schema's, or its key's where it has others."""
     keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
-    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+    if is_arrow(rows):
         return _of_arrow(rows, schema, keys_allowed)
     if isinstance(rows, dict):
         names = schema.key if keys_allowed and set(rows) == set(schema.key) else schema.names
-        if set(rows) != set(names):
-            raise SchemaError(f"columns {', '.join(map(str, rows))} for a relation ({schema})")
+        check_names(list(rows), schema, names)
         return [rows[name] for name in names]
     if (isinstance(rows, np.ndarray) and rows.ndim == 2) or not isinstance(rows, list | tuple):
         if not isinstance(rows, Iterable):
@@ -92,6 +94,8 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
         rows = list(rows)
     if rows and isinstance(rows[0], tuple):
         rows = _transposed(rows, schema, keys_allowed)
+    elif rows and isinstance(rows[0], dict):
+        rows = _of_dicts(rows, schema, keys_allowed)
     elif rows and (isinstance(rows[0], str | bytes) or not hasattr(rows[0], "__len__")):
         rows = _transposed([(value,) for value in rows], schema, keys_allowed)
     if not rows:
@@ -101,10 +105,33 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     return list(rows)
 
 
+def is_arrow(rows: Any) -> bool:
+    """Whether rows are of Arrow: a table, a reader, a data set or its scanner, a frame of pandas or polars, ..."""
+    return any(hasattr(rows, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_reader", "scanner"))
+
+
+def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
+    """The reader of Arrow rows that come as a stream; None for those that are in memory."""
+    if hasattr(rows, "scanner"):  # a pyarrow.dataset.Dataset
+        rows = rows.scanner()
+    if hasattr(rows, "to_reader") and not isinstance(rows, pa.Table):  # its Scanner
+        rows = rows.to_reader()
+    return rows if isinstance(rows, pa.RecordBatchReader) else None
+
+
+def _table_of(rows: Any) -> pa.Table:
+    """The table that Arrow rows are, without the index of a pandas frame that has no name."""
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])  # pa.table would import pandas, where there is one
+    batches = arrow_batches(rows)
+    table = rows if isinstance(rows, pa.Table) else pa.table(rows) if batches is None else batches.read_all()
+    return table.drop_columns([name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)])
+
+
 def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     """The columns of a table by their names; of a relation or key of one column, that column alone will do."""
     try:
-        table = pa.table(rows)
+        table = _table_of(rows)
     except pa.ArrowInvalid as error:
         if "non-struct" not in str(error):
             raise
@@ -115,6 +142,26 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
     if keys_allowed and sorted(table.column_names) == sorted(schema.key):
         return [table.column(name) for name in schema.key]
     return list(arrow_columns(schema, table))
+
+
+def _of_dicts(rows: list[dict[str, Any]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
+    """The columns of rows that are dicts, by their names."""
+    names = schema.key if keys_allowed and set(rows[0]) == set(schema.key) else schema.names
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise SchemaError(f"row {place} is {row!r}, and row 0 a dict")
+        if row.keys() != set(names):
+            check_names(list(row), schema, names, f"row {place}")
+    return [[row[name] for row in rows] for name in names]
+
+
+def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows") -> None:
+    """Raise SchemaError where the names that `what` has are not those of the columns that are wanted."""
+    missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
+    if missing or extra:
+        said = [f"column {', '.join(map(repr, missing))} is missing"] * bool(missing)
+        said += [f"the relation has no column {', '.join(map(repr, extra))}"] * bool(extra)
+        raise SchemaError(f"{what}: {' and '.join(said)}; it is ({schema})")
 
 
 def _transposed(rows: list[tuple[Any, ...]], schema: Schema, keys_allowed: bool) -> list[list[Any]]:

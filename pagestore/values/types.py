@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -37,12 +38,14 @@ class Interner(Protocol):
 class Type(NamedTuple):
     """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point.
 
-    A value of a `nullable` type may be missing: its text ends with a question mark.
+    `zone` is the time zone that a timestamp is shown in; its word is the moment in UTC. A value of a `nullable` type
+    may be missing: its text ends with a question mark.
     """
 
     name: str
     precision: int = 0
     scale: int = 0
+    zone: str = ""
     nullable: bool = False
 
     @classmethod
@@ -50,10 +53,12 @@ class Type(NamedTuple):
         """Read a type as it is written.
 
         >>> Type.parse("decimal(10, 2)?")
-        Type(name='decimal', precision=10, scale=2, nullable=True)
+        Type(name='decimal', precision=10, scale=2, zone='', nullable=True)
+        >>> Type.parse("timestamp(Europe/Berlin)").arrow
+        TimestampType(timestamp[us, tz=Europe/Berlin])
         >>> Type.parse("varchar")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        pagestore.errors.SchemaError: 'varchar' is no type: use int64, float64, bool, date, timestamp, ...
+        pagestore.errors.SchemaError: 'varchar' is no type: use int64, uint64, float64, bool, date, time, ...
         """
         if isinstance(text, Type):
             return text
@@ -62,9 +67,12 @@ class Type(NamedTuple):
             return cls.parse(name[:-1])._replace(nullable=True)
         if name in ARROW:
             return cls(name)
+        zoned = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", name, re.ASCII)
+        if zoned:
+            return cls("timestamp", zone=zoned[1])
         match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
         if not match:
-            raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)} or decimal(p,s)")
+            raise SchemaError(f"{name!r} is no type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)")
         precision, scale = int(match[1]), int(match[2])
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
             raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all behind the point")
@@ -78,19 +86,24 @@ class Type(NamedTuple):
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column of this type."""
+        if self.zone:
+            return pa.timestamp("us", self.zone)
         return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]()
 
     def __str__(self) -> str:
         name = f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
-        return name + "?" * self.nullable
+        return name + f"({self.zone})" * bool(self.zone) + "?" * self.nullable
 
 
 ARROW: dict[str, Callable[[], pa.DataType]] = {
     "int64": lambda: pa.int64(),
+    "uint64": lambda: pa.uint64(),
     "float64": lambda: pa.float64(),
     "bool": lambda: pa.bool_(),
     "date": lambda: pa.date32(),
+    "time": lambda: pa.time64("us"),
     "timestamp": lambda: pa.timestamp("us"),
+    "duration": lambda: pa.duration("us"),
     "string": lambda: pa.string(),
     "bytes": lambda: pa.binary(),
 }
@@ -201,8 +214,18 @@ def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
         name, colon, type_text = part.partition(":")
         if not colon or not name.strip():
             raise SchemaError(f"{part.strip()!r}: a column is written `name: type`")
-        columns.append(Column(name.strip(), Type.parse(type_text)))
+        columns.append(Column(name.strip(), _known_zone(name.strip(), Type.parse(type_text))))
     return tuple(columns)
+
+
+def _known_zone(name: str, type_: Type) -> Type:
+    """The type, whose zone this machine knows. Raises SchemaError."""
+    if type_.zone and not re.fullmatch(r"[+-]\d\d:\d\d", type_.zone):
+        try:
+            ZoneInfo(type_.zone)
+        except (KeyError, ValueError, OSError):
+            raise SchemaError(f"column {name!r}: {type_.zone} is no time zone that this machine knows") from None
+    return type_
 
 
 def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
@@ -212,6 +235,8 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
     for matches, word_type in _OF_ARROW:
         if matches(arrow):
             return Type(word_type)
+    if pa.types.is_timestamp(arrow):
+        return _known_zone(name, Type("timestamp", zone=arrow.tz))
     if pa.types.is_decimal(arrow) and arrow.precision <= DIGITS_MAX and arrow.scale >= 0:
         return Type("decimal", arrow.precision, arrow.scale)
     raise SchemaError(f"column {name!r}: Arrow type {arrow} has no type here; {remedy_for(arrow)}")
@@ -219,9 +244,12 @@ def type_of_arrow(name: str, arrow: pa.DataType) -> Type:
 
 _OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (lambda t: pa.types.is_boolean(t), "bool"),
+    (lambda t: pa.types.is_uint64(t), "uint64"),
     (lambda t: pa.types.is_integer(t), "int64"),
     (lambda t: pa.types.is_floating(t), "float64"),
     (lambda t: pa.types.is_date(t), "date"),
+    (lambda t: pa.types.is_time(t), "time"),
+    (lambda t: pa.types.is_duration(t), "duration"),
     (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
     (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
@@ -231,5 +259,6 @@ _OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 def remedy_for(arrow: pa.DataType) -> str:
     """What to do with values of an Arrow type that a column does not take."""
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
-        return f'a store keeps no zones: take the time in UTC by .cast(pa.timestamp("{arrow.unit}")), or where it is'
+        cast = f'.cast(pa.timestamp("{arrow.unit}"))'
+        return f"it keeps no zone: make it a timestamp({arrow.tz}), or take the time in UTC by {cast}, or where it is"
     return "cast it first"

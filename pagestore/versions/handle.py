@@ -27,6 +27,7 @@ from pagestore.errors import (
 from pagestore.storage.file import EXCLUSIVE, WRITER_LOCK, File
 from pagestore.storage.lock_holders import describe_holders
 from pagestore.storage.mapping import Run
+from pagestore.storage.memory_file import MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
@@ -350,6 +351,11 @@ class Handle:
             raise ClosedError(f"the store {self.file.path} is closed; open it again")
         if os.getpid() != self._pid:
             raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
+
+    def check_shared(self) -> None:
+        """Raises TransactionError for a store in memory, which no other process can open."""
+        if isinstance(self.file, MemoryFile):
+            raise TransactionError("a store in memory stays in its process; write it to a file with store.backup")
 
     def check_writable(self) -> None:
         """Raises ReadOnlyError too."""

@@ -140,7 +140,7 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str) -> bool:
         old, new = txn.base.trees[number], txn.tree(name)
         return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
     what = f"{one.host} stands on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
-    raise DependantsError(f"{name!r} was dropped, or made anew, and {what}; nothing is changed: {one.release}")
+    raise DependantsError(f"{name!r} was dropped, renamed or made anew, and {what}; nothing is changed: {one.release}")
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:

@@ -187,6 +187,11 @@ class WorkingTrees:
         self._trees[info.spec.tree_id] = tree
 
     @step
+    def truncate(self, name: str) -> None:
+        """Remove all records of a relation, which stays with its columns and scans. O(its pages)."""
+        self.replace(name, Tree.empty(self._info(name).spec))
+
+    @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
         """Fill an empty relation with ascending batches of words int64[C, n]; returns how many records."""
         self._grows()
@@ -243,18 +248,22 @@ class WorkingTrees:
         scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None,
     ) -> None:  # fmt: skip
         self._grows()
-        if name in self._catalog.relations:
-            raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
-        if not name:
-            raise SchemaError("a relation needs a name")
-        if schema and str(name).startswith("$"):
-            raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
+        self._refuse_name(name, hidden=schema is None)
         if values < 0:
             raise SchemaError(f"{name!r}: a record cannot have {values} more words")
         spec = self._fitting(name, Spec(self._next_tree, keys, values, scans))
         self._next_tree += 1
         self._changed_catalog().relations[name] = Info(name, spec, schema, intervals)
         self._trees[spec.tree_id] = Tree.empty(spec)
+
+    def _refuse_name(self, name: str, hidden: bool) -> None:
+        """Raise ExistsError for a name that is taken, SchemaError for one that is none."""
+        if name in self._catalog.relations:
+            raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
+        if not name:
+            raise SchemaError("a relation needs a name")
+        if not hidden and str(name).startswith("$"):
+            raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
 
     def _fitting(self, name: str, spec: Spec) -> Spec:
         """The shape, if its records and folds fit pages. Raises SchemaError."""

@@ -165,8 +165,10 @@ def test_a_process_that_has_not_imported_ivm(ws):
     assert edit.endswith(
         "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
     )
-    assert drop.startswith("'e' was dropped, or made anew, and ivm stands on it (c, p); nothing is changed: `ivm unin")
-    assert drop_view.startswith("'c' was dropped, or made anew, and it belongs to ivm")
+    assert drop.startswith(
+        "'e' was dropped, renamed or made anew, and ivm stands on it (c, p); nothing is changed: `ivm unin"
+    )
+    assert drop_view.startswith("'c' was dropped, renamed or made anew, and it belongs to ivm")
     assert (
         edit_view
         == "'p' belongs to ivm, which keeps it as it follows from e; nothing is changed: edit that, and it will follow"

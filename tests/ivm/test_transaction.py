@@ -90,3 +90,11 @@ def test_a_text_of_the_same_transaction_is_known(ws):
     assert (list(ws["word"]), list(ws["name"])) == ([("early",)], [(2, "late")])
     ws.exec('+word("a"). -word("a"). -word("b"). +word("b"). -name[2] = "late".')
     assert (sorted(ws["word"]), list(ws["name"])) == ([("b",), ("early",)], [])
+
+
+def test_one_that_was_dropped_holds_up_nobody(ws):
+    txn = ws.transaction()
+    txn.insert("edge", [(1, 2)])
+    del txn
+    ws.exec("+edge(2, 3).")
+    assert list(ws["edge"]) == [(2, 3)]

@@ -705,7 +705,7 @@ def test_versions_that_cannot_be(store, mode):
         ([(1, 2), (1, "a")], WordError, "'y', row 1"),
         ([(1, 2), (1 << 70, 1)], WordError, "'x', row 1"),
         ([np.array([1, 2]), np.array([1])], SchemaError, "same number"),
-        ({"x": [1]}, SchemaError, "columns x"),
+        ({"x": [1]}, SchemaError, "column 'y' is missing"),
         (pa.table({"x": [1], "z": [1]}), SchemaError, "no column 'y'"),
         (np.array([[1, 2], [1, 2], [1, 2]]), SchemaError, "3 columns for a relation of 2"),
     ],

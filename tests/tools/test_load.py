@@ -11,8 +11,9 @@ import pytest
 
 import pagestore
 from pagestore_tools.cli import main
+from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
-from pagestore_tools.loading.parquet_dataset import DatasetError
+from pagestore_tools.loading.problems import DatasetError
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_one_key_with_two_values_is_refused(store, folder, first: int) -> None:
 def test_rows_with_nulls_are_dropped_when_asked(store, folder) -> None:
     path = folder(table(x=[1, None, 3]))
     with store.transaction() as txn:
-        report = load(txn, "r", path, ["x"], nulls="drop")
+        report = load(txn, "r", path, ["x"], reading=Reading(nulls="drop"))
     assert (report.rows, report.dropped) == (2, 1)
 
 
@@ -165,10 +166,8 @@ def test_what_spark_wrote(store, tmp_path: Path) -> None:
         rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
         rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
     with store.transaction() as txn:
-        with pytest.raises(DatasetError, match="column at has the time of a zone.*--utc"):
-            load(txn, "ordered", tmp_path / "sorted", ["id"])
-        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], utc=True)
-        parts = load(txn, "parts", tmp_path / "parts", ["id"], utc=True)
+        ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], reading=Reading(utc=True))
+        parts = load(txn, "parts", tmp_path / "parts", ["id"], reading=Reading(utc=True))
     assert (ordered.sorted, parts.sorted, ordered.notes, parts.notes) == (False, True, [], [])
     one, other = (store.snapshot()[name].to_arrow() for name in ("ordered", "parts"))
     assert other.select(one.column_names).equals(one)
@@ -183,7 +182,7 @@ def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
         load(txn, "r", path, ["x"])
         assert str(txn["r"].schema) == "x: int64, y: string?, z: int64?"
         assert list(txn["r"]) == [(1, "a", 1), (2, None, 2), (3, "b", 3), (4, "c", None)]
-        load(txn, "filled", path, ["x"], nulls="refuse", fill={"y": "none", "z": "-1"})
+        load(txn, "filled", path, ["x"], reading=Reading(nulls="refuse", fill={"y": "none", "z": "-1"}))
         assert str(txn["filled"].schema) == "x: int64, y: string, z: int64"
         assert list(txn["filled"]) == [(1, "a", 1), (2, "none", 2), (3, "b", 3), (4, "c", -1)]
         for refused, complaint in (
@@ -192,14 +191,14 @@ def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
             ({"fill": {"z": "one"}}, "'one' is no value of column z"),
         ):
             with pytest.raises(DatasetError, match=complaint):
-                load(txn, "refused", path, ["x"], **refused)
-                txn.drop("refused")
+                load(txn, "refused", path, ["x"], reading=Reading(**refused))
 
 
 def test_nulls_are_filled_by_the_command(folder, tmp_path: Path) -> None:
     path = folder(table(x=[1, None], y=[None, 2]))
     command = ["load", str(tmp_path / "s.pages"), "r", str(path), "--key", "x", "--quiet"]
-    assert main.pagestore([*command, "--fill", "y"]) == 1
+    with pytest.raises(SystemExit):
+        main.pagestore([*command, "--fill", "y"])
     assert main.pagestore([*command, "--fill", "x=0", "--fill", "y=7"]) == 0
     with pagestore.open(tmp_path / "s.pages", mode="r") as opened:
         assert list(opened.snapshot()["r"]) == [(0, 2), (1, 7)]

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 import pagestore
 
 
@@ -63,13 +65,18 @@ def as_json(data: Any) -> str:
     """Data as JSON; values for which JSON has no form, such as dates and infinite numbers, become texts.
 
     >>> from datetime import date
-    >>> as_json([1, date(2013, 1, 31), float("-inf")])
-    '[1, "2013-01-31", "-Infinity"]'
+    >>> as_json([1, date(2013, 1, 31), float("-inf"), b"\\n"])
+    '[1, "2013-01-31", "-Infinity", "0a"]'
     """
     try:
-        return json.dumps(data, default=str, allow_nan=False)
+        return json.dumps(data, default=spelt, allow_nan=False)
     except ValueError:
-        return json.dumps(json.loads(json.dumps(data, default=str), parse_constant=str))
+        return json.dumps(json.loads(json.dumps(data, default=spelt), parse_constant=str))
+
+
+def spelt(value: object) -> str:
+    """A value as text; bytes are hexadecimal digits."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def version_or_name(text: str) -> int | str:
@@ -112,17 +119,19 @@ def is_int(cell: Any) -> bool:
 
 
 def table(rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_int) -> str:
-    """Rows as aligned columns, numbers to the right; `head` names the columns.
+    """Rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages
     edge         12
     """
     cells = [[plain(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     right = [bool(rows) and all(is_number(row[i]) for row in rows) for i in range(len(head))]
-    lines = [
-        "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)).rstrip()
-        for row in cells
-    ]
+    lines = ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
     return "\n".join(lines)
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    room = " " * (width - cell_len(cell))
+    return room + cell if right else cell + room

@@ -29,7 +29,11 @@ PAGESTORE = {
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
     "bench": "this store beside others, if installed: loads, reads, commits",
-    "load": "bulk load a directory of Parquet files, as Spark writes them, into a relation",
+    "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
+    "print": "the rows of a relation, printed or written to a file; or what there is",
+    "drop": "remove a relation",
+    "rename": "give a relation another name",
+    "truncate": "remove all rows of a relation",
 }
 IVM = {
     "install": "install the rules of a file: fill their views, and maintain them from then on",
@@ -102,7 +106,10 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
-        complain(f"{program} {options.command}: {error}")
+        first, *more = getattr(error, "lines", [str(error)])  # only of errors whose lines are plain already
+        complain(f"{program} {options.command}: {first}")
+        for line in (*more, *getattr(error, "__notes__", ())):
+            complain(f"  {line}")
         if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
             complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")

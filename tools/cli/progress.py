@@ -1,8 +1,9 @@
-"""A line on stderr that says how far the work is; nothing is shown if stderr is no terminal."""
+"""How far the work is, on stderr: a line that is written over on a terminal, else a line every ten seconds."""
 
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Self
 from .answers import plain
 
 ERASE_LINE = "\r\x1b[K"
+REPORT = 10.0  # seconds between two lines where there is no terminal
 
 
 class Progress:
@@ -18,27 +20,45 @@ class Progress:
 
     def __init__(self, what: str, quiet: bool = False) -> None:
         self.what = what
-        self.shown = sys.stderr.isatty() and not quiet
+        self.on_terminal = sys.stderr.isatty()
+        self.quiet = quiet
+        self._next = time.monotonic() + REPORT
 
     def __enter__(self) -> Self:
         return self
 
     def __call__(self, text: str) -> None:
-        if self.shown:
+        if self.quiet:
+            return
+        line = plain(f"{self.what}: {text}")
+        if self.on_terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            line = plain(f"{self.what}: {text}")[: width - 1]  # erasing would leave part of a line that wraps
-            self._show(ERASE_LINE + line)
+            self._show(ERASE_LINE + line[: width - 1])  # erasing would leave part of a line that wraps
+        elif time.monotonic() >= self._next:
+            self._show(line + "\n")
+            self._next = time.monotonic() + REPORT
 
     def clear(self) -> None:
         """Erase the line, so that output can be printed."""
-        self._show(ERASE_LINE)
+        if self.on_terminal and not self.quiet:
+            self._show(ERASE_LINE)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.clear()
 
     def _show(self, text: str) -> None:
-        if self.shown:
-            print(text, end="", file=sys.stderr, flush=True)
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+def pace(rows: int, share: float, seconds: float) -> str:
+    """How many rows are done and how fast, and when all will be, given the share that is done.
+
+    >>> pace(3_000_000, 0.25, 2.0)
+    '3,000,000 rows, 25 %, 1,500,000 rows/s, 6 s left'
+    """
+    rate = f"{rows / seconds:,.0f} rows/s" if seconds > 0 else ""
+    left = f"{seconds * (1 - share) / share:.0f} s left" if 0 < share < 1 and seconds > 0 else ""
+    return ", ".join(filter(None, [f"{rows:,} rows", f"{share:.0%}".replace("%", " %"), rate, left]))
 
 
 @contextmanager

@@ -1,9 +1,7 @@
-"""Functions that the `ivm` commands share: they open the workspace, read texts of rules, and print rows."""
+"""Functions that the `ivm` commands share: they open the workspace, and read texts of rules."""
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,6 @@ import pyarrow as pa
 
 import ivm
 from ivm.errors import IvmError
-
-from .answers import as_json, counted, number, table, tell
 
 CHANGE = "_change_type"
 
@@ -39,31 +35,6 @@ def block_name(path: str) -> str:
 def argument_or_stdin(text: str) -> str:
     """An argument that is a text, or the text of stdin for `-`."""
     return text_of("-") if text == "-" else text
-
-
-def limit(parser: argparse.ArgumentParser) -> None:
-    """Add the argument --limit of commands that print rows."""
-    parser.add_argument("--limit", type=number, help="print at most this many rows")
-
-
-def answer_rows(
-    options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple[object, ...]], count: int
-) -> None:
-    """Print rows as a JSON object a line, or as a table with their number, which is `count`."""
-    if options.quiet and not options.json:
-        return
-    shown = list(islice(rows, options.limit))
-    if options.json:
-        for row in shown:
-            print(as_json(dict(zip(names, row, strict=True))))
-        return
-    tell(table([tuple(map(cell, row)) for row in shown], tuple(names)))
-    tell(f"{counted(count, 'row')}{f', {len(shown):,} shown' * (len(shown) < count)}")
-
-
-def cell(value: object) -> object:
-    """A value as rules write it, but without quotes."""
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def changes(delta: pa.Table) -> list[tuple[str, tuple[Any, ...]]]:

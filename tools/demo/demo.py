@@ -18,8 +18,8 @@ from ivm.transaction import Transaction
 from pagestore.runtime.library import library
 
 from ..loading import clean_tables
+from ..loading.dataset import Reading, open_dataset
 from ..loading.load import load
-from ..loading.parquet_dataset import open_dataset
 from . import flights
 from .narrator import Narrator
 
@@ -165,7 +165,7 @@ def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
     with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
         for table in flights.FACTS:
             tell(f"loading {table.name}")
-            report = load(txn, table.name, folder / "parquet" / table.name, table.key, utc=True)
+            report = load(txn, table.name, folder / "parquet" / table.name, table.key, reading=Reading(utc=True))
             rows.append((table.name, ", ".join(table.key), f"{report.rows:,}", _time(report.seconds)))
     tell.grid(("relation", "key", "rows", "loaded in"), rows)
     tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")
@@ -313,7 +313,7 @@ def _changed_row(row: dict[str, str]) -> str:
 
 
 def _rows(folder: Path, table: clean_tables.Table) -> pa.Table:
-    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, utc=True).batches())
+    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, Reading(utc=True)).batches())
 
 
 def _time(seconds: float) -> str:

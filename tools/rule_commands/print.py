@@ -6,7 +6,8 @@ from typing import Any
 from ivm import Workspace
 
 from ..cli.answers import answer, common, plain, table, version_or_name
-from ..cli.workspace_options import answer_rows, limit, opened
+from ..cli.rows import answer_rows, row_options
+from ..cli.workspace_options import opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", nargs="?", help="a relation or view")
     parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version or tag")
-    limit(parser)
+    row_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,8 +28,7 @@ def run(options: argparse.Namespace) -> int:
             answer(options, data, listing(data))
             return 0
         past = workspace if options.at is None else workspace.at(options.at)
-        rows = past[options.name]
-        answer_rows(options, rows.schema.names, rows, len(rows))
+        answer_rows(options, past[options.name])
     return 0
 
 

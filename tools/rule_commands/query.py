@@ -3,19 +3,19 @@
 import argparse
 
 from ..cli.answers import common
-from ..cli.workspace_options import answer_rows, argument_or_stdin, limit, opened
+from ..cli.rows import answer_rows, row_options
+from ..cli.workspace_options import argument_or_stdin, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("text", help="rules; the last one's head is the answer; - reads them from stdin")
-    limit(parser)
+    row_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the query, and print its rows; the exit code."""
     with opened(options, "r") as workspace:
-        found = workspace.query(argument_or_stdin(options.text))
-        answer_rows(options, found.to_arrow().column_names, found, len(found))
+        answer_rows(options, workspace.query(argument_or_stdin(options.text)))
     return 0

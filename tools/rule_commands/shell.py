@@ -15,7 +15,8 @@ from ivm.lang.syntax_tree import Change
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number
-from ..cli.workspace_options import answer_rows, block_name, opened, text_of
+from ..cli.rows import answer_rows
+from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
 
 HELP = """\
@@ -91,8 +92,7 @@ class Shell:
             version = self.workspace.exec(statement)
             answer(self.options, {"version": version}, f"version {version}")
         else:
-            found = self.workspace.query(statement)
-            answer_rows(self.options, found.to_arrow().column_names, found, len(found))
+            answer_rows(self.options, self.workspace.query(statement))
 
     def command(self, name: str, words: list[str]) -> None:
         """Run a command that begins with a colon.  Raises IvmError if there is none, or for a wrong number of words."""
@@ -128,5 +128,4 @@ class Shell:
 
     def rows(self, name: str) -> None:
         """:print NAME"""
-        rows = self.workspace[name]
-        answer_rows(self.options, rows.schema.names, rows, len(rows))
+        answer_rows(self.options, self.workspace[name])

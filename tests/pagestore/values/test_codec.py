@@ -11,7 +11,7 @@ from hypothesis import given
 
 import pagestore
 from pagestore.errors import SchemaError, WordError
-from pagestore.values.codec import decode, encode
+from pagestore.values.codec import bounds_of, decode, encode, to_numpy
 from pagestore.values.types import Column, Schema, Type
 
 VALUES = {
@@ -19,7 +19,15 @@ VALUES = {
     "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "date": st.dates(),
+    "uint64": st.integers(0, 2**64 - 1),
+    "time": st.times(),
     "timestamp": st.datetimes(),
+    "timestamp(America/New_York)": st.datetimes(
+        dt.datetime(2, 1, 1),
+        dt.datetime(9998, 1, 1),
+        timezones=st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=5))]),
+    ),
+    "duration": st.timedeltas(dt.timedelta(days=-(10**8)), dt.timedelta(days=10**8)),
     "decimal(9,3)": st.decimals(-999999, 999999, places=3),
 }
 
@@ -155,3 +163,25 @@ def test_schema_from_arrow():
     assert str(Schema.parse(arrow)) == "a: int64, b: string, c: float64"
     with pytest.raises(SchemaError, match="'l'"):
         Schema.parse(pa.schema([("l", pa.list_(pa.int8()))]))
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "duration", "time", "timestamp(Europe/Berlin)"])
+def test_a_null_is_below_all_values_and_costs_one_value_at_most(kind):
+    plain, nullable = Column("x", Type.parse(kind)), Column("x", Type.parse(kind + "?"))
+    least, most = bounds_of(plain.type)
+    values = decode(plain.type, np.array([least, least + 1, least // 2, most - 1, most]), None)
+    for row, value in enumerate(values):
+        given = pa.array([None, value, None], plain.type.arrow)
+        try:
+            words = encode(nullable, given, None)
+        except WordError as error:
+            assert (kind, row) in [("int64", 0), ("duration", 0), ("uint64", 4)] and "stands for a null" in str(error)
+            continue
+        assert words[0] == words[2] < words[1]
+        assert decode(nullable.type, words, None).equals(given)
+        assert decode(nullable.type, words[1:2], None)[0] == value
+        assert str(to_numpy(nullable.type, words[1:2], None)[0]) == str(
+            to_numpy(plain.type, encode(plain, given[1:2], None), None)[0]
+        )
+        assert len(to_numpy(nullable.type, words, None)) == 3
+    assert Type.parse(str(nullable.type)) == nullable.type

@@ -132,12 +132,15 @@ def test_records_that_go(store, host, door, loaded):
 
 
 REFUSED = {
-    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, or made anew, and totals stands on it \\(totals\\)"),
+    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or made anew, and totals stands on it \\(totals\\)"),
     "anew": (
         lambda txn: (txn.drop("a"), txn.create("a", "x: int64, y: int64", key="x")),
-        "'a' was dropped, or made anew, .*drop them by hand",
+        "'a' was dropped, renamed or made anew, .*drop them by hand",
     ),
-    "kept dropped": (lambda txn: txn.drop("totals"), "'totals' was dropped, or made anew, and it belongs to totals"),
+    "kept dropped": (
+        lambda txn: txn.drop("totals"),
+        "'totals' was dropped, renamed or made anew, and it belongs to totals",
+    ),
     "kept edited": (lambda txn: txn["totals"].set([("a", 7)]), "'totals' belongs to totals.*as it follows from a, b"),
     "mark": (lambda txn: txn.properties.update({"totals.mark": "2"}), "property 'totals.mark' belongs to totals"),
     "record": (lambda txn: txn.properties.pop(PROPERTY), f"property '{PROPERTY}' says what totals keeps"),

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pagestore_tools.loading.parquet_dataset import DatasetError, open_dataset
+from pagestore.values.types import Type
+from pagestore_tools.loading.dataset import Reading, open_dataset
+from pagestore_tools.loading.problems import DatasetError
 
 PART = "part-{:05}-7f3b-c000.zstd.parquet"
 
@@ -31,7 +33,7 @@ def job(tmp_path: Path) -> Callable[..., Path]:
 
 
 def rows(path: Path, nulls: str = "refuse") -> list[dict]:
-    return [row for batch in open_dataset(path).batches(nulls) for row in batch.to_pylist()]
+    return [row for batch in open_dataset(path, Reading(nulls=nulls)).batches() for row in batch.to_pylist()]
 
 
 def test_files_are_read_in_name_order_and_marks_of_the_job_are_not_data(job) -> None:
@@ -91,13 +93,20 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
         }
     )
     path = job(table)
-    with pytest.raises(DatasetError, match="column t has the time of a zone, .* without one in the job, or .*--utc"):
-        open_dataset(path)
-    (batch,) = open_dataset(path, utc=True).batches()
+    (batch,) = open_dataset(path).batches()
+    assert batch.schema.field("t").type == pa.timestamp("us", "UTC")
+    (batch,) = open_dataset(path, Reading(utc=True)).batches()
     assert batch.schema.types == [
         pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.string(), pa.decimal128(9, 2)
     ]  # fmt: skip
     assert batch.column("t").to_pylist() == [moment.replace(tzinfo=None)]
+
+
+def test_a_cast_names_the_values_that_do_not_fit(job) -> None:
+    path = job(pa.table({"x": pa.array([1, 1 << 63, 2, 1 << 63], pa.uint64())}))
+    says = "column x does not fit int64 in 2 rows, the first row 1 .9223372036854775808.: mend the source"
+    with pytest.raises(DatasetError, match=says):
+        list(open_dataset(path, Reading(casts={"x": Type("int64")})).batches())
 
 
 def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
@@ -112,10 +121,17 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
     [
         ([pa.table({"x": [1, None]})], "part-00000.*column x is null in row 1.*--nulls drop"),
         ([pa.table({"x": [0.5, float("nan")]})], "part-00000.*column x is NaN in row 1"),
-        ([pa.table({"x": pa.array([1 << 63], pa.uint64())})], "part-00000.*column x does not fit int64.*cast it"),
-        ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp.us"),
-        ([pa.table({"x": [[1]]})], "column x has type list.*leave it out"),
-        ([pa.table({"x": pa.array([1], pa.decimal128(38, 2))})], "column x has type decimal.*decimal.18"),
+        (
+            [pa.table({"x": [1]}), pa.table({"x": pa.array([1 << 63], pa.uint64())})],
+            "part-00001.*column x is uint64, but it is int64 in .*part-00000.*: give --cast x=TYPE",
+        ),
+        ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp in row 0"),
+        (
+            [pa.table({"x": [1, None, None], "y": [0.5, None, float("nan")]}), pa.table({"x": [None], "y": [1.0]})],
+            "(?s)4 problems.*part-00000.*x is null in 2 rows, the first row 1.*y is null in row 1.*y is NaN in row 2.*"
+            "part-00001.*column x is null in row 0",
+        ),
+        ([pa.table({"x": pa.array([1], pa.decimal128(38, 2))})], "column x has type decimal.*--cast x='decimal.18"),
         ([pa.table({"x": pa.nulls(1)})], "column x has type null"),
         (
             [pa.table({"x": [1]}), pa.table({"x": ["1"]})],
@@ -123,7 +139,7 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
         ),
         ([pa.table({"x": [1], "y": [1]}), pa.table({"x": [1]})], "part-00001.*has no column y"),
         ([pa.table([[1], [2]], ["x", "x"])], "part-00000.*has two columns x: rename or leave out"),
-        ([], "holds no Parquet file"),
+        ([], "holds no file to load"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_in_one_sentence(job, tables: list[pa.Table], complaint: str) -> None:
@@ -136,7 +152,7 @@ def test_a_file_cut_short_is_named(job) -> None:
     file = path / PART.format(0)
     file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(DatasetError, match="part-00000.*cut short"):
-        open_dataset(path)
+        rows(path)
 
 
 def test_a_file_with_a_damaged_page_is_named(job) -> None:

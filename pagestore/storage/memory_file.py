@@ -1,0 +1,37 @@
+"""A store's file that is in memory only, and gone with its handle, however the process ends."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from pagestore.storage.file import File, open_files, opened
+from pagestore.storage.page_writer import PageWriter
+
+IN_MEMORY = ":memory:"
+
+
+class MemoryFile(File):
+    """A file without a name and without a disk; nobody else can open it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.path, self.writable = Path(IN_MEMORY), True
+        fd = os.memfd_create("pagestore", os.MFD_CLOEXEC)
+        try:
+            self._file = opened(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
+        self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", os.O_RDWR | os.O_CLOEXEC)
+        self._fd = self._file.fileno()
+        self._map = np.zeros(0, np.int64)
+        self._page_writer = PageWriter(self._fd)
+        open_files.add(self)
+        self.pwrite(content, 0)
+
+    def room(self) -> int:
+        """The bytes of memory that no process uses."""
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def check_place(self) -> None:
+        """Nothing can take its place."""
+        self._check()

@@ -1,0 +1,60 @@
+"""Progress: a line with the rate and the time left; where there is no terminal, one line every ten seconds."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pagestore_tools.cli import main, progress
+from pagestore_tools.cli.ahead import made_ahead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_in_a_log_are_ten_seconds_apart(clock, monkeypatch):
+    err = io.StringIO()
+    monkeypatch.setattr("sys.stderr", err)
+    with progress.Progress("load") as told:
+        for second in range(35):
+            clock[0] = second
+            told(f"row {second}")
+    assert err.getvalue().splitlines() == ["load: row 10", "load: row 20", "load: row 30"]
+    with progress.Progress("load", quiet=True) as told:
+        clock[0] = 100
+        told("row 100")
+    assert "100" not in err.getvalue()
+
+
+def test_a_load_says_how_far_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "REPORT", 0.0)
+    pq.write_table(pa.table({"x": [3, 1, 2]}), tmp_path / "a.parquet")
+    assert main.pagestore(["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.parquet"), "--key", "x"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("load r: 3 rows, ") and lines[0].endswith(" read") and "rows/s" in lines[0]
+    assert "load r: 3 of 3 rows sorted and stored" in lines and lines[-1] == "load r: committing"
+
+
+def test_what_is_left_before_anything_is_known():
+    assert progress.pace(0, 0.0, 0.0) == "0 rows, 0 %"
+    assert progress.pace(10, 1.0, 2.0) == "10 rows, 100 %, 5 rows/s"
+
+
+def test_an_error_of_making_ahead_comes_in_its_place():
+    def batches():
+        yield 1
+        yield 2
+        raise OSError("gone")
+
+    seen = []
+    with pytest.raises(OSError, match="gone"):
+        seen.extend(made_ahead(batches()))
+    assert seen == [1, 2]
+    ahead = made_ahead(batches())
+    assert (next(ahead), next(ahead)) == (1, 2)
+    ahead.close()

@@ -1,0 +1,191 @@
+"""Rows of a relation, a view or an answer, printed or written to a file in one of several formats.
+
+table      aligned columns, with the number of rows; on a terminal the first 50, unless --limit says otherwise
+csv        the names of the columns in the first line
+json       one object a line
+parquet    the types of the relation, compressed
+arrow      an Arrow file, or on stdout an Arrow stream
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from pagestore import Relation
+
+from .ahead import made_ahead
+from .answers import as_json, counted, number, plain, spelt, table, tell
+from .new_file import written
+from .progress import Progress, pace
+
+TABLE, CSV, JSON, PARQUET, ARROW = FORMATS = ("table", "csv", "json", "parquet", "arrow")
+SUFFIXES = {
+    ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET, ".pq": PARQUET,
+    ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
+}  # fmt: skip
+TERMINAL_ROWS = 50
+BATCH_ROWS = 1 << 20  # also the rows of a row group of Parquet
+
+
+def row_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that print rows."""
+    parser.add_argument("--limit", type=number, help=f"at most this many rows; a terminal shows {TERMINAL_ROWS}")
+    parser.add_argument("--format", choices=FORMATS, help="how rows are written; else the name after -o says it")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the rows to a file, which appears when it is whole"
+    )
+
+
+def answer_rows(options: argparse.Namespace, source: Any) -> None:
+    """Print or write the rows of a relation or an answer as the options say."""
+    output, form = getattr(options, "output", None), _format(options)
+    if output:
+        with Progress(f"write {output}", options.quiet) as progress, written(output, options.file) as out:
+            rows = WRITERS[form](out, _limited(source, options.limit), progress)
+        if not options.quiet and not options.json:
+            tell(f"{plain(output)}: {counted(rows, 'row')}")
+    elif options.quiet and not options.json:
+        return
+    elif form == TABLE:
+        _print_table(source, options.limit)
+    elif sys.stdout.isatty() and form in (PARQUET, ARROW):
+        raise argparse.ArgumentError(None, f"{form} is no text for a terminal: name a file with -o, or use a pipe")
+    elif form == JSON:
+        for row in _rows(_limited(source, options.limit)):
+            print(as_json(row))
+    elif sys.stdout.isatty():
+        out = pa.BufferOutputStream()
+        WRITERS[form](out, _limited(source, options.limit), _untold)
+        tell(out.getvalue().to_pybytes().decode().rstrip("\n"))
+    else:
+        sys.stdout.flush()
+        WRITERS[form](sys.stdout.buffer, _limited(source, options.limit), _untold)
+
+
+def _format(options: argparse.Namespace) -> str:
+    """The format that is asked for, or that the output's name says. Raises argparse.ArgumentError."""
+    given, output = getattr(options, "format", None), getattr(options, "output", None)
+    if given or options.json or not output:
+        return given or (JSON if options.json else TABLE)
+    suffix = Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise argparse.ArgumentError(None, f"{output}: its name does not say the format; give --format")
+    return SUFFIXES[suffix]
+
+
+def _limited(source: Any, limit: int | None) -> pa.RecordBatchReader:
+    if isinstance(source, Relation):  # in large batches, since each distinct text of one is looked up once
+        rows = BATCH_ROWS if limit is None else min(max(1, limit), BATCH_ROWS)
+        reader = pa.RecordBatchReader.from_batches(source.schema.arrow, made_ahead(source.batches(rows)))
+    else:
+        reader = pa.RecordBatchReader.from_stream(source)
+    return reader if limit is None else pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
+
+
+def _first(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:
+    while limit > 0 and (batch := next(reader, None)) is not None:
+        yield batch.slice(0, limit)
+        limit -= len(batch)
+
+
+def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    return chain.from_iterable(batch.to_pylist() for batch in reader)
+
+
+def _untold(text: str) -> None:
+    """A progress that nobody is told."""
+
+
+# --- formats ------------------------------------------------------------------------------------
+
+
+def _print_table(source: Any, limit: int | None) -> None:
+    if limit is None and sys.stdout.isatty():
+        limit = TERMINAL_ROWS
+    reader = _limited(source, limit)
+    names = reader.schema.names
+    batches = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in reader)
+    shown = [tuple(map(cell, row)) for row in chain.from_iterable(batches)]
+    count = len(source)
+    tell(table(shown, tuple(names)))
+    more = f", {len(shown):,} shown: --limit {count} shows all, -o FILE writes them" * (len(shown) < count)
+    tell(f"{counted(count, 'row')}{more}")
+
+
+def cell(value: object) -> object:
+    """A value as rules write it, but without quotes."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+    rows = [tuple(map(cell, row.values())) for row in _rows(reader)]
+    out.write(f"{table(rows, tuple(reader.schema.names))}\n".encode())
+    return len(rows)
+
+
+def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+    rows = 0
+    for row in _rows(reader):
+        out.write(f"{as_json(row)}\n".encode())
+        rows += 1
+    return rows
+
+
+def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+    kinds = [pa.string() if _is_spelt(kind) else kind for kind in reader.schema.types]
+    schema = pa.schema(list(zip(reader.schema.names, kinds, strict=True)))
+
+    def write(batch: pa.RecordBatch) -> None:
+        writer.write(pa.RecordBatch.from_arrays([*map(_spelt, batch.columns)], schema=schema))
+
+    with pyarrow.csv.CSVWriter(out, schema) as writer:
+        return _copied(reader, write, progress)
+
+
+def _is_spelt(kind: pa.DataType) -> bool:
+    """Whether Arrow writes no CSV of a type, or none that is exact."""
+    return bool(pa.types.is_decimal(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind))
+
+
+def _spelt(column: pa.Array) -> pa.Array:
+    """The column as texts, where Arrow writes no CSV of it; bytes are hexadecimal digits."""
+    if not _is_spelt(column.type):
+        return column
+    if pa.types.is_decimal(column.type):
+        return column.cast(pa.string())
+    return pa.array([None if value is None else spelt(value) for value in column.to_pylist()], pa.string())
+
+
+def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+    with pq.ParquetWriter(out, reader.schema, compression="zstd") as writer:
+        return _copied(reader, writer.write_batch, progress)
+
+
+def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+    new = pa.ipc.new_file if getattr(out, "name", None) and out is not sys.stdout.buffer else pa.ipc.new_stream
+    with new(out, reader.schema) as writer:
+        return _copied(reader, writer.write_batch, progress)
+
+
+def _copied(
+    reader: pa.RecordBatchReader, write: Callable[[pa.RecordBatch], None], progress: Callable[[str], None]
+) -> int:
+    rows, began = 0, time.perf_counter()
+    for batch in reader:
+        write(batch)
+        rows += len(batch)
+        progress(pace(rows, 0.0, time.perf_counter() - began))
+    return rows
+
+
+WRITERS: dict[str, Callable[[Any, pa.RecordBatchReader, Callable[[str], None]], int]] = {
+    TABLE: _write_table, JSON: _write_json, CSV: _write_csv, PARQUET: _write_parquet, ARROW: _write_arrow,
+}  # fmt: skip

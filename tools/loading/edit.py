@@ -1,0 +1,145 @@
+"""Rows that change a relation that is there: they are added, put in place of others, or taken away."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pagestore.pages.layout import WORD_MAX
+from pagestore.relations.transaction import Transaction
+from pagestore.relations.writable import WritableRelation
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
+from pagestore.trees.lookup import get
+from pagestore.trees.reading import read, read_batches
+
+from .fill import Conflicts
+
+FEW_KEYS = 10_000  # that are looked for one by one
+EDIT_ROWS = 1 << 20  # rows of one batch of edits: the more there are, the fewer pages are written twice
+
+
+class Edited:
+    """What edits came to: rows that are new, that have other values now, and that are gone.
+
+    `keys` are, in parts int64[K, n], those of the rows that were put in place of others, or that are gone.
+    """
+
+    def __init__(self) -> None:
+        self.inserted = self.changed = self.deleted = 0
+        self.keys: list[np.ndarray] = []
+
+
+def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], source: str) -> Edited:
+    """Add rows, int64[C, n] in any order; those that are there already change nothing.
+
+    Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
+    """
+    edited, keys = Edited(), len(relation.schema.key)
+    conflicts = Conflicts(txn, relation, source, "keep one of them, or put the new values in place with --upsert")
+    for rows in _large(words):
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
+        edited.inserted += len(actions)
+        if len(actions) < rows.shape[1] and len(rows) > keys:
+            stored = get(txn.pages, txn.tree(relation.name), rows[:keys], txn.threads)[1]
+            differ = (stored != rows[keys:]).any(axis=0)
+            conflicts.add(np.concatenate([rows[:keys], stored])[:, differ], rows[:, differ])
+    conflicts.refuse()
+    return edited
+
+
+def upsert(
+    txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
+) -> Edited:
+    """Add rows, int64[C, n], or put their values in place of those that their keys have; the last row of a key counts.
+
+    O(rows * height).
+    """
+    edited = Edited()
+    for rows in _large(words):
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], SET), rows)
+        changed = int(np.count_nonzero(actions == ERASE))
+        edited.changed += changed
+        edited.inserted += len(actions) - 2 * changed
+        edited.keys += [rows[: len(relation.schema.key)]] * keep_keys
+    return edited
+
+
+def delete(
+    txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
+) -> Edited:
+    """Take away the rows of keys int64[K, n], or whole rows int64[C, n], which go only where the values are the same.
+
+    O(rows * height).
+    """
+    edited, keys = Edited(), len(relation.schema.key)
+    width = len(relation.schema.columns)
+    for given in _large(words):
+        rows = given
+        if len(given) > keys:
+            found, stored = get(txn.pages, txn.tree(relation.name), given[:keys], txn.threads)
+            rows = given[:, found & (stored == given[keys:]).all(axis=0)]
+        rows = np.concatenate([rows[:keys], np.zeros((width - keys, rows.shape[1]), np.int64)])
+        actions, gone = txn.apply(relation.name, np.full(rows.shape[1], ERASE), rows)
+        edited.deleted += len(actions)
+        edited.keys += [gone[:keys]] * keep_keys
+    return edited
+
+
+def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
+    """Take away the rows whose keys begin with one of int64[K, n], as `delete_below`."""
+    edited = Edited()
+    for prefixes in _large(words):
+        edited.deleted += delete_below(txn, relation, prefixes)
+        edited.keys.append(prefixes)
+    return edited
+
+
+def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> int:
+    """Take away the rows whose keys begin with one of int64[K, n]; returns how many there were.
+
+    O(n * height) for a few, O(records) for many.
+    """
+    width, count = len(relation.schema.columns), 0
+    for rows in _below(txn, relation, keys):
+        gone = np.concatenate([rows, np.zeros((width - len(rows), rows.shape[1]), np.int64)])
+        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], ERASE), gone)
+        count += len(actions)
+    return count
+
+
+def _below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
+    """The keys of the records below prefixes int64[K, n], in parts."""
+    pages, tree = relation.view()
+    columns = tuple(range(tree.spec.keys))
+    if keys.shape[1] <= FEW_KEYS:
+        parts = [read(pages, tree, key, _behind(key), columns) for key in map(tuple, keys.T.tolist())]
+        return [np.concatenate(parts, axis=1)] if parts else []
+    wanted = _as_items(keys)
+    found = []
+    for batch in read_batches(pages, tree, columns=columns) if tree.count else ():
+        found.append(batch[:, np.isin(_as_items(batch[: len(keys)]), wanted)])
+    return found
+
+
+def _behind(key: tuple[int, ...]) -> tuple[int, ...]:
+    """The least bound behind all keys that begin with one; () is no bound."""
+    while key and key[-1] == WORD_MAX:
+        key = key[:-1]
+    return (*key[:-1], key[-1] + 1) if key else ()
+
+
+def _as_items(keys: np.ndarray) -> np.ndarray:
+    """The keys int64[K, n] as n items that can be compared with one another."""
+    rows = np.ascontiguousarray(keys.T)
+    return rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel()
+
+
+def _large(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The batches put together to some EDIT_ROWS rows each."""
+    held: list[np.ndarray] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(part.shape[1] for part in held) >= EDIT_ROWS:
+            yield np.concatenate(held, axis=1)
+            held = []
+    if held:
+        yield np.concatenate(held, axis=1)

@@ -1,0 +1,150 @@
+"""The files that sources name: single ones, folders and patterns, and what each is, by its first bytes and its name.
+
+    trips/_SUCCESS                                       a Spark job ended well; its absence is worth a note
+    trips/month=11/part-00000-<uuid>-c000.zstd.parquet   month is a column, its value is in the folder's name
+    trips/month=__HIVE_DEFAULT_PARTITION__/part-…        where it is null; other values are percent-encoded
+    trips/readme.md                                      what is no table is left out, and noted
+
+In a folder, a name that starts with `_` or `.` is not data.
+"""
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ..cli.answers import counted
+from .problems import DatasetError
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+PARQUET, CSV, JSON, ARROW = FORMATS = ("parquet", "csv", "json", "arrow")
+SUFFIXES = {
+    ".parquet": PARQUET, ".pq": PARQUET,
+    ".csv": CSV, ".tsv": CSV, ".tab": CSV, ".txt": CSV,
+    ".json": JSON, ".jsonl": JSON, ".ndjson": JSON,
+    ".arrow": ARROW, ".arrows": ARROW, ".ipc": ARROW, ".feather": ARROW,
+}  # fmt: skip
+PACKED = {".gz", ".bz2", ".zst", ".lz4"}  # of CSV and JSON
+MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW, b"\xff\xff\xff\xff": ARROW}
+FOREIGN_NAMED = 3  # files that a note names
+
+
+class Part(NamedTuple):
+    """One file, its format, and the values of the partition columns that its folders name."""
+
+    file: Path
+    format: str
+    values: dict[str, str | None]
+
+
+class Files(NamedTuple):
+    """The parts that sources name, in the order of the sources and of the names within a folder, and notes on them."""
+
+    parts: list[Part]
+    notes: list[str]
+
+
+def find_files(sources: Sequence[str | Path], format: str | None = None) -> Files:
+    """The files of sources, each a file, a folder or a pattern as `data/*.csv`; all are of the format that is given.
+
+    Raises DatasetError for a source without any.
+    """
+    parts: list[Part] = []
+    notes: list[str] = []
+    for path in (path for source in sources for path in _matching(str(source))):
+        if path.is_file():
+            parts.append(Part(path, format or _format_of(path) or _unknown(path), {}))
+        elif path.is_dir():
+            found, foreign = _in_folder(path, format)
+            if not found:
+                raise DatasetError(f"{path} holds no file to load: no Parquet, CSV, JSON lines or Arrow")
+            parts += found
+            notes += _notes(path, found, foreign)
+        elif path.exists():
+            raise DatasetError(f"{path} is no regular file: write what it gives to one, and load that")
+        else:
+            raise DatasetError(f"{path}: no such file or folder")
+    return Files(parts, notes)
+
+
+def _matching(source: str) -> list[Path]:
+    """The paths that a pattern matches; a path that is there is no pattern."""
+    if Path(source).exists() or not glob.has_magic(source):
+        return [Path(source)]
+    found = [Path(path) for path in sorted(glob.glob(source, recursive=True))]
+    if not found:
+        raise DatasetError(f"{source}: no file matches this pattern")
+    return found
+
+
+def _in_folder(root: Path, format: str | None) -> tuple[list[Part], list[Path]]:
+    """The parts in a folder, and the files that are no tables."""
+    parts, foreign = [], []
+    for file in _files(root):
+        kind = format or _format_of(file)
+        if kind is None:
+            foreign.append(file)
+        else:
+            parts.append(Part(file, kind, _partition(file, root)))
+    return parts, foreign
+
+
+def _partition(file: Path, root: Path) -> dict[str, str | None]:
+    """The partition columns that the folders between a root and a file name."""
+    folders = (name.split("=", 1) for name in file.relative_to(root).parts[:-1] if "=" in name)
+    values: dict[str, str | None] = {}
+    for name, value in ((unquote(name), value) for name, value in folders):
+        if name in values:
+            raise DatasetError(f"{file} is in two folders {name}=: leave out one in the job")
+        values[name] = None if value == NULL_FOLDER else unquote(value)
+    return values
+
+
+def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files in a folder and below, in order of names; links are followed, and files that Spark hides left out."""
+    real = folder.resolve()
+    if real in above:
+        raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_dir():
+            yield from _files(entry, above | {real})
+        elif entry.is_file():
+            yield entry
+        else:
+            raise DatasetError(f"{entry} is no file, or a link to one that is gone: put it back, or remove it")
+
+
+def _format_of(file: Path) -> str | None:
+    """What a file is by its name, or by its first bytes; None for what is no table."""
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes[-1:] and suffixes[-1] in PACKED:
+        suffixes.pop()
+    if suffixes[-1:] and suffixes[-1] in SUFFIXES:
+        return SUFFIXES[suffixes[-1]]
+    with open(file, "rb") as opened:
+        head = opened.read(6)
+    return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+
+
+def _unknown(file: Path) -> str:
+    raise DatasetError(f"{file}: neither its name nor its first bytes say what it is: say it with --format")
+
+
+def _notes(root: Path, parts: list[Part], foreign: list[Path]) -> list[str]:
+    notes = []
+    if any(part.format == PARQUET for part in parts) and not (root / "_SUCCESS").exists() and _is_of_spark(parts):
+        notes.append(f"{root} has no _SUCCESS: the job that wrote it may have failed half way")
+    if foreign:
+        named = ", ".join(str(file.relative_to(root)) for file in foreign[:FOREIGN_NAMED])
+        more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
+        what = "that is no table" if len(foreign) == 1 else "that are no tables"
+        notes.append(f"{root} holds {counted(len(foreign), 'file')} {what}, left out: {named}{more}")
+    return notes
+
+
+def _is_of_spark(parts: list[Part]) -> bool:
+    """Whether a job of Spark wrote the files, which it names so."""
+    return any(part.file.name.startswith("part-") for part in parts)

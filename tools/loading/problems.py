@@ -1,0 +1,73 @@
+"""What is wrong with the rows that are to be loaded, collected so that all of it is told at once.
+
+a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or mend the file
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pagestore.errors import PagestoreError
+
+from ..cli.answers import counted, plain
+
+
+class DatasetError(PagestoreError, ValueError):
+    """The sources cannot be loaded as they are. `problems` has a sentence for each thing that is wrong."""
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = (plain(problems),) if isinstance(problems, str) else tuple(map(plain, problems))
+        super().__init__("\n".join(self.lines))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The problems, under a heading if there are several."""
+        if len(self.problems) == 1:
+            return self.problems
+        return (f"{len(self.problems)} problems, and nothing is loaded:", *self.problems)
+
+
+@dataclass
+class Problem:
+    """A fact of a column's values in one file, the number of rows that show it, the first of them, and the remedy."""
+
+    fact: str
+    remedy: str
+    rows: int = 0
+    first_row: int | None = None
+    example: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {counted(self.rows, 'row')}" if self.rows else ""
+        if self.first_row is not None:
+            where = f" in row {self.first_row}" if self.rows == 1 else f"{where}, the first row {self.first_row}"
+        shown = f" ({self.example})" if self.example else ""
+        return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
+
+
+@dataclass
+class Problems:
+    """All problems by what they are; rows are counted from 0 in each file."""
+
+    found: dict[str, Problem] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def add(self, fact: str, remedy: str) -> None:
+        """A problem that no single row shows."""
+        self.found.setdefault(fact, Problem(fact, remedy))
+
+    def adopt(self, error: DatasetError) -> None:
+        """The problems that an error tells."""
+        for text in error.problems:
+            self.add(text, "")
+
+    def add_rows(self, fact: str, remedy: str, rows: int, first_row: int | None, example: str = "") -> None:
+        """A problem of some rows; of the same fact they are counted together."""
+        problem = self.found.setdefault(fact, Problem(fact, remedy, 0, first_row, example))
+        problem.rows += rows
+
+    def refuse(self) -> None:
+        """Raise DatasetError if there are any."""
+        if self.found:
+            raise DatasetError([*map(str, self.found.values())])

@@ -1,0 +1,25 @@
+"""`pagestore print FILE [RELATION]`: the rows of a relation, printed or written to a file; or what there is."""
+
+import argparse
+
+from ..cli.answers import answer, common, opened, table, version_or_name
+from ..cli.rows import answer_rows, row_options
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser)
+    parser.add_argument("relation", nargs="?", help="a relation; without one, all are listed")
+    parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version, tag or branch")
+    row_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print rows, or the list of relations; the exit code."""
+    with opened(options) as store, store.snapshot() if options.at is None else store.at(options.at) as snapshot:
+        if options.relation is not None:
+            answer_rows(options, snapshot[options.relation])
+            return 0
+        rows = {name: len(relation) for name, relation in snapshot.items()}
+        answer(options, {"relations": rows}, table([*rows.items()], ("relation", "rows")))
+    return 0
