@@ -185,13 +185,15 @@ def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
         load(txn, "filled", path, ["x"], reading=Reading(nulls="refuse", fill={"y": "none", "z": "-1"}))
         assert str(txn["filled"].schema) == "x: int64, y: string, z: int64"
         assert list(txn["filled"]) == [(1, "a", 1), (2, "none", 2), (3, "b", 3), (4, "c", -1)]
-        for refused, complaint in (
-            ({"nulls": "refuse"}, "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE"),
-            ({"fill": {"q": "1"}}, "no column q to fill; there are x, y, z"),
-            ({"fill": {"z": "one"}}, "'one' is no value of column z"),
+        for place, (refused, complaint) in enumerate(
+            [
+                ({"nulls": "refuse"}, "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE"),
+                ({"fill": {"q": "1"}}, "no column q to fill; there are x, y, z"),
+                ({"fill": {"z": "one"}}, "'one' is no value of column z"),
+            ]
         ):
             with pytest.raises(DatasetError, match=complaint):
-                load(txn, "refused", path, ["x"], reading=Reading(**refused))
+                load(txn, f"refused {place}", path, ["x"], reading=Reading(**refused))
 
 
 def test_nulls_are_filled_by_the_command(folder, tmp_path: Path) -> None:

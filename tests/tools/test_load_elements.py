@@ -159,7 +159,7 @@ def test_elements_and_parts_of_structs_may_be_null(tmp_path: Path) -> None:
         assert list(snap["r"]) == [(1, "Ada", 0), (2, None, 7), (3, None, None)]
         assert list(snap["r:tags"]) == [(1, 0, "a"), (1, 1, None)]
         assert list(snap["r:prices"]) == [(1, "de", 1.5), (1, "fr", None)]
-        assert str(snap["r:lines"].schema) == "id: int64, position: int64, sku: string?, pieces: int64"
+        assert str(snap["r:lines"].schema) == "id: int64, position: int64, sku: string?, pieces: int64?"
         assert list(snap["r:lines"]) == [(2, 0, None, 2), (2, 1, "tea", 1)]
         assert [list(snap[name]) for name in ("d", "d:tags", "d:prices", "d:lines")] == [
             [(1, "Ada", 0)], [(1, 0, "a")], [(1, "de", 1.5)], []
