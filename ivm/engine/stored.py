@@ -80,7 +80,8 @@ def layouts_of(source: Any) -> Callable[[Predicate], Layout]:
             return extensional_layout(predicate)
         schema = source[predicate.name].schema
         types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
-        functional = predicate.value is not None and len(schema.key) != max(1, len(predicate.keys))
+        keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+        functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
         if types != declared or functional:
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "

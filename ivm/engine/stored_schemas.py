@@ -2,9 +2,9 @@
 
     edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
     price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
-    sale     id: int64, shop: string, n: int64     sale(id, shop, n) -> int64(id), string(shop), int64(n).
+    sale     id: int64, shop: string, n: int64     sale[id] = (shop, n) -> int64(id), string(shop), int64(n).
 
-A relation with a key and one more column is a function, any other one a relation of all its columns.
+A relation with a key and other columns is a function of one value or several.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,9 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
     The text is installed with them, so that what it means does not depend on the store. Raises RuleSyntaxError, which
     names the block.
     """
-    names = [name for name in sorted(mentioned(text, block)) if name not in known and name in source]
+    needed = {name for name in mentioned(text, block) if name not in known}
+    needed |= {name.rpartition(":")[0] for name in needed if name not in source} - {*known}
+    names = sorted(name for name in needed if name in source)
     found = (declaration_of(name, source[name].info.schema) for name in names)
     lines = [declaration for declaration in found if declaration]
     return "\n".join(["", MARK, *lines]) if lines else ""
@@ -50,6 +52,9 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
     name = show_name(name)
     if len(columns) == len(schema.key) + 1:
         return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."
+    if len(columns) > len(schema.key):
+        keys, values = ", ".join(columns[: len(schema.key)]), ", ".join(columns[len(schema.key) :])
+        return f"{name}[{keys}] = ({values}) -> {typed}."
     return f"{name}({', '.join(columns)}) -> {typed}."
 
 

@@ -10,6 +10,7 @@ from itertools import count
 
 from ivm.errors import RedefinitionError, RuleTypeError
 from ivm.lang.aggregate import check_aggregate, check_sole
+from ivm.lang.columns import with_columns
 from ivm.lang.declarations import declare
 from ivm.lang.dependencies import in_order
 from ivm.lang.edits import edit
@@ -29,7 +30,7 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
     """What the statements add to `known`; the first fault is raised as a RuleError with its place."""
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
-    rules = [rule for s in statements if isinstance(s, Clause) for rule in normalise(s)]
+    rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
     _check_form(rules, known, predicates)
     typed = tuple(_typed(rule, predicates) for rule in _new_in_order(rules, known))
     edits = tuple(edit(s, predicates) for s in statements if isinstance(s, Change))

@@ -33,13 +33,13 @@ def _declared(declaration: Declaration) -> Predicate:
     columns = tuple(_column(term, call) for term in terms)
     types = _types(declaration, columns, call)
     marked = {variable: where for variable, text, where in declaration.types if text.endswith("?")}
-    for key in columns[:-1] if value is not None else ():
+    for key in columns[: call.keys or 0] if value is None else columns[:-1]:
         if key in marked:
             reason = f"{key} is a key, and a key is never null: only a function's value may be"
             raise RuleTypeError(marked[key], reason)
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
-        return Predicate(call.name, types, None, True, columns, nullable, where=call.where)
+        return Predicate(call.name, types, None, True, columns, nullable, call.keys, where=call.where)
     return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ivm.errors import SafetyError, Where
+from ivm.errors import ConstructError, SafetyError, Where
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Term, Var
 from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
@@ -63,6 +63,9 @@ class Hoist:
         """A head with variables as arguments; the literals that define new ones are appended to `extra`."""
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Call)
+        if call.keys is not None:
+            reason = f"a view has one value: derive a view for each of the values of {call.name}"
+            raise ConstructError(call.where, reason)
         args = tuple(self.head_variable(arg, extra) for arg in call.args)
         result = None if value is None else self.head_variable(value, extra)
         return Atom(call.name, args, result, where=call.where)

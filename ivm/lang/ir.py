@@ -42,7 +42,8 @@ class Placed:
 class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
-    The columns at the places `nullable` may be null: a function's value, or what is no key of a stored relation.
+    The columns at the places `nullable` may be null: a function's value, or what is no key of a stored relation. A
+    function of several values is a relation whose first `key_count` columns are the function's keys.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Predicate(Placed):
     extensional: bool
     columns: tuple[str, ...] = ()
     nullable: tuple[int, ...] = ()
+    key_count: int | None = None
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -202,9 +204,15 @@ def show_predicate(predicate: Predicate) -> str:
     variables = tuple(map(Var, predicate.columns))
     is_function = predicate.value is not None
     head = _function(predicate.name, variables) if is_function else Atom(predicate.name, variables)
+    if predicate.key_count is not None:
+        names = [show_name(name) for name in predicate.columns]
+        keys, values = ", ".join(names[: predicate.key_count]), ", ".join(names[predicate.key_count :])
+        shown = f"{show_name(predicate.name)}[{keys}] = ({values})"
+    else:
+        shown = show_literal(head)
     columns = zip(predicate.columns, predicate.stored_types, strict=True)
     types = (f"{type_}({show_name(name)})" for name, type_ in columns)
-    return f"{show_literal(head)} -> {', '.join(types)}."
+    return f"{shown} -> {', '.join(types)}."
 
 
 def _function(name: str, variables: tuple[Var, ...]) -> Atom:

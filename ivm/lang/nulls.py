@@ -8,18 +8,17 @@ p(c) <- q(c), !email[c] = _.           means    p(c) <- q(c), !(email[c] = e, e 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from re import fullmatch
 
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
-
-ANONYMOUS = r"_\d+"  # the names that hoist.py gives to each `_`
+from ivm.lang.traverse import unnamed_in
 
 
 def without_nulls(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """A rule whose atoms hold only where their values are not null."""
     if not any(known[name].nullable for name in {atom.predicate for atom in _atoms(rule)}):
         return rule
-    return replace(rule, body=tuple(tuple(_literals(disjunct, known)) for disjunct in rule.body))
+    unnamed = unnamed_in(rule)
+    return replace(rule, body=tuple(tuple(_literals(disjunct, known, unnamed)) for disjunct in rule.body))
 
 
 def _atoms(rule: Rule) -> Iterator[Atom]:
@@ -34,16 +33,16 @@ def _within(literal: Literal) -> Iterator[Atom]:
             yield from [part] if isinstance(part, Atom) else _within(part)
 
 
-def _literals(conjunction: Disjunct, known: Mapping[str, Predicate]) -> Iterator[Literal]:
+def _literals(conjunction: Disjunct, known: Mapping[str, Predicate], unnamed: set[str]) -> Iterator[Literal]:
     """The literals of a conjunction, and what says that values are there."""
     for literal in conjunction:
         if isinstance(literal, Negation):
-            yield replace(literal, body=tuple(_literals(literal.body, known)))
+            yield replace(literal, body=tuple(_literals(literal.body, known, unnamed)))
             continue
         yield literal
         if isinstance(literal, Atom):
             predicate = known[literal.predicate]
             for place in predicate.nullable:
                 term = literal.terms[place]
-                if isinstance(term, Var) and not (predicate.value is None and fullmatch(ANONYMOUS, term.name)):
+                if isinstance(term, Var) and (predicate.value is not None or term.name not in unnamed):
                     yield Compare("!=", term, Const(None, predicate.types[place]), where=literal.where)

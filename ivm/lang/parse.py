@@ -194,9 +194,18 @@ class Builder(Transformer[Token, list[Statement]]):
         """`name(args)`"""
         return Call(str(parts[0]), parts[1] or (), False, where=self.at(meta))
 
-    def function(self, meta: Meta, parts: list[Any]) -> Operation:
-        """`name[args] = value`"""
-        return Operation("=", parts[0], parts[-1], where=self.at(meta))
+    def function(self, meta: Meta, parts: list[Any]) -> Operation | Call:
+        """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
+        call, value = parts[0], parts[-1]
+        if not isinstance(value, list):
+            return Operation("=", call, value, where=self.at(meta))
+        if not isinstance(call, Call):
+            raise RuleSyntaxError(self.at(meta), "only a function has several values, as in f[x] = (y, z)")
+        return Call(call.name, (*call.args, *value), False, len(call.args), where=call.where)
+
+    def values(self, meta: Meta, terms: list[Any]) -> list[Any]:
+        """`(value, value, ...)`"""
+        return terms
 
     def compare(self, meta: Meta, parts: list[Any]) -> Operation:
         """`term < term`, with any comparison."""

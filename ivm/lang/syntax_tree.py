@@ -13,11 +13,12 @@ class Anonymous(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Call(Placed):
-    """`name(args)`, or `name[args]` where `function` is true."""
+    """`name(args)`, or `name[args]` where `function` is true; of `name[args] = (values)` all, and how many are args."""
 
     name: str
     args: tuple["Node", ...]
     function: bool
+    keys: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ reads       e, r
 writes      q
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
+from re import fullmatch
 from typing import Any
 
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Literal, Negation, Rule, Term, Var
@@ -42,6 +45,27 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
                 yield from (v for v in _variables(node.body) if v not in node.exists)
             case Aggregate():
                 yield from _variables((node.argument,))
+
+
+def unnamed_in(rule: Rule) -> set[str]:
+    """The names of the variables that stand for one `_` each: those that hoist.py made and nothing else holds."""
+    heads = chain(*(head.terms for head in rule.heads), [rule.aggregate.argument] if rule.aggregate else ())
+    uses = Counter(_occurring((*heads, *chain(*rule.body))))
+    return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
+
+
+def _occurring(nodes: Iterable[Term | Literal | None]) -> Iterator[str]:
+    """The name of each variable, as often as it is there, also within negations."""
+    for node in nodes:
+        match node:
+            case Var():
+                yield node.name
+            case Binary() | Compare():
+                yield from _occurring((node.left, node.right))
+            case Atom():
+                yield from _occurring(node.terms)
+            case Negation():
+                yield from _occurring(node.body)
 
 
 def renamed(node: Any, names: Mapping[Var, Var]) -> Any:

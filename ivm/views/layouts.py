@@ -46,6 +46,9 @@ class Layout(NamedTuple):
 
 def extensional_layout(predicate: Predicate) -> Layout:
     """The layout of a declared predicate.  Raises ConstructError if it has too many keys, or one that may be null."""
+    if predicate.key_count is not None:
+        keys = predicate.key_count
+        return _checked(predicate, Layout(PLAIN, keys, len(predicate.types) - keys, 0))
     if predicate.nullable and predicate.value is None:
         raise ConstructError(
             predicate.where, f"{predicate.columns[predicate.nullable[0]]} is a key, as all columns of a relation that "

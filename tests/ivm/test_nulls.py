@@ -110,6 +110,12 @@ mailed(c, e) <- customer(c, _, e, _).
 mailed_too(c) <- customer(c, _, e, _).
 aged(c, d) <- customer(c, _, _, a), customer(d, _, _, a).
 unmailed(c) <- customer(c, _, _, _), !customer(c, _, "a", _).
+mailed_column(c, e) <- customer:email[c] = e.
+unmailed_column(c) <- customer(c, _, _, _), !customer:email[c] = _.
+with_age(c) <- customer:age[c] = _.
+by_values(c, n) <- customer[c] = (n, _, 1).
+summed(c, b) <- customer:age[c] = a, b = a + customer:age[c].
+ages[] = n <- agg<<n = count()>> customer:age[_] = _.
 strange(c) <- customer(c, _, _, a), !(customer(d, _, e, a), d != c).
 """
 
@@ -139,6 +145,12 @@ def test_relations_of_several_columns(tmp_path, maintenance):
                 "known": {(c, row[0]) for c, row in rows.items()},
                 "mailed": {*mail.items()},
                 "mailed_too": {(c,) for c in mail},
+                "mailed_column": {*mail.items()},
+                "unmailed_column": {(c,) for c in rows if c not in mail},
+                "with_age": {(c,) for c in age},
+                "by_values": {(c, rows[c][0]) for c in age if age[c] == 1},
+                "summed": {(c, 2 * a) for c, a in age.items()},
+                "ages": {(len(age),)} if age else set(),
                 "aged": {(c, d) for c in age for d in age if age[c] == age[d]},
                 "unmailed": {(c,) for c in rows if mail.get(c) != "a"},
                 "strange": {(c,) for c in age if not any(d in mail and d != c and age[d] == age[c] for d in age)},

@@ -7,7 +7,7 @@ import pytest
 import ivm
 import pagestore
 from ivm.engine.stored_schemas import declaration_of
-from ivm.errors import UnknownPredicateError
+from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
 from ivm.lang import compile
 from pagestore.values.types import Schema
 from pagestore_tools.cli.main import ivm as ivm_command
@@ -30,7 +30,7 @@ def path(tmp_path):
         ("x: int64, y: int64", None, "r(x, y) -> int64(x), int64(y)."),
         ("y: float64, x: string", "x", "r[x] = y -> string(x), float64(y)."),
         ("x: date, y: decimal(8,2)?", "x", "r[x] = y -> date(x), decimal(8,2)?(y)."),
-        ("x: bool, y: timestamp, z: int64", "x", "r(x, y, z) -> bool(x), timestamp(y), int64(z)."),
+        ("x: bool, y: timestamp, z: int64", "x", "r[x] = (y, z) -> bool(x), timestamp(y), int64(z)."),
         (
             "my col: int64, agg: int64, c1: int64",
             None,
@@ -38,7 +38,7 @@ def path(tmp_path):
         ),
         ("a`b: int64, _: int64, true: int64", None, "r(c1, `_`, `true`) -> int64(c1), int64(`_`), int64(`true`)."),
         ("x: int64, y: bytes", "x", None),
-        ("x: int64, y: int64?, z: int64", "x", "r(x, y, z) -> int64(x), int64?(y), int64(z)."),
+        ("x: int64, y: int64?, z: int64", "x", "r[x] = (y, z) -> int64(x), int64?(y), int64(z)."),
     ],
 )
 def test_a_schema_as_a_declaration(schema, key, declared):
@@ -104,6 +104,31 @@ def test_names_of_any_kind(tmp_path):
         assert list(workspace["My View"]) == [(4, "a"), (5, "b")] and workspace.check() == []
 
 
+def test_functions_of_several_values_that_a_text_declares(tmp_path):
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        workspace.install("""
+            customer[c] = (name, email) -> int(c), string(name), string?(email).
+            mailed(c, e) <- customer:email[c] = e.
+            named(n) <- customer[_] = (n, _).
+        """)
+        with workspace.transaction() as txn:
+            txn.insert("customer", [(1, "a", "x"), (2, "b", None)])
+            txn.set("customer", [(1, "a", "y")])
+        assert workspace["customer"].schema.key == ("c",)
+        assert list(workspace["mailed"]) == [(1, "y")] and list(workspace["named"]) == [("a",), ("b",)]
+        for text, error, reason in (
+            ("p(e) <- customer:email[1, 2] = e.", ArityError, "customer:email takes 1 arguments, not 2"),
+            ("p(e) <- customer:phone[1] = e.", UnknownPredicateError, "declares or derives customer:phone"),
+            ("p[c] = (n, e) <- customer[c] = (n, e).", ConstructError, "a view has one value"),
+            ("p(c) <- customer[c] = _, c = (1, 2).", RuleSyntaxError, "only a function has several values"),
+            ("f[x] = (y, z) -> int?(x), int(y), int(z).", RuleTypeError, "x is a key, and a key is never null"),
+        ):
+            with pytest.raises(error, match=reason):
+                workspace.install(text, name="wrong")
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        assert workspace.check() == []
+
+
 def test_a_text_may_declare_what_is_there(path):
     with ivm.open(path) as workspace:
         workspace.install("city[s] = c -> string(s), string?(c). has(s) <- city[s] = _, sale(_, s, _).")
@@ -113,7 +138,7 @@ def test_a_text_may_declare_what_is_there(path):
 def test_the_command_prints_declarations(path, capsys):
     assert ivm_command(["declare", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "sale(id, shop, n) -> int64(id), string(shop), int64(n).",
+        "sale[id] = (shop, n) -> int64(id), string(shop), int64(n).",
         "city[shop] = city -> string(shop), string?(city).",
         "// blob (n: int64, raw: bytes) is not read by rules",
     ]

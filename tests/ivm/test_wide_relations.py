@@ -20,6 +20,7 @@ RULES = f"""
 some(x) -> int(x).
 pair(x, y) <- {wide(c0="x", c30="y")}.
 value(y) <- {wide(c30="y")}.
+columns(x, y) <- wide:c30[x] = y, wide:c31[x] = y.
 joined(x, y) <- {wide(c0="x", c30="y")}, some(y).
 equal(x, y) <- {wide(c0="x", c20="y", c39="y")}.
 constant(x, z) <- {wide(c0="x", c38="3", c1="z")}.
@@ -35,6 +36,7 @@ def expected(rows: dict, some: set) -> dict[str, set]:
     return {
         "pair": {(w[0], w[30]) for w in r},
         "value": {(w[30],) for w in r},
+        "columns": {(w[0], w[30]) for w in r if w[30] == w[31]},
         "joined": {(w[0], w[30]) for w in r if w[30] in some},
         "equal": {(w[0], w[20]) for w in r if w[20] == w[39]},
         "constant": {(w[0], w[1]) for w in r if w[38] == 3},

@@ -1,0 +1,56 @@
+"""One column of a function of several values as a function of its own, by LogiQL's hierarchical names.
+
+    customer[c] = (n, e, a) -> int(c), string(n), string?(e), int(a).
+
+    p(c, e) <- customer:email[c] = e.      means    p(c, e) <- customer(c, _, e, _).
+
+A predicate that has such a name itself is that.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+from ivm.errors import ArityError
+from ivm.lang.ir import Atom, Literal, Negation, Predicate, Rule, Var
+from ivm.lang.traverse import unnamed_in, variables
+
+
+def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
+    """A rule that reads functions of several values instead of their columns.  Raises ArityError."""
+    taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {v.name for v in variables(*rule.heads)}
+    columns = _Columns(known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule))
+    body = tuple(tuple(columns.read(literal)[0] for literal in disjunct) for disjunct in rule.body)
+    return rule if body == rule.body else replace(rule, body=body)
+
+
+class _Columns(NamedTuple):
+    """What is known where columns are read: predicates, names of new variables, and those that stand for a `_`."""
+
+    known: Mapping[str, Predicate]
+    fresh: Iterator[str]
+    unnamed: set[str]
+
+    def read(self, literal: Literal) -> tuple[Literal, tuple[Var, ...]]:
+        """A literal that reads whole functions, and the variables that it has more than before."""
+        if isinstance(literal, Negation):
+            parts = [*map(self.read, literal.body)]
+            more = tuple(v for _, added in parts for v in added)
+            return replace(literal, body=tuple(part for part, _ in parts), exists=(*literal.exists, *more)), ()
+        if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
+            return literal, ()
+        name, _, column = literal.predicate.rpartition(":")
+        predicate = self.known.get(name)
+        if predicate is None or predicate.key_count is None or column not in predicate.columns[predicate.key_count :]:
+            return literal, ()
+        if len(literal.args) != predicate.key_count:
+            reason = f"{literal.predicate} takes {predicate.key_count} arguments, not {len(literal.args)}"
+            raise ArityError(literal.where, f"{reason}: {predicate}")
+        value = literal.value
+        if isinstance(value, Var) and value.name in self.unnamed:  # a `_` here asks whether there is a value
+            value = Var(f"{next(self.fresh)}v", where=value.where)
+        others = predicate.columns[predicate.key_count :]
+        values = [value if other == column else Var(next(self.fresh), where=literal.where) for other in others]
+        added = tuple(v for v in values if isinstance(v, Var) and v is not literal.value)
+        return Atom(name, (*literal.args, *values), where=literal.where), added
