@@ -36,6 +36,7 @@ from .fill import fill
 from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
+SOURCES_NAMED = 3  # in the message of a version
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"
 Tell = Callable[[str], None]
 
@@ -320,6 +321,12 @@ def cast(text: str) -> tuple[str, Type]:
         raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
 
+def _few(sources: Sequence[str]) -> str:
+    """The first sources, for the version's message."""
+    more = f" and {len(sources) - SOURCES_NAMED} more" if len(sources) > SOURCES_NAMED else ""
+    return ", ".join(sources[:SOURCES_NAMED]) + more
+
+
 def run(options: argparse.Namespace) -> int:
     """Load, and print the report; the exit code."""
     file = Path(options.file)
@@ -330,7 +337,7 @@ def run(options: argparse.Namespace) -> int:
     with pagestore.open(file) as store:
         try:
             with (
-                store.transaction(message=f"load {options.relation}: {' '.join(options.sources)}") as txn,
+                store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
                 Progress(f"load {options.relation}", options.quiet) as progress,
             ):
                 report = load(
