@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from pagestore.values.types import Type
 
-from .casts import cast_or_report, fits, held_as, remedy_for, said
+from .casts import cast_or_report, fits, held_as, remedy_for, rows_beyond, said
 from .files import Part, find_files
 from .formats import Opened, open_part
 from .problems import DatasetError, Problems
@@ -120,7 +120,7 @@ class Dataset:
         return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
     def _look_for_nulls(self, array: pa.Array, where: str, first_row: int) -> pa.Array:
-        """The array, whose nulls, if they are refused, and NaN are problems."""
+        """The array, whose nulls, if they are refused, NaN, and dates and times without a value are problems."""
         if array.null_count and self.reading.nulls == "refuse":
             row = first_row + pc.index(array.is_null(), True).as_py()
             self.problems.add_rows(f"{where} is null", KEEP_OUT, array.null_count, row)
@@ -128,6 +128,10 @@ class Dataset:
             wrong = pc.is_nan(array)
             if count := pc.sum(wrong).as_py():
                 self.problems.add_rows(f"{where} is NaN", NO_NAN, count, first_row + pc.index(wrong, True).as_py())
+        if len(beyond := rows_beyond(array)):
+            shown = str(array[int(beyond[0])].cast(pa.int64() if array.type != pa.date32() else pa.int32()))
+            self.problems.add_rows(f"{where} is beyond {said(array.type)}, which has the years 1 to 9999",
+                                   "mend the source", len(beyond), first_row + int(beyond[0]), shown)  # fmt: skip
         return array
 
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:

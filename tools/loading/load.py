@@ -29,7 +29,7 @@ from ..cli.ahead import made_ahead
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import Dataset, Reading, open_dataset
-from .edit import Edited, append, delete, delete_below, delete_prefixes, upsert
+from .edit import Edited, append, are_repeated, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements, lists_of
 from .files import FORMATS
 from .fill import fill
@@ -201,6 +201,8 @@ def _load_elements(
     if name not in txn and elements:
         txn.create(name, pa.schema(list(elements.columns.items())), key=elements.keys)
     relation = txn[name]
+    if mode == UPSERT and are_repeated(edited.keys):
+        raise DatasetError(f"{name}: a key comes twice, with two lists: keep one of them")
     for keys in edited.keys:
         delete_below(txn, relation, keys)
     if elements:
