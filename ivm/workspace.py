@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ivm.check.check import check, tree_difference
 from ivm.check.rebuild import Progress, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, Filler
-from ivm.engine.installed import Installed
+from ivm.engine.installed import Installed, refuse_foreign_writers
 from ivm.engine.recompute import not_a_view, recompute
 from ivm.engine.stored import (
     BUILT,
@@ -37,7 +37,7 @@ from ivm.engine.stored import (
     save,
     saved_rules,
 )
-from ivm.engine.stored_schemas import declaration_of, declarations_for, stored_before
+from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_before
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
@@ -52,9 +52,6 @@ from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
-
-if TYPE_CHECKING:
-    pass
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -112,7 +109,7 @@ class Workspace:
                 granularity=granularity, maintenance=maintenance,
             )  # fmt: skip
             block = installed.blocks[-1]
-            _refuse_foreign_writers(before, block.part)
+            refuse_foreign_writers(before, block.part)
             drop_stray_trees(txn, before, installed)
             for predicate in block.part.predicates.values():
                 create_relation(txn, predicate, installed)
@@ -303,9 +300,7 @@ class Workspace:
         ({'price': 'price[item] = p -> string(item), decimal(8,2)?(p).'}, [('pie',)])
         """
         with self.store.snapshot() as snap:
-            known = self.rules_of(snap).program.predicates
-            names = [name for name in snap if name not in known or known[name].extensional]
-            return {name: declaration_of(name, snap[name].schema) for name in names}
+            return declarations_of(snap, self.rules_of(snap).program.predicates)
 
     def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
         """Compare all that is stored for rules with what follows from base relations (ivm/check/check.py).
@@ -439,16 +434,6 @@ class Workspace:
     def _relation(self, snap: Snapshot, name: str) -> Relation:
         self.rules_of(snap).predicate(name)
         return snap[name]
-
-
-def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
-    for rule in part.rules:
-        for head in rule.heads:
-            owner = next((b.name for b in installed.blocks if head.predicate in b.part.predicates), None)
-            if owner is not None:
-                raise RedefinitionError(
-                    head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
-                )
 
 
 def _check_options(granularity: int, maintenance: str) -> None:

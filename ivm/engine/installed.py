@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
-from ivm.errors import IvmError, UnknownViewError
+from ivm.errors import IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.traverse import reads, writes
 from ivm.plan.constants import Encode
@@ -256,6 +256,17 @@ class Installed:
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
             )  # fmt: skip
         return installed
+
+
+def refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
+    """Raise RedefinitionError where rules derive what a block that is installed derives."""
+    for rule in part.rules:
+        for head in rule.heads:
+            owner = next((b.name for b in installed.blocks if head.predicate in b.part.predicates), None)
+            if owner is not None:
+                raise RedefinitionError(
+                    head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
+                )
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

@@ -34,6 +34,12 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
     return "\n".join(["", MARK, *lines]) if lines else ""
 
 
+def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
+    """The declaration of each relation by name that rules do not derive; None where they cannot declare it."""
+    names = [name for name in source if name not in known or known[name].extensional]
+    return {name: declaration_of(name, source[name].schema) for name in names}
+
+
 def stored_before(text: str) -> set[str]:
     """The relations that an installed text did not make: those declared behind the mark."""
     return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}

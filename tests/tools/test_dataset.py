@@ -127,6 +127,10 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
         ),
         ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp in row 0"),
         (
+            [pa.table({"x": pa.array([None, 2**60, 0, 2**61], pa.timestamp("us")), "y": [1] * 4})],
+            "(?s)column x is null in row 0.*column x is beyond timestamp, .* in 2 rows, the first row 1",
+        ),
+        (
             [pa.table({"x": [1, None, None], "y": [0.5, None, float("nan")]}), pa.table({"x": [None], "y": [1.0]})],
             "(?s)4 problems.*part-00000.*x is null in 2 rows, the first row 1.*y is null in row 1.*y is NaN in row 2.*"
             "part-00001.*column x is null in row 0",

@@ -102,6 +102,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path, capsys: pytest.CaptureF
             "--upsert",
             "no column tags for the lists r:tags",
         ),
+        (pa.Table.from_pylist([rows[1], rows[1]], SCHEMA), "--upsert", "r:tags: a key comes twice, with two lists"),
         (deep, "--key=shop,id", "column tags: value is of a type that a relation cannot hold"),
         (hollow, "--key=shop,id", "column tags: value is null in some elements"),
     ]:

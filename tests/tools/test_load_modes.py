@@ -201,6 +201,17 @@ def test_csv_files_as_people_have_them(content: bytes, says: str | None, tmp_pat
     assert says is None or says in capsys.readouterr().err
 
 
+def test_what_is_left_out_may_be_wrong(tmp_path: Path, capsys) -> None:
+    write(tmp_path / "a.csv", [(1, "Ulm", "five"), (2, "Bonn", 6)])
+    words = ["load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id", "--cast", "paid=int64"]
+    assert run(*words, "--cast", "town=date") == 1
+    said = capsys.readouterr().err
+    assert (
+        "column paid does not fit int64 in row 0 ('five')" in said and "column town does not fit date in 2 rows" in said
+    )
+    assert run(*words[:6], "--columns", "id,town") == 0 and rows_of(tmp_path / "s.pages") == [(1, "Ulm"), (2, "Bonn")]
+
+
 @pytest.mark.parametrize("content", ["a;b\n1;x\n", "a\tb\n1\tx\n", "\ufeffa,b\r\n1,x\r\n"])
 def test_csv_files_of_other_habits(content: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(content.encode())

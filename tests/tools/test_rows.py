@@ -105,7 +105,7 @@ def test_without_rows_and_without_a_name(file, tmp_path, capsys):
 def test_a_file_that_fails_half_way_is_not_there(file, tmp_path, capsys, monkeypatch):
     from pagestore_tools.cli import rows
 
-    def fails(out, reader, progress):
+    def fails(out, reader, done):
         out.write(b"half")
         raise OSError("the disk is full")
 

@@ -32,6 +32,7 @@ SUFFIXES = {
     ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
 }  # fmt: skip
 TERMINAL_ROWS = 50
+Done = Callable[[int], None]  # is told how many rows are written
 BATCH_ROWS = 1 << 20  # also the rows of a row group of Parquet
 
 
@@ -49,7 +50,7 @@ def answer_rows(options: argparse.Namespace, source: Any) -> None:
     output, form = getattr(options, "output", None), _format(options)
     if output:
         with Progress(f"write {output}", options.quiet) as progress, written(output, options.file) as out:
-            rows = WRITERS[form](out, _limited(source, options.limit), progress)
+            rows = WRITERS[form](out, _limited(source, options.limit), _telling(progress, len(source)))
         if not options.quiet and not options.json:
             tell(f"{plain(output)}: {counted(rows, 'row')}")
     elif options.quiet and not options.json:
@@ -100,8 +101,14 @@ def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     return chain.from_iterable(batch.to_pylist() for batch in reader)
 
 
-def _untold(text: str) -> None:
-    """A progress that nobody is told."""
+def _telling(progress: Progress, total: int) -> Done:
+    """Tells the progress how many rows of `total` are written."""
+    began = time.perf_counter()
+    return lambda rows: progress(pace(rows, rows / max(1, total), time.perf_counter() - began))
+
+
+def _untold(rows: int) -> None:
+    """Tells nobody how many rows are written."""
 
 
 # --- formats ------------------------------------------------------------------------------------
@@ -125,13 +132,13 @@ def cell(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     rows = [tuple(map(cell, row.values())) for row in _rows(reader)]
     out.write(f"{table(rows, tuple(reader.schema.names))}\n".encode())
     return len(rows)
 
 
-def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     rows = 0
     for row in _rows(reader):
         out.write(f"{as_json(row)}\n".encode())
@@ -139,7 +146,7 @@ def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable
     return rows
 
 
-def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     kinds = [pa.string() if _is_spelt(kind) else kind for kind in reader.schema.types]
     schema = pa.schema(list(zip(reader.schema.names, kinds, strict=True)))
 
@@ -147,7 +154,7 @@ def _write_csv(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[
         writer.write(pa.RecordBatch.from_arrays([*map(_spelt, batch.columns)], schema=schema))
 
     with pyarrow.csv.CSVWriter(out, schema) as writer:
-        return _copied(reader, write, progress)
+        return _copied(reader, write, done)
 
 
 def _is_spelt(kind: pa.DataType) -> bool:
@@ -164,28 +171,26 @@ def _spelt(column: pa.Array) -> pa.Array:
     return pa.array([None if value is None else spelt(value) for value in column.to_pylist()], pa.string())
 
 
-def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     with pq.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        return _copied(reader, writer.write_batch, progress)
+        return _copied(reader, writer.write_batch, done)
 
 
-def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, progress: Callable[[str], None]) -> int:
+def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
     new = pa.ipc.new_file if getattr(out, "name", None) and out is not sys.stdout.buffer else pa.ipc.new_stream
     with new(out, reader.schema) as writer:
-        return _copied(reader, writer.write_batch, progress)
+        return _copied(reader, writer.write_batch, done)
 
 
-def _copied(
-    reader: pa.RecordBatchReader, write: Callable[[pa.RecordBatch], None], progress: Callable[[str], None]
-) -> int:
-    rows, began = 0, time.perf_counter()
+def _copied(reader: pa.RecordBatchReader, write: Callable[[pa.RecordBatch], None], done: Done) -> int:
+    rows = 0
     for batch in reader:
         write(batch)
         rows += len(batch)
-        progress(pace(rows, 0.0, time.perf_counter() - began))
+        done(rows)
     return rows
 
 
-WRITERS: dict[str, Callable[[Any, pa.RecordBatchReader, Callable[[str], None]], int]] = {
+WRITERS: dict[str, Callable[[Any, pa.RecordBatchReader, Done], int]] = {
     TABLE: _write_table, JSON: _write_json, CSV: _write_csv, PARQUET: _write_parquet, ARROW: _write_arrow,
 }  # fmt: skip

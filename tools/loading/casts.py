@@ -1,9 +1,11 @@
 """Arrow types as a relation holds them, and casts that say which rows do not fit."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import SchemaError
+from pagestore.values.codec import bounds_of, numbers_of
 from pagestore.values.types import type_of_arrow
 
 from .problems import Problems
@@ -100,6 +102,19 @@ def bad_rows(array: pa.Array, kind: pa.DataType) -> list[int]:
                 middle = (start + end) // 2
                 waiting += [(middle, end), (start, middle)]
     return bad
+
+
+def rows_beyond(array: pa.Array) -> np.ndarray:
+    """The rows of dates, times and moments that have no value in Python, int64[n]."""
+    kind = array.type
+    if not (pa.types.is_date32(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind)):
+        return np.zeros(0, np.int64)
+    least, most = bounds_of(type_of_arrow("", kind))
+    words = numbers_of(array, np.int32 if pa.types.is_date32(kind) else np.int64)
+    beyond = (words < least) | (words > most)
+    if array.null_count and beyond.any():  # what stands in the place of a null means nothing
+        beyond &= array.is_valid().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(beyond)
 
 
 def cast_to(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from pagestore.values.types import Type
 
-from .casts import bad_rows, cast_or_report, cast_to, fits, held_as, remedy_for, said
+from .casts import bad_rows, cast_or_report, cast_to, fits, held_as, remedy_for, rows_beyond, said
 from .files import Part, find_files
 from .formats import Opened, open_part, value_at
 from .problems import DatasetError, Problems
@@ -140,7 +140,9 @@ class Dataset:
         return value_at(raw, path)
 
     def _look_for_nulls(self, name: str, array: pa.Array, where: str, first_row: int) -> pa.Array:
-        """The array with its nulls filled; those that are left, if they are refused, and NaN are problems."""
+        """The array with its nulls filled; those that are left, if they are refused, NaN, and dates and times without
+        a value are problems.
+        """
         if name in self._fill:
             array = array.fill_null(self._fill[name])
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
@@ -152,6 +154,10 @@ class Dataset:
             wrong = pc.is_nan(array)
             if count := pc.sum(wrong).as_py():
                 self.problems.add_rows(f"{where} is NaN", NO_NAN, count, first_row + pc.index(wrong, True).as_py())
+        if len(beyond := rows_beyond(array)):
+            shown = str(array[int(beyond[0])].cast(pa.int64() if array.type != pa.date32() else pa.int32()))
+            self.problems.add_rows(f"{where} is beyond {said(array.type)}, which has the years 1 to 9999",
+                                   "mend the source", len(beyond), first_row + int(beyond[0]), shown)  # fmt: skip
         return array
 
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:

@@ -106,6 +106,12 @@ def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray)
     return count
 
 
+def are_repeated(parts: list[np.ndarray]) -> bool:
+    """Whether a key comes twice in parts int64[K, n]."""
+    items = np.concatenate([_as_items(keys) for keys in parts]) if parts else np.zeros(0)
+    return len(np.unique(items)) < len(items)
+
+
 def _below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
     """The keys of the records below prefixes int64[K, n], in parts."""
     pages, tree = relation.view()

@@ -22,6 +22,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from .casts import cast_or_report
 from .files import ARROW, CSV, JSON, PARQUET, Part
 from .problems import DatasetError, Problems
 
@@ -173,7 +174,7 @@ def _open_csv(file: Path, types: Types, problems: Problems) -> Opened:
                     raw[0] = counted.tell()
                     yield from _cut(batch)
             except (pa.ArrowInvalid, OSError) as error:
-                if not _find_bad_texts(file, delimiter, inferred, problems):
+                if not _find_bad_texts(file, delimiter, {name: inferred[name] for name in columns}, problems):
                     raise DatasetError(f"{file}: {error}") from None
 
     size = max(1, file.stat().st_size)
@@ -238,8 +239,6 @@ def _parsed(kind: pa.DataType) -> pa.DataType:
 
 def _find_bad_texts(file: Path, delimiter: str, types: Types, problems: Problems) -> bool:
     """Add the texts of a CSV file that are not of their column's type to the problems; False if there are none."""
-    from .casts import cast_or_report  # here: it reads no file
-
     before, row = len(problems.found), 0
     binary = dict.fromkeys(types, pa.binary())
     for batch in _csv_reader(file, delimiter, binary, Problems()):

@@ -28,13 +28,14 @@ from ..cli.ahead import made_ahead
 from ..cli.answers import answer, common, complain, counted
 from ..cli.progress import Progress, pace
 from .dataset import KEEP, NULLS, Dataset, Reading, open_dataset
-from .edit import Edited, append, delete, delete_below, delete_prefixes, upsert
+from .edit import Edited, append, are_repeated, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements, lists_of
 from .files import FORMATS
 from .fill import fill
 from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
+SOURCES_NAMED = 3  # in the message of a version
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"
 Tell = Callable[[str], None]
 
@@ -201,6 +202,8 @@ def _load_elements(
     if name not in txn and elements:
         txn.create(name, elements.schema)
     relation = txn[name]
+    if mode == UPSERT and are_repeated(edited.keys):
+        raise DatasetError(f"{name}: a key comes twice, with two lists: keep one of them")
     for keys in edited.keys:
         delete_below(txn, relation, keys)
     if elements:
@@ -352,6 +355,12 @@ def cast(text: str) -> tuple[str, Type]:
         raise argparse.ArgumentTypeError(f"{text}: {error}") from None
 
 
+def _few(sources: Sequence[str]) -> str:
+    """The first sources, for the version's message."""
+    more = f" and {len(sources) - SOURCES_NAMED} more" if len(sources) > SOURCES_NAMED else ""
+    return ", ".join(sources[:SOURCES_NAMED]) + more
+
+
 def run(options: argparse.Namespace) -> int:
     """Load, and print the report; the exit code."""
     file = Path(options.file)
@@ -363,7 +372,7 @@ def run(options: argparse.Namespace) -> int:
     with pagestore.open(file) as store:
         try:
             with (
-                store.transaction(message=f"load {options.relation}: {' '.join(options.sources)}") as txn,
+                store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
                 Progress(f"load {options.relation}", options.quiet) as progress,
             ):
                 report = load(

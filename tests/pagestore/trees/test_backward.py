@@ -19,7 +19,8 @@ def test_against_sorted_lists(seed: int, keys: int) -> None:
     n = chance.choice([0, 1, 30, 3000, 120_000])
     with pagestore.open(":memory:", page_size=4096) as store, store.transaction() as txn:
         relation = txn.create("r", columns, key=[f"c{i}" for i in range(keys)])
-        random_rows = np.random.default_rng(seed).integers(0, 60 if keys > 1 else 10**6, (keys + 1, n))
+        most = 2**62 if keys == 1 else 60  # wide words, so that there are three levels
+        random_rows = np.random.default_rng(seed).integers(0, most, (keys + 1, n))
         random_rows[0, : n // 50] = chance.choice([WORD_MIN, WORD_MAX])
         relation.set(list(random_rows))
         stored = list(relation)
@@ -35,6 +36,16 @@ def test_against_sorted_lists(seed: int, keys: int) -> None:
             batches = list(read_backward(*relation.view(), lo, hi))
             assert [tuple(row) for batch in batches for row in batch.T.tolist()] == expected, (lo, hi)
         assert list(reversed(relation)) == left[::-1]
+
+
+def test_three_levels_down() -> None:
+    """A leaf's neighbour may be the last one below another entry of the root."""
+    with pagestore.open(":memory:", page_size=4096) as store, store.transaction() as txn:
+        relation = txn.create("r", "x: int64, y: int64", key="x")
+        relation.insert([np.arange(150_000) << 44, np.random.default_rng(1).integers(0, 2**62, 150_000)])
+        assert relation.tree.height >= 3
+        assert [x >> 44 for x, _ in reversed(relation)] == [*range(150_000)][::-1]
+        assert max(batch.shape[1] for batch in read_backward(*relation.view())) < 1000  # a leaf at once, no subtree
 
 
 def test_pages_that_are_touched(monkeypatch) -> None:
