@@ -14,10 +14,9 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from pagestore.errors import CompilerError
-from pagestore.runtime.library import missing, shipped_address
+from pagestore.runtime.library import CHECKED, missing, shipped_address
 
 JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")  # else kernels are plain Python
-CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # an error found behind an address is not raised
 
 
 class Kernel:
@@ -130,7 +129,7 @@ def late(*arguments: Any, allocates: bool = False) -> Callable[[Callable[..., An
 
 def by_address(compiled: Any, *arguments: Any) -> Any:
     """An `addressed` kernel as kernels call it by its `address()`; `arguments` are their types (see arguments.py)."""
-    if JIT and not CHECKED:
+    if JIT and not CHECKED:  # an error that is found behind an address is not raised
         return ByAddress(compiled, arguments)
 
     @kernel

@@ -21,6 +21,7 @@ from pagestore.runtime.guard import guard_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "pagestore" / "shipped"
+CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # by kernels that are compiled for that
 V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
 FLAGS = {  # that /proc/cpuinfo has for a level, the best first
     "x86-64-v3": V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
@@ -49,7 +50,7 @@ def library() -> Any:
     """
     wanted = os.environ.get("PAGESTORE_KERNELS", "")
     for level in levels():
-        if wanted in ("", level):
+        if wanted in ("", level) and not CHECKED:
             module = loaded(FOLDER / f"{level}.abi3.so")
             if module and sources_are_those(module.sources):
                 return module

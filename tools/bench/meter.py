@@ -9,7 +9,7 @@ counters to pay for at other times.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,8 @@ class Meter:
     def __enter__(self) -> "Meter":
         self._traffic = Traffic(self._store)
         for door in Door.every:
-            self._undo.append((door, door.call))
-            door.call = self._counted(door.call)
+            self._undo.append((door, door.__dict__.get("call")))
+            door.call = self._counted(door)
         self._seen = self._touched().copy()
         self._touched()[:] = 0
         return self
@@ -44,7 +44,9 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         self._traffic.stop()
         for door, call in self._undo:
-            door.call = call
+            del door.call
+            if call is not None:  # else the next call finds what was loaded or compiled
+                door.call = call
         touched = self._touched()
         read = set(np.flatnonzero(touched).tolist()) - self._traffic.pages
         np.maximum(touched[: len(self._seen)], self._seen, out=touched[: len(self._seen)])
@@ -62,10 +64,12 @@ class Meter:
         with self._store.snapshot() as snapshot:
             return snapshot.pages.seen
 
-    def _counted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(kernel)
+    def _counted(self, door: Door) -> Callable[..., Any]:
+        """A door's call, counted. Those that are never called are not compiled."""
+        plain = copy(door)
+
         def counted(*arguments: Any) -> Any:
             self._calls += 1
-            return kernel(*arguments)
+            return plain.call(*arguments)
 
         return counted
