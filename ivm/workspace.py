@@ -24,7 +24,7 @@ from ivm.answer import Answer
 from ivm.check.check import check, tree_difference
 from ivm.check.rebuild import Progress, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, Filler
+from ivm.engine.fill import Account, Filler, unordered
 from ivm.engine.installed import Installed
 from ivm.engine.recompute import not_a_view, recompute
 from ivm.engine.stored import (
@@ -49,6 +49,7 @@ from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
+from ivm.views.layouts import RANKED
 from ivm.workspace_snapshot import WorkspaceSnapshot
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
@@ -86,15 +87,20 @@ class Workspace:
 
     # -- rules
 
-    def install(self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO) -> None:
+    def install(
+        self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
+        rows_max: int | None = None, rounds_max: int | None = None,
+    ) -> None:  # fmt: skip
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
         With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
         fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
         indices), "probe" (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
+        Views that read one another have at most `rows_max` rows, and a transaction takes at most `rounds_max` rounds to
+        derive them, or it raises LimitError; without them, only recursion that computes values is limited.
         Raises RuleError with file, line and column, OptionError, or MaintainError; then nothing is installed.
         """
-        _check_options(granularity, maintenance)
+        _check_options(granularity, maintenance, rows_max, rounds_max)
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             before, estimates = self.rules_of(txn), Cardinality(txn)
@@ -105,7 +111,7 @@ class Workspace:
                 )
             installed = before.including(
                 name, text, estimates.distinct, encoder(txn), layouts_of(txn),
-                granularity=granularity, maintenance=maintenance,
+                granularity=granularity, maintenance=maintenance, limits=(rows_max, rounds_max),
             )  # fmt: skip
             block = installed.blocks[-1]
             _refuse_foreign_writers(before, block.part)
@@ -146,7 +152,8 @@ class Workspace:
             dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
             for tree in dropped:
                 txn.drop(tree)
-            built = {index: sizes for index, sizes in self._built.items() if index not in dropped}
+            dropped_marks = dropped | {unordered(view) for view in views}
+            built = {index: sizes for index, sizes in self._built.items() if index not in dropped_marks}
             saved = save(txn, left, built)
         self._rules, self._built = (saved, left), built
         for view in views:
@@ -199,21 +206,26 @@ class Workspace:
         snap = self.store.at(version)
         return WorkspaceSnapshot(snap, lambda text: self._ask(self.store.sketch(snap.version), text))
 
-    def query(self, text: str) -> Answer:
+    def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        It takes no lock, so it waits for no writer and works with mode="r", too.  Raises RuleError, MaintainError.
+        It takes no lock, so it waits for no writer and works with mode="r", too.  Limits are as for `install`.  Raises
+        RuleError, OptionError, MaintainError.
         """
-        return self._ask(self.store.sketch(), text)
+        _check_options(1, AUTO, rows_max, rounds_max)
+        return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
-    def _ask(self, sketch: EphemeralTransaction, text: str) -> Answer:
+    def _ask(
+        self, sketch: EphemeralTransaction, text: str, limits: tuple[int | None, int | None] = (None, None)
+    ) -> Answer:
         with sketch:
             before = self.rules_of(sketch)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
             installed = before.including(
-                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch), maintenance=ONCE
-            )
+                "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch),
+                maintenance=ONCE, limits=limits,
+            )  # fmt: skip
             block = installed.blocks[-1]
             drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
@@ -274,7 +286,9 @@ class Workspace:
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
-            if found := tree_difference(sketch, name, predicate.types):
+            layout = installed.layouts[name]
+            compared = layout.visible if layout.kind == RANKED else None
+            if found := tree_difference(sketch, name, predicate.types, compared):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
@@ -417,7 +431,10 @@ def _refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
                 )
 
 
-def _check_options(granularity: int, maintenance: str) -> None:
+def _check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
+    for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")
     if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
         raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
     if maintenance not in (AUTO, MATCH, PROBE):

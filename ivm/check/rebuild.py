@@ -45,12 +45,12 @@ def rebuild(
 
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
     """The rules from which a view follows, through the views between; its own rules come last."""
-    wanted, found = {name}, []
-    for rule in reversed(installed.rules):
-        if wanted.intersection(rule.writes):
-            found.append(rule)
-            wanted.update(rule.reads)
-    return found[::-1]
+    wanted, found = {name}, list[InstalledRule]()
+    for stratum in reversed(installed.strata):
+        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
+            found = [*stratum.rules, *found]
+            wanted.update(stratum.reads)
+    return found
 
 
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:

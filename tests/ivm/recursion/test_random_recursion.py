@@ -1,0 +1,86 @@
+"""Random recursions under edits that cut and mend cycles: what is maintained equals the slow truth, each time."""
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ivm.engine import engine
+from tests.support import naive
+from tests.support.mirror import Mirror
+from tests.support.recursive_programs import change, load, program
+
+PROGRAMS, PART = 200, 20  # of the suite; a campaign runs CAMPAIGN of them
+CAMPAIGN = 20_000
+TRANSACTIONS = 6
+
+
+def follow(seed: int) -> None:
+    """Install, load and edit, comparing each time; reopen halfway, then look at old versions, a branch, the check."""
+    random = Random(seed)
+    text = program(random)
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", text)
+        edits, states = load(random), {}
+        for number in range(TRANSACTIONS):
+            mirror.change(edits)
+            states[mirror.workspace.store.version] = mirror.state
+            if number == TRANSACTIONS // 2:
+                mirror.reopen()
+            edits = change(random, mirror.state)
+        assert mirror.workspace.check() == []
+        version = random.choice(sorted(states))
+        with mirror.workspace.at(version) as old:
+            for name in mirror.program.predicates:
+                if "$" not in name:
+                    assert sorted(old[name]) == sorted(naive.rows_of(states[version][name])), name
+        _follow_branch(mirror, version, states[version], edits)
+        mirror.close()
+
+
+def _follow_branch(mirror: Mirror, version: int, state: naive.State, edits: list) -> None:
+    """The same views on a branch that begins at an old version, edited through the store."""
+    store = mirror.workspace.store
+    store.branch("trial", version)
+    state = {name: rows.copy() for name, rows in state.items()}
+    with store.transaction(branch="trial") as txn:
+        for name, row, inserted in edits:
+            naive.change(state[name], row, inserted)
+            relation = txn[name]
+            if inserted:
+                relation.set([row])
+            else:
+                relation.delete([row[: len(mirror.program.predicates[name].keys)]])
+    expected = naive.evaluate(mirror.program, state)
+    with store.snapshot("trial") as snap:
+        for name in mirror.program.predicates:
+            if "$" not in name:
+                assert sorted(snap[name]) == sorted(naive.rows_of(expected[name])), name
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, PART))
+def test_random_recursions(first):
+    for seed in range(first, first + PART):
+        follow(seed)
+
+
+def test_random_recursions_that_are_never_evaluated_anew(monkeypatch):
+    """Most tables here are so small that many deletions would be: with no limit none is."""
+    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    for seed in range(PART):
+        follow(seed)
+
+
+def test_random_recursions_that_are_often_evaluated_anew(monkeypatch):
+    monkeypatch.setattr(engine, "REFILL_FROM", 1)
+    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    for seed in range(PART):
+        follow(seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("first", range(0, CAMPAIGN, 500))
+def test_campaign(first):
+    for seed in range(first, first + 500):
+        follow(seed)
