@@ -22,11 +22,11 @@ import pagestore
 from ivm import lang
 from ivm.answer import Answer
 from ivm.check.check import check, tree_difference
-from ivm.check.rebuild import Progress, no_progress, rebuild, rules_below
+from ivm.check.rebuild import Progress, evaluate, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Account, Filler, unordered
 from ivm.engine.installed import Installed
-from ivm.engine.recompute import not_a_view, recompute
+from ivm.engine.recompute import not_a_view
 from ivm.engine.stored import (
     BUILT,
     HOST,
@@ -259,20 +259,17 @@ class Workspace:
 
         `seconds` of the answer says how long it took.  Raises UnknownViewError for a relation, MaintainError.
         """
-        with self.store.snapshot() as snap:
-            return self._evaluate(snap, name)
-
-    def _evaluate(self, snap: Snapshot, name: str) -> Answer:
-        installed = self.rules_of(snap)
-        predicate = installed.predicate(name)
-        started = time.perf_counter()
-        parts = recompute(snap, installed, encoder(snap), name, self.threads)
-        seconds = time.perf_counter() - started
-        columns = [
-            pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
-            for c, t in enumerate(map(Type.parse, predicate.types))
-        ]
-        return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
+        with self.store.sketch() as sketch:
+            installed = self.rules_of(sketch)
+            predicate = installed.predicate(name)
+            started = time.perf_counter()
+            parts = evaluate(sketch, installed, name, self.threads)
+            seconds = time.perf_counter() - started
+            columns = [
+                pa.chunked_array([sketch.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
+                for c, t in enumerate(map(Type.parse, predicate.types))
+            ]
+            return Answer(pa.table(columns, names=list(predicate.columns)), seconds)
 
     def verify(self, name: str) -> None:
         """Compare a view, and the supports of its rows, with what follows from base relations alone.

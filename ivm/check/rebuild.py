@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.recompute import recompute
 from ivm.engine.stored import create_relation
 from ivm.plan.constants import encoder
-from pagestore.host import Transaction
+from pagestore.host import EphemeralTransaction, Transaction, read_batches
 
 Progress = Callable[[str], None]  # takes a line that says what is being done
 
@@ -41,6 +44,19 @@ def rebuild(
         for text in texts:
             txn.add_scan(name, text)
     return filler.built
+
+
+def evaluate(sketch: EphemeralTransaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
+    """The visible words of a view that follow from what is stored below it, in parts int64[C, n] and key order.
+
+    A view that reads itself is evaluated anew in the sketch, with its stratum. Raises as `recompute`.
+    """
+    stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
+    if stratum is None:
+        return recompute(sketch, installed, encoder(sketch), name, threads)
+    Filler(sketch, installed, encoder(sketch), threads).refill(stratum)
+    columns = tuple(range(installed.layouts[name].visible))
+    return [*read_batches(sketch.pages, sketch.tree(name), columns=columns)]
 
 
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:

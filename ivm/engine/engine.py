@@ -31,7 +31,7 @@ from ivm.views.aggregate_state import keeps_state, state_name, view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import SUM
 from pagestore.errors import EditError
-from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, bulk, compose_edits, delta, one_batch
+from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
 # A large delta is followed only where that costs less than evaluating the old and the new version in full. A delta's
 # share is its rows over the rows of its relation.
@@ -226,19 +226,12 @@ class Engine(Filler):
             if any(unordered(name) in self.built for name in stratum.recursive) or not fixpoint.maintain(
                 {**new, **self.before}, new, self.deltas, most
             ):
-                self._refill(stratum)
+                self.refill(stratum)
             else:
                 self._account(stratum, fixpoint)
         for name, old in trees.items():
             self._note_difference(name, old)
             self.accounts[name].maintain_seconds += time.perf_counter() - started
-
-    def _refill(self, stratum: InstalledStratum) -> None:
-        """Evaluate a recursive stratum anew."""
-        for name in stratum.recursive:
-            for tree in self.installed.stored[name].names:
-                self.txn.replace(tree, bulk(self.txn.pager, self.txn.tree(tree).spec, ()))
-        self._fill_stratum(stratum)
 
     def _note_difference(self, name: str, old: Sequence[Tree]) -> None:
         """Note how the trees of a predicate differ from their old ones, in what users see."""

@@ -143,6 +143,13 @@ class Filler:
                 for batch in read_batches(self.txn.pages, self.txn.tree(name)):
                     self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
+    def refill(self, stratum: InstalledStratum) -> None:
+        """Evaluate a recursive stratum anew, from what it reads below; as `fill` otherwise."""
+        for name in stratum.recursive:
+            for tree in self.installed.stored[name].names:
+                self.txn.replace(tree, bulk(self.txn.pager, self.txn.tree(tree).spec, ()))
+        self._fill_stratum(stratum)
+
     def fixpoint(self, stratum: InstalledStratum) -> Fixpoint:
         """The rules of a recursive stratum over the transaction's trees."""
         return Fixpoint(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))

@@ -77,6 +77,11 @@ def check_recursion(rules: Sequence[Rule]) -> None:
         for rule in stratum.rules if stratum.recursive else ():
             _check_negations(rule, stratum)
             _check_aggregate(rule, stratum)
+        for rule in stratum.rules if stratum.recursive else ():
+            if rule.aggregate:
+                sign = 1 if rule.aggregate.op == "min" else -1
+                for disjunct in rule.body:
+                    _check_monotone(rule, disjunct, stratum, sign)
 
 
 def _check_negations(rule: Rule, stratum: Stratum) -> None:
@@ -108,8 +113,6 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
     if op and not rule.heads[0].args:
         reason = f"{name}[] has one value and reads itself: recursion through {op} needs a key"
         raise RecursionRefusedError(rule.where, reason)
-    for disjunct in rule.body if op else ():
-        _check_monotone(rule, disjunct, stratum, 1 if op == "min" else -1)
 
 
 def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
@@ -188,9 +191,8 @@ def _check_uses(
 def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
     """The variable that an equation computes from values of the stratum, if there is one."""
     for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
-        fresh = isinstance(target, Var) and target not in held and target not in rising
-        if fresh and any(v in rising for v in variables(source)):
-            yield target
+        if isinstance(target, Var) and target not in held and target not in rising:
+            yield from [target] if any(v in rising for v in variables(source)) else []
 
 
 def _way(term: Term, rising: dict[Var, int]) -> int | None:

@@ -13,6 +13,7 @@ from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
+ROUNDS, BEFORE_ROUNDS = "probed, in rounds", "probed, before the rounds"  # choices for a recursive stratum
 ONCE = "once"  # for a query: no delta will come, so no sensitivity is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
@@ -97,7 +98,7 @@ def make_recursive_plans(
             first = () if once else JoinOrders(search, distinct).below(0)[0]
             plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest())
         probes = tuple(map(conjunction.plan, orders))
-        plans.append(replace(plan, probes=probes, once=once, choice="probed, in rounds" if own else "probed"))
+        plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
         if not once:
             found = search.plan(first)
             searches.append(replace(found, probes=(found,)))
