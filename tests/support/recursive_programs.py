@@ -12,12 +12,29 @@ DECLARATIONS = """\
 e(x, y) -> int(x), int(y).  f(x, y) -> int(x), int(y).  a(x) -> int(x).  w[x, y] = c -> int(x), int(y), int(c).
 """
 VARIABLES = "xyzu"
+NODES = (3, 4, 6, 8)
 
 
 def program(random: Random) -> str:
     """A text: declarations, a recursion, and views over it."""
-    rules = folded(random) if random.random() < 0.3 else recursion(random)
+    rules = random.choice((folded, plain, recursion, recursion))(random)
     return DECLARATIONS + "\n".join(rules)
+
+
+def plain(random: Random) -> list[str]:
+    """Reachability and closures, in which long cycles come and go."""
+    rules = random.choice((
+        ["p0(x) <- a(x).", "p0(y) <- p0(x), e(x, y)."],
+        ["p0(x) <- a(x) ; p0(y), e(y, x) ; p0(y), f(y, x)."],
+        ["p0(x) <- a(x).", "p0(y) <- p1(x), e(x, y).", "p1(y) <- p0(x), (e(x, y) ; f(x, y))."],
+        ["p0(x, y) <- e(x, y).", "p0(x, z) <- p0(x, y), e(y, z)."],
+        ["p0(x, y) <- e(x, y), !f(x, y).", "p0(x, z) <- p0(x, y), p0(y, z)."],
+        ["p0(x, y) <- e(u, x), e(u, y).", "p0(x, y) <- e(u, x), p0(u, w), e(w, y)."],
+    ))  # fmt: skip
+    return [
+        *rules,
+        "v0[] = k <- agg<<k = count()>> p0(x, ..).".replace(", ..", "" if "p0(x) <-" in rules[0] else ", _"),
+    ]
 
 
 def recursion(random: Random) -> list[str]:
@@ -88,8 +105,10 @@ def folded(random: Random) -> list[str]:
 
 def load(random: Random) -> list[Edit]:
     """Many rows at once."""
-    n = random.choice((3, 4, 5))
-    edges = {(random.randrange(n), random.randrange(n)) for _ in range(random.randrange(3, 3 * n))}
+    n = random.choice(NODES)
+    edges = {(random.randrange(n), random.randrange(n)) for _ in range(random.randrange(n // 2, 2 * n))}
+    if random.random() < 0.5:  # one long cycle, with chords
+        edges = {(x, (x + 1) % n) for x in range(n)} | set(random.sample(sorted(edges), min(2, len(edges))))
     weighted = [("w", (*edge, random.randrange(4)), True) for edge in sorted(edges)]
     others = [("f", (random.randrange(n), random.randrange(n)), True) for _ in range(random.randrange(n))]
     return [*(("e", edge, True) for edge in sorted(edges)), *weighted, *others, ("a", (random.randrange(n),), True)]
@@ -97,7 +116,7 @@ def load(random: Random) -> list[Edit]:
 
 def change(random: Random, state: dict) -> list[Edit]:
     """A few edits: edges of cycles go, come back, or go and come at once; others are drawn."""
-    n = random.choice((3, 4, 5))
+    n = random.choice(NODES)
     edits: list[Edit] = []
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         name = random.choice(("e", "e", "e", "f", "a", "w"))
