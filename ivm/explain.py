@@ -5,18 +5,23 @@ from typing import Any
 
 import numpy as np
 
+from ivm import lang
 from ivm.engine.complement_join import choice, pairs
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed
 from ivm.engine.recursion.limits import limits_of
+from ivm.engine.stored import layouts_of
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
+from ivm.plan.cardinality import Cardinality
+from ivm.plan.constants import encoder
 from ivm.plan.index import permuted, tree_name
 from ivm.plan.plan import Plan
-from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
+from ivm.plan.planner import BEFORE_ROUNDS, ONCE, ROUNDS
+from ivm.plan.rewrite.magic import pass_constants
 from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, RANKED, SUM, TOTAL
-from pagestore.host import Snapshot, Tree, read_batches
+from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
 
@@ -54,6 +59,25 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
                 lines += [f"  computed  {name} = {term}" for name, term in plan.computed]
                 lines += [f"  filter    {comparison}" for comparison in plan.filters]
                 lines += _complements(plan, installed.program.rules, snap.tree)
+    return "\n".join(lines)
+
+
+def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
+    """The text about a question: what its constants leave of it, and the plans of the rules that are evaluated.
+
+    Raises RuleError.
+    """
+    part = lang.query(text, before.program)
+    asked = pass_constants(part)
+    installed = before.including(
+        "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch),
+        maintenance=ONCE, part=asked.program,
+    )  # fmt: skip
+    lines = [f"{part.answer}: evaluated once", *(f"  asked     {note}" for note in asked.notes)]
+    for rule in installed.blocks[-1].rules:
+        lines.append(str(rule.definition))
+        for plan in rule.plans:
+            lines += _plan(plan, 1, installed.heads[plan].asked is not None)
     return "\n".join(lines)
 
 
@@ -97,7 +121,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
-        elif plan.probes:
+        elif t < len(plan.probes):
             sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:
             sense = "follows the key order, so it needs no sensitivity index"

@@ -35,6 +35,7 @@ from ivm.engine.stored import (
     drop_stray_trees,
     layouts_of,
     load,
+    plant,
     save,
     saved_rules,
 )
@@ -46,6 +47,7 @@ from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import encoder
 from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
+from ivm.plan.rewrite.magic import pass_constants
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
@@ -222,14 +224,16 @@ class Workspace:
             before = self.rules_of(sketch)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
+            asked = pass_constants(part)
             installed = before.including(
                 "query", text, Cardinality(sketch).distinct, encoder(sketch), layouts_of(sketch),
-                maintenance=ONCE, limits=limits,
+                maintenance=ONCE, limits=limits, part=asked.program,
             )  # fmt: skip
             block = installed.blocks[-1]
             drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
                 create_relation(sketch, predicate, installed)
+            plant(sketch, asked.seeds)
             started = time.perf_counter()
             filler = Filler(sketch, installed, encoder(sketch), self.threads)
             filler.fill([rule for rule in installed.rules if rule in block.rules])
@@ -328,9 +332,15 @@ class Workspace:
         return distance(before, after)
 
     def explain(self, name: str) -> str:
-        """A text that says how a view is evaluated and maintained, and why.  Raises UnknownViewError."""
-        from ivm.explain import explain
+        """A text that says how a view, or a question (a text of rules), is evaluated and maintained, and why.
 
+        Raises UnknownViewError, RuleError.
+        """
+        from ivm.explain import explain, explain_question
+
+        if "<-" in name:
+            with self.store.sketch() as sketch:
+                return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
             return explain(self.rules_of(snap), name, stats, snap)

@@ -215,13 +215,13 @@ class Installed:
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
         orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
-        maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None),
+        maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
 
-        `limits` are the most rows and rounds of a recursion.
+        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
         """
-        part = lang.compile(text, self.program, source=name)
+        part = part or lang.compile(text, self.program, source=name)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
         program = self.program.including(part)

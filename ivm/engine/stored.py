@@ -1,15 +1,17 @@
 """Rules in a store: which are installed in a version, which relations they read, and which trees they need."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.errors import EditError
-from ivm.lang.ir import Predicate
+from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import Dependants, Snapshot, Transaction, record_dependants
+from pagestore.host import INSERT, Dependants, Snapshot, Transaction, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -59,6 +61,14 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     layout = installed.layouts[predicate.name]
     schema = ", ".join(f"{n}: {t}" for n, t in zip(predicate.columns, predicate.types, strict=True))
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
+
+
+def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
+    """Insert rows of constants into relations that the rewriting of a question made."""
+    encode = encoder(txn)
+    for name, rows in seeds.items():
+        words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
+        txn.apply(name, np.full(words.shape[1], INSERT), words)
 
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:

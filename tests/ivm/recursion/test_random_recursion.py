@@ -7,11 +7,12 @@ from random import Random
 import pytest
 
 from ivm.engine import engine
+from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import change, load, program
+from tests.support.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
 
-PROGRAMS, PART = 200, 20  # of the suite; a campaign runs CAMPAIGN of them
+PROGRAMS, QUESTIONS, PART = 200, 60, 20  # of the suite; a campaign runs CAMPAIGN of them
 CAMPAIGN = 20_000
 TRANSACTIONS = 6
 
@@ -59,6 +60,25 @@ def _follow_branch(mirror: Mirror, version: int, state: naive.State, edits: list
                 assert sorted(snap[name]) == sorted(naive.rows_of(expected[name])), name
 
 
+def ask(seed: int) -> None:
+    """Views that read themselves in a question, asked with constants: the answer is that of the whole views."""
+    random = Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
+        mirror.change(load(random))
+        for _ in range(3):
+            rules = [rule for rule in random.choice((plain, recursion))(random) if not rule.startswith("v")]
+            asked = rules[-1].partition("(")[0]
+            width = 1 + rules[-1].partition(")")[0].count(",")
+            terms = [random.choice(("1", "2", "0", "x", "_")) for _ in range(width)]
+            call = f"{'!' if random.random() < 0.2 and '_' not in terms else ''}{asked}({', '.join(terms)})"
+            text = "\n".join([*rules, f"q(x) <- {call}, e(x, _)."])
+            program = query(text, mirror.program)
+            truth = naive.evaluate(mirror.program.including(program), mirror.state)
+            assert sorted(mirror.workspace.query(text)) == sorted(truth["q"]), text
+        mirror.close()
+
+
 @pytest.mark.parametrize("first", range(0, PROGRAMS, PART))
 def test_random_recursions(first):
     for seed in range(first, first + PART):
@@ -79,8 +99,15 @@ def test_random_recursions_that_are_often_evaluated_anew(monkeypatch):
         follow(seed)
 
 
+@pytest.mark.parametrize("first", range(0, QUESTIONS, PART))
+def test_random_questions(first):
+    for seed in range(first, first + PART):
+        ask(seed)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, CAMPAIGN, 500))
 def test_campaign(first):
     for seed in range(first, first + 500):
         follow(seed)
+        ask(seed)

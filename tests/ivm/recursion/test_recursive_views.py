@@ -52,6 +52,31 @@ def test_questions(workspace):
     assert list(workspace.query("p(y) <- edge(1, y).  p(y) <- p(x), edge(x, y).  u(x) <- reach(x), !p(x).")) == [(1,)]
 
 
+def test_questions_with_constants(workspace):
+    closures = ["p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z).", "p(x, z) <- p(x, y), p(y, z)."]
+    for closure in closures:
+        rules = f"p(x, y) <- edge(x, y).  {closure}  "
+        assert list(workspace.query(rules + "q(y) <- p(1, y).")) == [(2,), (3,), (4,)]
+        assert list(workspace.query(rules + "q(y) <- p(x, y), x = 7.")) == [(8,)]
+        assert list(workspace.query(rules + "q(x) <- p(x, 4).")) == [(1,), (2,), (3,)]
+        assert list(workspace.query(rules + "q(x, y) <- p(1, x), p(7, y).")) == [(2, 8), (3, 8), (4, 8)]
+        assert list(workspace.query(rules + "q(x) <- start(x), p(1, 4).")) == [(1,)]
+        assert list(workspace.query(rules + "q(x) <- edge(x, _), !p(7, x), !p(1, x).")) == [(1,), (7,)]
+        text = workspace.explain(rules + "q(y) <- p(1, y).")
+        assert "asked     of p only rows that x = 1 leads to" in text
+        assert "asked" not in workspace.explain(rules + "q(x, y) <- p(1, y), p(x, _).")
+
+
+def test_a_question_costs_what_it_reaches(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
+        workspace.install("edge(x, y) -> int(x), int(y).")
+        with workspace.transaction() as txn:  # 200 cycles of 50
+            txn.insert("edge", [(50 * c + n, 50 * c + (n + 1) % 50) for c in range(200) for n in range(50)])
+        for closure in ("p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z)."):
+            rules = f"p(x, y) <- edge(x, y).  {closure}  "
+            assert len(workspace.query(rules + "q(y) <- p(120, y).", rows_max=200)) == 50
+
+
 def test_a_question_about_an_older_version(workspace):
     version = workspace.store.version
     workspace.exec("-edge(1, 2).")
