@@ -15,7 +15,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.plan.index import Index, tree_name
-from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, get, read_batches, sort_order
+from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, bulk, get, read_batches, sort_order
 
 SUSPENDED = WORD_MAX
 BATCH = 1 << 12
@@ -122,6 +122,25 @@ class Facts:
         """Give facts that are there another order."""
         self._apply(name, SET, new)
 
+    def replace(self, name: str, words: np.ndarray) -> None:
+        """Put facts in the place of all, given their words int64[C, n] with their ranks, in key order."""
+        kept = self.stored[name]
+        for t in self._there[name]:
+            spec = self._txn.tree(kept.names[t]).spec
+            rows = words if t == 0 else words[kept.places[t][: spec.columns]]
+            rows = rows if t == 0 else rows.take(sort_order(np.ascontiguousarray(rows[: spec.keys])), axis=1)
+            self._txn.replace(kept.names[t], bulk(self._txn.pager, spec, [rows]))
+
+    def clear(self) -> None:
+        """Take all facts away."""
+        for name, kept in self.stored.items():
+            self.replace(name, np.empty((kept.layout.visible + 1, 0), np.int64))
+
+    def words(self, name: str, new: Proposal) -> np.ndarray:
+        """The words of proposed facts without their ranks."""
+        value = [self.cost(name, new.cost)[None]] if self.folds(name) else []
+        return np.concatenate([new.keys, *value])
+
     def erase(self, name: str, keys: np.ndarray) -> None:
         """Take facts away."""
         none = np.zeros(keys.shape[1], np.int64)
@@ -129,8 +148,7 @@ class Facts:
 
     def _apply(self, name: str, action: int, new: Proposal) -> tuple[np.ndarray, np.ndarray]:
         kept = self.stored[name]
-        value = [self.cost(name, new.cost)[None]] if self.folds(name) else []
-        rows = np.concatenate([new.keys, *value, new.rank[None]])
+        rows = np.concatenate([self.words(name, new), new.rank[None]])
         actions, there = np.full(rows.shape[1], action), self._there[name]
         names = [kept.names[t] for t in there]
         return self._txn.apply_indexed(names, kept.places[there], actions, rows, kept.layout.visible)[0]

@@ -21,6 +21,7 @@ import numpy as np
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.bodies import Body, Derivations
 from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, joined, total
+from ivm.engine.recursion.flat_rounds import FlatRounds, NotPlain
 from ivm.engine.recursion.limits import Limits
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
@@ -30,6 +31,7 @@ from ivm.plan.plan import Plan, indices_of
 from pagestore.host import ERASE, INSERT, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
+PAGED_SHARE = 16  # rounds over pages go on until they took this share of the operations of reading all into memory
 SEARCHED = 1 << 12  # facts whose derivations are searched for at once, since each may have many
 
 
@@ -51,6 +53,7 @@ class Fixpoint:
         limits: Limits,
     ) -> None:  # fmt: skip
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
+        self._installed, self._stratum = installed, stratum
         self.facts, self.work = Facts(txn, installed, stratum, threads), Work()
         self.ordered = True  # whether every fact that was stored comes behind those that it follows from
         own = stratum.recursive
@@ -69,7 +72,38 @@ class Fixpoint:
         parts, of = [], {body.plan: body for body in self._bodies}
         for plan, bindings in base:
             parts += [self._propose(of[plan], rows, rank=0) for rows in bindings]
-        self._spread(self._adopt(joined(parts)), counted=True)
+        first = joined(parts)
+        flat = self._flat()
+        if flat and sum(one.cost.size for one in first.values()) * PAGED_SHARE > flat.below:
+            if self._fill_flat(flat, first):
+                return
+            flat = None
+        fresh = self._adopt(first)
+        if not self._spread(fresh, counted=True, most=flat.below // PAGED_SHARE if flat else None):
+            assert flat
+            if not self._fill_flat(flat, first):
+                self.facts.clear()
+                self.work.rows.clear()
+                self._spread(self._adopt(first), counted=True)
+
+    def _flat(self) -> FlatRounds | None:
+        """The stratum as it is evaluated in memory; None if it is not."""
+        try:
+            return FlatRounds(self._txn, self._installed, self._stratum, self._bodies, self._encode, self._limits)
+        except NotPlain:
+            return None
+
+    def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
+        """Evaluate the stratum in memory, given the facts that follow from no others; whether that was possible."""
+        found = flat.run([(name, self.facts.words(name, one)) for name, one in first.items()])
+        if found is None:
+            return False
+        for name, words in found.items():
+            self.facts.replace(name, words)
+        ranks = np.concatenate([words[-1] for words in found.values()])
+        self.work.rows = np.bincount(ranks)[1:].tolist()
+        self.work.operations += flat.operations
+        return True
 
     @property
     def base(self) -> list[Plan]:
@@ -146,14 +180,22 @@ class Fixpoint:
 
     # -- rounds
 
-    def _spread(self, fresh: Keys, below: Mapping[Index, Tree] | None = None, counted: bool = False) -> None:
-        """Derive what follows from fresh facts, round by round; `counted` says that ranks are numbers of rounds."""
+    def _spread(
+        self, fresh: Keys, below: Mapping[Index, Tree] | None = None, counted: bool = False, most: int | None = None
+    ) -> bool:
+        """Derive what follows from fresh facts, round by round; `counted` says that ranks are numbers of rounds.
+
+        Returns whether nothing is left to be derived; it stops after `most` operations, if that is given.
+        """
         below = below if below is not None else self._below()
         while total(fresh):
+            if most is not None and self.work.operations > most:
+                return False
             self.work.rows.append(total(fresh))
             self._limits.check(self.work.rows, self.facts.count())
             rank = len(self.work.rows) if counted else None
             fresh = self._adopt(joined(self._consequences(fresh, below, rank)))
+        return True
 
     def _below(self) -> dict[Index, Tree]:
         """The trees of all that the stratum reads below it."""

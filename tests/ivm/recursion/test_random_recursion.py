@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from ivm.engine import engine
+from ivm.engine.recursion import fixpoint, flat_rounds
 from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror
@@ -105,9 +106,22 @@ def test_random_questions(first):
         ask(seed)
 
 
+@pytest.mark.parametrize("numbers", [flat_rounds.NUMBERS_MAX, 0])
+def test_random_recursions_evaluated_in_memory(monkeypatch, numbers):
+    """From the first row on, in little room that grows, with facts told apart by numbers or by hashes."""
+    monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+    monkeypatch.setattr(flat_rounds, "FACTS_MIN", 4)
+    monkeypatch.setattr(flat_rounds, "NUMBERS_MAX", numbers)
+    monkeypatch.setattr(engine, "REFILL_FROM", 1)
+    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    for seed in range(2 * PART):
+        follow(seed)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("first", range(0, CAMPAIGN, 500))
-def test_campaign(first):
+def test_campaign(first, monkeypatch):
     for seed in range(first, first + 500):
+        monkeypatch.setattr(fixpoint, "PAGED_SHARE", (1 << 40) * (seed % 3 == 0) or 16)
         follow(seed)
         ask(seed)

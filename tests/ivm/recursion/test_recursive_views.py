@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm.engine.recursion import fixpoint
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
 from pagestore.host import SET, read_batches
 
@@ -163,6 +164,17 @@ class TestLimits:
         )
         with pytest.raises(LimitError, match=says):
             workspace.query(self.ENDLESS, rows_max=50)
+
+    def test_in_memory(self, workspace, monkeypatch):
+        monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+        with pytest.raises(
+            LimitError, match="rows_max=50 rows: it has 51 rows after 51 rounds, of which the last brought 1"
+        ):
+            workspace.query(self.ENDLESS, rows_max=50)
+        with pytest.raises(LimitError, match="rounds_max=50 rounds: it has 51 rows after 51 rounds"):
+            workspace.query(self.ENDLESS, rounds_max=50)
+        with pytest.raises(RangeError):
+            workspace.query("n(x) <- start(x).  n(m) <- n(x), m = x + 2000000000000000000.")
 
     def test_rounds(self, workspace):
         version = workspace.store.version
