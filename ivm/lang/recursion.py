@@ -157,7 +157,8 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         if way is None:
             raise _not_monotone(rule, equation, "the result must only rise, or only fall, with the value")
         rising[target] = way
-    _check_uses(rule, others, equations, rising, held, sign)
+    clamps = [x for x in others if isinstance(x, Compare) and _is_clamp(rule, disjunct, x, tainted, sign)]
+    _check_uses(rule, [x for x in others if x not in clamps], equations, rising, held, sign)
     assert rule.aggregate and rule.aggregate.argument
     if rising.get(rule.aggregate.argument, 1) != 1:
         raise _not_monotone(rule, rule, "the result must rise with the value")
@@ -186,6 +187,27 @@ def _check_uses(
         if not wanted or left not in (0, wanted) or right not in (0, -wanted):
             bound = "<` or `<=" if sign > 0 else ">` or `>="
             raise _not_monotone(rule, literal, f"a value may only be bounded, by `{bound}`")
+
+
+def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], sign: int) -> bool:
+    """Does a bound leave better values to another conjunction, which takes the bound for them?
+
+    As the two of `m = v, v <= w ; m = w, w < v` for max, which are the lesser of v and w together.
+    """
+    assert rule.aggregate and rule.aggregate.argument
+    (value, other), least = (bound.left, bound.right), {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
+    if value not in values:
+        value, other, least = other, value, -least
+    if value not in values or not isinstance(other, Var) or least != -sign:
+        return False
+    result = rule.aggregate.argument
+    rest = {*disjunct} - {bound, Compare("=", result, value), Compare("=", value, result)}
+    if len(rest) != len({*disjunct}) - 2:
+        return False
+    beyond = [Compare(op, *pair) for op in UPWARDS for pair in ((other, value), (value, other))]
+    beyond = [x for x in beyond if (UPWARDS[x.op] > 0) == ((x.left == other) == (least > 0))]
+    taken = [Compare("=", result, other), Compare("=", other, result)]
+    return any({*one} == {*rest, x, y} for one in rule.body for x in beyond for y in taken)
 
 
 def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:

@@ -68,7 +68,7 @@ class Conjunction:
         self._fresh = 0
         # The text alone says which variables are keys. Atoms add fresh ones, for constants and repeated variables; then
         # it is known which variables atoms enumerate, and so which comparisons the join can seek by.
-        self.used_once = _used_once(rule, disjunct)
+        self.used_once = _used_once(rule, disjunct, recursive=bool(whole))
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -289,14 +289,15 @@ class Conjunction:
         return Index(predicate.name, tuple(columns))
 
 
-def _used_once(rule: Rule, disjunct: Disjunct) -> set[str]:
+def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool) -> set[str]:
     """The variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before their columns.
 
-    Empty for an aggregate, which counts every binding.
+    Empty for an aggregate, which counts every binding; but one that is recursive does not.
     """
-    if rule.aggregate:
+    if rule.aggregate and not recursive:
         return set()
     terms = [term for literal in disjunct for term in _occurrences(literal)]
+    terms += [rule.aggregate.argument] * 2 if rule.aggregate and rule.aggregate.argument else []
     terms += [term for head in rule.heads for term in head.terms]
     counts = Counter(v.name for term in terms for v in variables(term))
     return {name for name, n in counts.items() if n == 1}

@@ -99,7 +99,11 @@ def folded(random: Random) -> list[str]:
     ]
     apart = ["d[x] = x <- a(x).", f"{head} d[x] = m, e(x, y), !f(x, y)."]
     back = ["d[x] = 9 <- a(x).", "d[y] = l <- agg<<l = min(m)>> d[x] = b, e(x, y), x < y, w[x, y] = s, m = b - s."]
-    rules = random.choice((label, paths, paths, two, apart, back))
+    lesser, clamp = (
+        ("max", "(m = b, b <= s ; m = s, s < b)") if way == "max" else ("min", "(m = b, b >= s ; m = s, s > b)")
+    )
+    wide = [f"d[y] = l <- agg<<l = {lesser}(m)>> (a(y), m = 2 ; d[x] = b, w[x, y] = s, {clamp})."]
+    rules = random.choice((label, paths, paths, two, apart, back, wide))
     return [*rules, "v0[l] = k <- agg<<k = count()>> d[x] = l.", "v1(x, z) <- d[x] = l, d[z] = l, e(x, z)."]
 
 

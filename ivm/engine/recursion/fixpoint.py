@@ -28,9 +28,12 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encode
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
-from pagestore.host import ERASE, INSERT, Transaction, Tree, distinct
+from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
+# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory does. After so many steps
+# the stratum is evaluated anew, so that a transaction never takes much longer than that.
+STEPS_FREE, STEP_ROWS = 64, 1000
 PAGED_SHARE = 16  # rounds over pages go on until they took this share of the operations of reading all into memory
 SEARCHED = 1 << 12  # facts whose derivations are searched for at once, since each may have many
 
@@ -54,6 +57,7 @@ class Fixpoint:
     ) -> None:  # fmt: skip
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
         self._installed, self._stratum = installed, stratum
+        self._steps_left = WORD_MAX
         self.facts, self.work = Facts(txn, installed, stratum, threads), Work()
         self.ordered = True  # whether every fact that was stored comes behind those that it follows from
         own = stratum.recursive
@@ -117,9 +121,11 @@ class Fixpoint:
     ) -> bool:
         """Follow the deltas of what the stratum reads, from old to new trees.  Raises MaintainError.
 
-        Returns whether it did. If not, since `most` facts were suspended or not all could be put in order, the views
-        are in between and have to be filled anew.
+        Returns whether it did. If not, the views are in between and have to be filled anew: `most` facts were
+        suspended, it took too many steps, or not all facts could be put in order.
         """
+        below = sum({index.predicate: tree.count for index, tree in new.items()}.values())
+        self._steps_left = STEPS_FREE + (self.facts.count() + below) // STEP_ROWS
         lost: list[tuple[str, Derivations]] = []
         for body in self._bodies:
             rows = self._changed(body, old, new, deltas, ERASE)
@@ -137,8 +143,7 @@ class Fixpoint:
         fresh = self._adopt(joined(gained))
         for name, keys in back.items():
             fresh[name] = distinct(np.concatenate([fresh[name], keys], axis=1)) if name in fresh else keys
-        self._spread(fresh, new)
-        return self.ordered
+        return self._spread(fresh, new) and self.ordered
 
     def _changed(
         self,
@@ -185,11 +190,13 @@ class Fixpoint:
     ) -> bool:
         """Derive what follows from fresh facts, round by round; `counted` says that ranks are numbers of rounds.
 
-        Returns whether nothing is left to be derived; it stops after `most` operations, if that is given.
+        Returns whether nothing is left to be derived; it stops after `most` operations, if that is given, and when
+        no steps are left.
         """
         below = below if below is not None else self._below()
         while total(fresh):
-            if most is not None and self.work.operations > most:
+            self._steps_left -= 1
+            if (most is not None and self.work.operations > most) or self._steps_left < 0:
                 return False
             self.work.rows.append(total(fresh))
             self._limits.check(self.work.rows, self.facts.count())
@@ -238,7 +245,7 @@ class Fixpoint:
     def _withdraw(self, lost: list[tuple[str, Derivations]], below: Mapping[Index, Tree], most: int) -> Keys | None:
         """Suspend all facts that follow from no facts before them, given derivations that are no more.
 
-        Returns the suspended facts; None if there are `most` or more.
+        Returns the suspended facts; None if there are `most` or more, or no steps are left.
         """
         queue = Candidates(self.facts)
         for name, derivations in lost:
@@ -253,7 +260,8 @@ class Fixpoint:
                 self.facts.rank(name, Proposal(batch[name], np.full(n, order[0]), np.full(n, SUSPENDED)))
                 suspended.setdefault(name, []).append(batch[name])
                 self.work.suspended += n
-            if self.work.suspended >= most:
+            self._steps_left -= 1
+            if self.work.suspended >= most or self._steps_left < 0:
                 return None
             trees = {**below, **self.facts.trees}
             for body in self._bodies:

@@ -203,6 +203,7 @@ def test_recursion(text, at, says):
         ("d[x] = e, edge(x, y), c = 3 - e", "1:1", "the result must rise with the value"),
         ("d[x] = e, edge(x, y), c = e * y", "2:23", "the result must only rise, or only fall, with the value"),
         ("d[x] = e, edge(x, y), c = e + 1, e > 2", "2:34", "a value may only be bounded, by `<` or `<=`"),
+        ("d[x] = e, edge(x, y), (c = e, e >= x ; c = x, e < y)", "2:31", "a value may only be bounded, by `<` or `<=`"),
         ("d[x] = e, edge(x, y), c = e + 1, e != 2", "2:34", "a value may only be bounded"),
         ("d[x] = e, d[y] = e, c = e", "2:1", "its value must be a variable of its own"),
         ("d[x] = 3, edge(x, y), c = 1", "2:1", "its value must be a variable of its own"),

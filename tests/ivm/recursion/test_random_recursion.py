@@ -89,6 +89,7 @@ def test_random_recursions(first):
 def test_random_recursions_that_are_never_evaluated_anew(monkeypatch):
     """Most tables here are so small that many deletions would be: with no limit none is."""
     monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
     for seed in range(PART):
         follow(seed)
 
@@ -96,6 +97,7 @@ def test_random_recursions_that_are_never_evaluated_anew(monkeypatch):
 def test_random_recursions_that_are_often_evaluated_anew(monkeypatch):
     monkeypatch.setattr(engine, "REFILL_FROM", 1)
     monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 2)
     for seed in range(PART):
         follow(seed)
 

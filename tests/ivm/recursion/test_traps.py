@@ -4,6 +4,7 @@ import pytest
 
 import ivm
 from ivm.engine import engine
+from ivm.engine.recursion import fixpoint
 from tests.support.mirror import Mirror
 
 EDGE = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).  cost[x, y] = c -> int(x), int(y), int(c).\n"
@@ -17,6 +18,7 @@ LABEL = EDGE + "label[x] = x <- edge(x, _).\nlabel[y] = l <- agg<<l = min(m)>> l
 def never_anew(monkeypatch):
     """These tables are small: without a limit no deletion evaluates a stratum anew."""
     monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
 
 
 def mirror_of(tmp_path, text: str, **rows: list[tuple]) -> Mirror:
