@@ -46,6 +46,12 @@ def limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=number, help="print at most this many rows")
 
 
+def limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments --rows-max and --rounds-max of commands that evaluate recursion."""
+    parser.add_argument("--rows-max", type=number, help="the most rows of views that read one another")
+    parser.add_argument("--rounds-max", type=number, help="the most rounds that deriving them may take")
+
+
 def answer_rows(
     options: argparse.Namespace, names: Sequence[str], rows: Iterable[tuple[object, ...]], count: int
 ) -> None:

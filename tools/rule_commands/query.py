@@ -3,7 +3,7 @@
 import argparse
 
 from ..cli.answers import common
-from ..cli.workspace_options import answer_rows, argument_or_stdin, limit, opened
+from ..cli.workspace_options import answer_rows, argument_or_stdin, limit, limits, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,11 +11,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("text", help="rules; the last one's head is the answer; - reads them from stdin")
     limit(parser)
+    limits(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the query, and print its rows; the exit code."""
     with opened(options, "r") as workspace:
-        found = workspace.query(argument_or_stdin(options.text))
+        found = workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max)
         answer_rows(options, found.to_arrow().column_names, found, len(found))
     return 0
