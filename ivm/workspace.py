@@ -30,6 +30,7 @@ from ivm.engine.recompute import not_a_view
 from ivm.engine.stored import (
     BUILT,
     HOST,
+    BuiltSizes,
     built_sizes,
     create_relation,
     drop_stray_trees,
@@ -81,10 +82,10 @@ class Workspace:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
+        self._built_sizes = BuiltSizes()
         with store.snapshot() as snap:
             self._rules = saved_rules(snap), load(snap)  # the saved text and the rules, set together for other threads
             self._other_rules = self._rules  # the same for the other version that was used last
-            self._built = built_sizes(snap)
         workspaces.add(self)
 
     # -- rules
@@ -127,8 +128,8 @@ class Workspace:
                 edits = Transaction(txn, installed, partial(self._commit, installed))
                 edits.edit(block.part.edits)
                 engine.apply_edits(edits.composed())
+                self._save_built(txn, engine)
         self._rules = saved, installed
-        self._built = engine.built
         self._accounts |= engine.accounts
         self._notify(engine)
 
@@ -155,9 +156,9 @@ class Workspace:
             for tree in dropped:
                 txn.drop(tree)
             dropped_marks = dropped | {unordered(view) for view in views}
-            built = {index: sizes for index, sizes in self._built.items() if index not in dropped_marks}
+            built = {index: sizes for index, sizes in built_sizes(txn).items() if index not in dropped_marks}
             saved = save(txn, left, built)
-        self._rules, self._built = (saved, left), built
+        self._rules = saved, left
         for view in views:
             self._accounts.pop(view, None)
             self.subscriptions.drop(view)
@@ -312,8 +313,6 @@ class Workspace:
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
-        if branch == MAIN:
-            self._built = built
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
@@ -372,7 +371,7 @@ class Workspace:
     # -- inside
 
     def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
-        built = dict(self._built)
+        built = dict(self._built_sizes.of(txn))
         return Engine(txn, installed, encoder(txn), self.threads, watched=self.subscriptions, built=built)
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
@@ -380,16 +379,18 @@ class Workspace:
         txn.vouch(HOST)
         engine = self._engine(txn, installed)
         engine.apply_edits(edits)
-        if engine.built != self._built:
-            txn.properties[BUILT] = json.dumps(engine.built)
+        self._save_built(txn, engine)
         version = txn.commit()
         self.committed(engine)
         return version
 
+    def _save_built(self, txn: pagestore.Transaction, engine: Engine) -> None:
+        if engine.built != self._built_sizes.of(txn):
+            txn.properties[BUILT] = json.dumps(engine.built)
+
     def committed(self, engine: Engine) -> None:
         """Keep the accounts of a transaction that was committed, and tell subscribers."""
         self._accounts |= engine.accounts
-        self._built = engine.built
         self._notify(engine)
 
     def _notify(self, engine: Engine) -> None:

@@ -39,6 +39,20 @@ def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
 
 
+class BuiltSizes:
+    """What `built_sizes` finds, kept until the property is another one: other processes and branches change it, too."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, dict[str, tuple[int, int]]] = "{}", {}
+
+    def of(self, txn: Transaction) -> dict[str, tuple[int, int]]:
+        """The sizes that a transaction's version has."""
+        saved = str(txn.catalog.properties.get(BUILT, "{}"))
+        if saved != self._known[0]:
+            self._known = saved, built_sizes(txn)
+        return self._known[1]
+
+
 def dependants_of(installed: Installed) -> Dependants:
     """The relations that the installed rules read, and the trees that follow from these."""
     predicates = installed.program.predicates.values()

@@ -34,6 +34,7 @@ Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
 # A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory does. After so many steps
 # the stratum is evaluated anew, so that a transaction never takes much longer than that.
 STEPS_FREE, STEP_ROWS = 64, 1000
+BELOW_MAX = 1 << 25  # rows that a stratum reads from below it; more are not read into memory
 PAGED_SHARE = 16  # rounds over pages go on until they took this share of the operations of reading all into memory
 SEARCHED = 1 << 12  # facts whose derivations are searched for at once, since each may have many
 
@@ -93,9 +94,10 @@ class Fixpoint:
     def _flat(self) -> FlatRounds | None:
         """The stratum as it is evaluated in memory; None if it is not."""
         try:
-            return FlatRounds(self._txn, self._installed, self._stratum, self._bodies, self._encode, self._limits)
+            flat = FlatRounds(self._txn, self._installed, self._stratum, self._bodies, self._encode, self._limits)
         except NotPlain:
             return None
+        return flat if flat.below <= BELOW_MAX else None
 
     def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
         """Evaluate the stratum in memory, given the facts that follow from no others; whether that was possible."""

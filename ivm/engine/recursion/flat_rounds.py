@@ -15,8 +15,9 @@ from ivm.engine.installed import Installed, InstalledStratum, index_columns
 from ivm.engine.recursion.bodies import Body
 from ivm.engine.recursion.kernels import arguments
 from ivm.engine.recursion.kernels import flat_rounds as kernel
-from ivm.engine.recursion.limits import Limits
+from ivm.engine.recursion.limits import ROUNDS_MAX, Limits
 from ivm.join.kernels import join_layout
+from ivm.join.memory_guard import memory_left
 from ivm.lang.ir import Binary, Const, Term, Var
 from ivm.plan.constants import Encode
 from pagestore.compiled import Door, Table, Words
@@ -70,8 +71,8 @@ class FlatRounds:
         self._folds = bool(layouts[0].shown)
         aggregate = stratum.rules[0].definition.aggregate
         self._fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
-        if aggregate and limits.rounds_max is not None and limits.rows_max is None:
-            raise NotPlain
+        if aggregate and limits.rounds_max not in (None, ROUNDS_MAX):
+            raise NotPlain  # ranks of aggregated values are no numbers of rounds
         self.words = int(self.keys.max()) + self._folds
         self._lists: list[int] = []
         self._steps: list[list[int]] = []
@@ -287,7 +288,7 @@ class FlatRounds:
             if status == kernel.LIMIT:
                 by_rank = np.bincount(facts.rows[: progress[kernel.SIZE], self.words + kernel.RANK])[1:].tolist()
                 self._limits.check([*by_rank, 1], int(progress[kernel.SIZE]) + 1)
-            if status == kernel.GROW and len(facts.rows) < FACTS_MAX:
+            if status == kernel.GROW and self._may_grow(facts):
                 facts = self._grown(facts, bodies, progress)
             elif status != kernel.DONE:
                 return None
@@ -322,6 +323,12 @@ class FlatRounds:
             np.zeros((facts, self.words + kernel.FACT), np.int64), np.zeros((indices, facts), np.int64),
             np.zeros((indices, size), np.int64), np.zeros(facts + 1, np.int64), self._dense,
         )  # fmt: skip
+
+    @staticmethod
+    def _may_grow(facts: arguments.Facts) -> bool:
+        """Is there memory for more facts, and as much again for the trees that they become?"""
+        size = facts.rows.nbytes + facts.nexts.nbytes + facts.begins.nbytes
+        return len(facts.rows) < FACTS_MAX and 2 * GROWTH * size < memory_left()
 
     def _grown(self, facts: arguments.Facts, bodies: arguments.Bodies, progress: np.ndarray) -> arguments.Facts:
         size, wait, begin = progress[[kernel.SIZE, kernel.WAIT, kernel.RING]].tolist()

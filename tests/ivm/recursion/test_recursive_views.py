@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine.recursion import fixpoint
+from ivm.engine.recursion import fixpoint, flat_rounds
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
 from pagestore.host import SET, read_batches
 
@@ -76,6 +76,16 @@ def test_a_question_costs_what_it_reaches(tmp_path):
         for closure in ("p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z)."):
             rules = f"p(x, y) <- edge(x, y).  {closure}  "
             assert len(workspace.query(rules + "q(y) <- p(120, y).", rows_max=200)) == 50
+
+
+def test_in_memory_by_hashes(workspace, monkeypatch):
+    monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+    monkeypatch.setattr(flat_rounds, "NUMBERS_MAX", 0)
+    monkeypatch.setattr(flat_rounds, "FACTS_MIN", 2)
+    asked = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), p(y, z), x != z.  q(x, y) <- p(x, y), !start(y)."
+    assert list(workspace.query(asked)) == [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 2), (3, 4), (7, 8)]
+    hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."
+    assert list(workspace.query(hops)) == [(1, 0), (2, 1), (3, 2), (4, 3)]
 
 
 def test_a_question_about_an_older_version(workspace):

@@ -5,6 +5,7 @@ import pytest
 import ivm
 from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
+from tests.support import naive
 from tests.support.mirror import Mirror
 
 EDGE = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).  cost[x, y] = c -> int(x), int(y), int(c).\n"
@@ -121,6 +122,23 @@ def test_a_component_splits_and_merges_again(tmp_path):
     mirror.insert("edge", (6, 1))
     assert {label for _, label in mirror.workspace["label"]} == {1}
     assert mirror.workspace.check() == []
+
+
+def test_values_out_of_order_by_a_transaction_of_the_store_and_by_the_edits_of_a_text(tmp_path):
+    """What must be evaluated anew is known to all that edit, and when the store is opened again."""
+    mirror = mirror_of(tmp_path, DISTANCE, start=[(1,)], cost=[(1, 2, 5), (1, 3, 4), (3, 4, 1)])
+    with mirror.workspace.store.transaction() as txn:
+        txn["cost"].set([(2, 3, -3)])
+    naive.change(mirror.state["cost"], (2, 3, -3), True)
+    mirror.delete("cost", (1, 2, 5))
+    mirror.close()
+    edits = "+start(1). +cost[1, 2] = 5. +cost[1, 3] = 4. +cost[2, 3] = -3."
+    with ivm.open(tmp_path / "other.pages", sync="off") as workspace:
+        workspace.install(DISTANCE + edits)
+        assert list(workspace["dist"]) == [(1, 0), (2, 5), (3, 2)]
+    with ivm.open(tmp_path / "other.pages", sync="off") as workspace:
+        workspace.exec("-cost[1, 2].")
+        assert list(workspace["dist"]) == [(1, 0), (3, 4)]
 
 
 def test_a_value_better_than_the_one_it_follows_from(tmp_path):
