@@ -84,11 +84,14 @@ class Fixpoint:
                 return
             flat = None
         fresh = self._adopt(first)
+        if flat:
+            self._steps_left = STEPS_FREE + flat.below // (STEP_ROWS * PAGED_SHARE)
         if not self._spread(fresh, counted=True, most=flat.below // PAGED_SHARE if flat else None):
             assert flat
             if not self._fill_flat(flat, first):
                 self.facts.clear()
                 self.work.rows.clear()
+                self._steps_left = WORD_MAX
                 self._spread(self._adopt(first), counted=True)
 
     def _flat(self) -> FlatRounds | None:
