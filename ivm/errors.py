@@ -8,7 +8,7 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     FunctionConflictError, RangeError, RoomError, DivergenceError
+    │     FunctionConflictError, RangeError, RoomError, LimitError, DivergenceError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence: which predicate, which key, which place, and what to do.
@@ -72,7 +72,7 @@ class SafetyError(RuleError):
 
 
 class RecursionRefusedError(RuleError):
-    """A view would depend on itself."""
+    """A view would depend on itself through a negation, or through an aggregate that is not monotone."""
 
 
 class RedefinitionError(RuleError):
@@ -132,6 +132,10 @@ class RangeError(MaintainError, ArithmeticError):
 
 class RoomError(MaintainError, MemoryError):
     """An evaluation finds more rows than there is memory for; queries raise it, too."""
+
+
+class LimitError(MaintainError, RuntimeError):
+    """A recursion has more rows, or takes more rounds, than the limits allow."""
 
 
 class DivergenceError(MaintainError):

@@ -5,16 +5,23 @@ from typing import Any
 
 import numpy as np
 
+from ivm import lang
 from ivm.engine.complement_join import choice, pairs
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed
+from ivm.engine.recursion.limits import limits_of
+from ivm.engine.stored import layouts_of
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
+from ivm.plan.cardinality import Cardinality
+from ivm.plan.constants import Encoder
 from ivm.plan.index import permuted, tree_name
 from ivm.plan.plan import Plan
-from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, SUM, TOTAL
-from pagestore.host import Snapshot, Tree
+from ivm.plan.planner import BEFORE_ROUNDS, ONCE, ROUNDS
+from ivm.plan.rewrite.magic import pass_constants
+from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, RANKED, SUM, TOTAL
+from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
 
@@ -24,8 +31,10 @@ HEADS = {
     SUM: "an Abelian group: summands are added and subtracted, with a support count",
     MIN: "the first of each group's values; a tree of state holds these in order, with support counts",
     TOTAL: "an Abelian group: a tree of state adds and subtracts the parts of summands; a sum is rounded once",
+    RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when it no longer does",
     MAX: "the last of each group's values; a tree of state holds these in order, with support counts",
 }
+RANKS = 8  # of a recursive view, whose rows are counted
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
@@ -40,6 +49,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     layout = installed.layouts[name]
     lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
+    if layout.kind == RANKED:
+        lines += _stratum(installed, name, snap)
     for rule in installed.rules:
         if name in rule.writes:
             for plan in rule.plans:
@@ -51,6 +62,42 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     return "\n".join(lines)
 
 
+def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
+    """The text about a question: what its constants leave of it, and the plans of the rules that are evaluated.
+
+    Raises RuleError.
+    """
+    part = lang.query(text, before.program)
+    asked = pass_constants(part)
+    installed = before.including(
+        "query", text, Cardinality(sketch).distinct, Encoder(sketch), layouts_of(sketch),
+        maintenance=ONCE, part=asked.program,
+    )  # fmt: skip
+    lines = [f"{part.answer}: evaluated once", *(f"  asked     {note}" for note in asked.notes)]
+    for rule in installed.blocks[-1].rules:
+        lines.append(str(rule.definition))
+        for plan in rule.plans:
+            lines += _plan(plan, 1, installed.heads[plan].asked is not None)
+    return "\n".join(lines)
+
+
+def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
+    """The stratum of a view that reads itself, its limits, and how many of the view's rows have each rank."""
+    stratum = next(stratum for stratum in installed.strata if name in stratum.recursive)
+    limits = limits_of(stratum)
+    most = [f"{n:,} {what}" for n, what in ((limits.rows_max, "rows"), (limits.rounds_max, "rounds")) if n]
+    alone = "of this view alone" if len(stratum.recursive) == 1 else f"of {', '.join(sorted(stratum.recursive))}"
+    ranks = [np.empty(0, np.int64)]
+    ranks += [batch[-1] for batch in read_batches(snap.pages, snap.tree(name))]
+    found, counts = np.unique(np.concatenate(ranks), return_counts=True)
+    shown = [f"{rank}: {n:,}" for rank, n in zip(found[:RANKS].tolist(), counts[:RANKS].tolist(), strict=True)]
+    rest = [f"{len(found) - RANKS:,} more up to {found[-1]:,}: {counts[RANKS:].sum():,}"] if len(found) > RANKS else []
+    return [
+        f"  stratum   {alone}, in rounds; at most {' and '.join(most)}" if most else f"  stratum   {alone}, in rounds",
+        f"  ranks     {', '.join([*shown, *rest]) or 'no rows'}",
+    ]
+
+
 def _rows(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
 
@@ -59,7 +106,9 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
     lines = [f"  order     [{', '.join(plan.variables)}]"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
-    if plan.choice:
+    if plan.choice in (ROUNDS, BEFORE_ROUNDS):
+        lines.append(f"  deltas    {plan.choice}")
+    elif plan.choice:
         most = mean_share_max(plan, granularity, counted)
         lines.append(
             f"  deltas    {plan.choice}; of more than {RELATION_SHARE_MAX:.0%} of a relation, "
@@ -72,7 +121,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
-        elif plan.probes:
+        elif t < len(plan.probes):
             sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:
             sense = "follows the key order, so it needs no sensitivity index"

@@ -21,19 +21,21 @@ import pagestore
 from ivm import lang
 from ivm.answer import Answer
 from ivm.check.check import check, tree_difference
-from ivm.check.rebuild import Progress, no_progress, rebuild, rules_below
+from ivm.check.rebuild import Progress, evaluate, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, Filler
+from ivm.engine.fill import Account, Filler, unordered
 from ivm.engine.installed import Installed, refuse_foreign_writers
-from ivm.engine.recompute import not_a_view, recompute
+from ivm.engine.recompute import not_a_view
 from ivm.engine.stored import (
     BUILT,
     HOST,
+    BuiltSizes,
     built_sizes,
     create_relation,
     drop_stray_trees,
     layouts_of,
     load,
+    plant,
     save,
     saved_rules,
 )
@@ -46,9 +48,11 @@ from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
+from ivm.plan.rewrite.magic import pass_constants
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
+from ivm.views.layouts import RANKED
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
@@ -78,23 +82,28 @@ class Workspace:
         self.store, self.threads = store, threads
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
+        self._built_sizes = BuiltSizes()
         with store.snapshot() as snap:
             self._rules = saved_rules(snap), load(snap)  # the saved text and the rules, set together for other threads
             self._other_rules = self._rules  # the same for the other version that was used last
-            self._built = built_sizes(snap)
         workspaces.add(self)
 
     # -- rules
 
-    def install(self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO) -> None:
+    def install(
+        self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
+        rows_max: int | None = None, rounds_max: int | None = None,
+    ) -> None:  # fmt: skip
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
         With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
         fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
         indices), "probe" (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
+        Views that read one another have at most `rows_max` rows, and a transaction takes at most `rounds_max` rounds to
+        derive them, or it raises LimitError; without them, only recursion that computes values is limited.
         Raises RuleError with file, line and column, OptionError, or MaintainError; then nothing is installed.
         """
-        _check_options(granularity, maintenance)
+        _check_options(granularity, maintenance, rows_max, rounds_max)
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             before, estimates = self.rules_of(txn), Cardinality(txn)
@@ -106,7 +115,7 @@ class Workspace:
                 )
             installed = before.including(
                 name, text, estimates.distinct, Encoder(txn), layouts_of(txn),
-                granularity=granularity, maintenance=maintenance,
+                granularity=granularity, maintenance=maintenance, limits=(rows_max, rounds_max),
             )  # fmt: skip
             block = installed.blocks[-1]
             refuse_foreign_writers(before, block.part)
@@ -120,8 +129,8 @@ class Workspace:
                 edits = Transaction(txn, installed, partial(self._commit, installed))
                 edits.edit(block.part.edits)
                 engine.apply_edits(edits.composed())
+                self._save_built(txn, engine)
         self._rules = saved, installed
-        self._built = engine.built
         self._accounts |= engine.accounts
         self._notify(engine)
 
@@ -147,9 +156,10 @@ class Workspace:
             dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
             for tree in dropped:
                 txn.drop(tree)
-            built = {index: sizes for index, sizes in self._built.items() if index not in dropped}
+            dropped_marks = dropped | {unordered(view) for view in views}
+            built = {index: sizes for index, sizes in built_sizes(txn).items() if index not in dropped_marks}
             saved = save(txn, left, built)
-        self._rules, self._built = (saved, left), built
+        self._rules = saved, left
         for view in views:
             self._accounts.pop(view, None)
             self.subscriptions.drop(view)
@@ -204,14 +214,18 @@ class Workspace:
             self.rules_of(snap).program.predicates,
         )
 
-    def query(self, text: str) -> Answer:
+    def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        It takes no lock, so it waits for no writer and works with mode="r", too.  Raises RuleError, MaintainError.
+        It takes no lock, so it waits for no writer and works with mode="r", too.  Limits are as for `install`.  Raises
+        RuleError, OptionError, MaintainError.
         """
-        return self._ask(self.store.sketch(), text)
+        _check_options(1, AUTO, rows_max, rounds_max)
+        return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
-    def _ask(self, sketch: EphemeralTransaction, text: str) -> Answer:
+    def _ask(
+        self, sketch: EphemeralTransaction, text: str, limits: tuple[int | None, int | None] = (None, None)
+    ) -> Answer:
         with sketch:
             before = self.rules_of(sketch)
             layouts, distinct = layouts_of(sketch), Cardinality(sketch).distinct
@@ -219,11 +233,16 @@ class Workspace:
                 before = before.including("the store", stored, distinct, Encoder(sketch), layouts)
             part = lang.query(text, before.program)
             assert part.answer is not None, "a query without a rule was let through"
-            installed = before.including("query", text, distinct, Encoder(sketch), layouts, maintenance=ONCE)
+            asked = pass_constants(part)
+            installed = before.including(
+                "query", text, distinct, Encoder(sketch), layouts,
+                maintenance=ONCE, limits=limits, part=asked.program,
+            )  # fmt: skip
             block = installed.blocks[-1]
             drop_stray_trees(sketch, before, installed)
             for predicate in block.part.predicates.values():
                 create_relation(sketch, predicate, installed)
+            plant(sketch, asked.seeds)
             started = time.perf_counter()
             filler = Filler(sketch, installed, Encoder(sketch), self.threads)
             filler.fill([rule for rule in installed.rules if rule in block.rules])
@@ -253,22 +272,19 @@ class Workspace:
 
         `seconds` of the answer says how long it took.  Raises UnknownViewError for a relation, MaintainError.
         """
-        with self.store.snapshot() as snap:
-            return self._evaluate(snap, name)
-
-    def _evaluate(self, snap: Snapshot, name: str) -> Answer:
         import pyarrow as pa
 
-        installed = self.rules_of(snap)
-        predicate = installed.predicate(name)
-        started = time.perf_counter()
-        parts = recompute(snap, installed, Encoder(snap), name, self.threads)
-        seconds = time.perf_counter() - started
-        columns = [
-            pa.chunked_array([snap.decode(t, np.ascontiguousarray(part[c])) for part in parts])
-            for c, t in enumerate(map(Type.parse, predicate.types))
-        ]
-        table = pa.table(columns, names=list(predicate.columns))
+        with self.store.sketch() as sketch:
+            installed = self.rules_of(sketch)
+            predicate = installed.predicate(name)
+            started = time.perf_counter()
+            parts = evaluate(sketch, installed, name, self.threads)
+            seconds = time.perf_counter() - started
+            columns = [
+                pa.chunked_array([sketch.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
+                for c, t in enumerate(map(Type.parse, predicate.types))
+            ]
+            table = pa.table(columns, names=list(predicate.columns))
         if "string" in predicate.types:  # the words are in another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
@@ -285,7 +301,9 @@ class Workspace:
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
-            if found := tree_difference(sketch, name, predicate.types):
+            layout = installed.layouts[name]
+            compared = layout.visible if layout.kind == RANKED else None
+            if found := tree_difference(sketch, name, predicate.types, compared):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def declarations(self) -> dict[str, str | None]:
@@ -322,8 +340,6 @@ class Workspace:
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
-        if branch == MAIN:
-            self._built = built
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
@@ -342,9 +358,15 @@ class Workspace:
         return distance(before, after)
 
     def explain(self, name: str) -> str:
-        """A text that says how a view is evaluated and maintained, and why.  Raises UnknownViewError."""
-        from ivm.explain import explain
+        """A text that says how a view, or a question (a text of rules), is evaluated and maintained, and why.
 
+        Raises UnknownViewError, RuleError.
+        """
+        from ivm.explain import explain, explain_question
+
+        if "<-" in name:
+            with self.store.sketch() as sketch:
+                return explain_question(sketch, self.rules_of(sketch), name)
         with self.store.snapshot() as snap:
             stats = self._stats(snap, name)
             return explain(self.rules_of(snap), name, stats, snap)
@@ -380,7 +402,7 @@ class Workspace:
     # -- inside
 
     def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
-        built = dict(self._built)
+        built = dict(self._built_sizes.of(txn))
         return Engine(txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built)
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
@@ -388,16 +410,18 @@ class Workspace:
         txn.vouch(HOST)
         engine = self._engine(txn, installed)
         engine.apply_edits(edits)
-        if engine.built != self._built:
-            txn.properties[BUILT] = json.dumps(engine.built)
+        self._save_built(txn, engine)
         version = txn.commit()
         self.committed(engine)
         return version
 
+    def _save_built(self, txn: pagestore.Transaction, engine: Engine) -> None:
+        if engine.built != self._built_sizes.of(txn):
+            txn.properties[BUILT] = json.dumps(engine.built)
+
     def committed(self, engine: Engine) -> None:
         """Keep the accounts of a transaction that was committed, and tell subscribers."""
         self._accounts |= engine.accounts
-        self._built = engine.built
         self._notify(engine)
 
     def _notify(self, engine: Engine) -> None:
@@ -436,7 +460,10 @@ class Workspace:
         return snap[name]
 
 
-def _check_options(granularity: int, maintenance: str) -> None:
+def _check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
+    for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")
     if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
         raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
     if maintenance not in (AUTO, MATCH, PROBE):

@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMALL = [
     "tests/ivm/test_paper.py",
+    "tests/ivm/recursion/test_recursive_views.py::test_in_memory_by_hashes",
+    "tests/ivm/recursion/test_recursive_views.py::TestLimits::test_in_memory",
     "tests/pagestore/trees/test_fold_figures.py::test_maxsales_of_region_2",
     "tests/pagestore/trees/test_fold_figures.py::test_the_table_of_intervals",
     "tests/pagestore/trees/test_tree.py::TestSupport",

@@ -45,8 +45,8 @@ MODULES = {  # each public module, and the names that it offers
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
         AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
-        OptionError RangeError RecursionRefusedError RedefinitionError RoomError RuleError RuleSyntaxError RuleTypeError
-        SafetyError UninstallError UnknownPredicateError UnknownViewError Where
+        LimitError OptionError RangeError RecursionRefusedError RedefinitionError RoomError RuleError RuleSyntaxError
+        RuleTypeError SafetyError UninstallError UnknownPredicateError UnknownViewError Where
     """,
 }
 MEMBERS = {  # of each class that is handed to users

@@ -2,6 +2,7 @@
 
     view rows      a view has the rows that its rules derive, through the views between, and no others
     support        the support stored behind a row is its number of derivations
+    rank           a row of a view that reads itself follows from rows that come before it (engine/recursion)
     aggregate      the state of min, max, total and aggregates without keys is the one that follows
     index          a permuted index has the rows of its relation
     sensitivity    a sensitivity index is sound (soundness.py)
@@ -11,19 +12,36 @@
 The sentence of each violation names the tree, and a row that differs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.check.rebuild import Progress, rebuild
 from ivm.check.soundness import Soundness
-from ivm.engine.installed import Installed, InstalledRule, index_columns
-from ivm.engine.stored import HOST, dependants_of
+from ivm.engine.fill import unordered
+from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.engine.recursion.fixpoint import Fixpoint
+from ivm.engine.recursion.limits import limits_of
+from ivm.engine.stored import HOST, built_sizes, dependants_of
 from ivm.errors import MaintainError
+from ivm.maintenance.surgery import net_changes
+from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.views.aggregate_state import keeps_state, state_name
-from pagestore.host import ERASE, Delta, EphemeralTransaction, Tree, Violation
+from ivm.views.layouts import RANKED
+from pagestore.host import (
+    ERASE,
+    Delta,
+    Edits,
+    EphemeralTransaction,
+    Tree,
+    Violation,
+    bulk,
+    delta,
+    read_batches,
+    sort_order,
+)
 
 
 class Difference(NamedTuple):
@@ -43,6 +61,12 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
         *_check_dependants(sketch, installed),
         *(found for name in installed.layouts for found in _check_predicate(sketch, installed, name, progress)),
         *(found for rule in installed.rules for found in _check_sensitivity(sketch, rule, progress)),
+        *(
+            found
+            for stratum in installed.strata
+            if stratum.recursive
+            for found in _check_ranks(sketch, installed, stratum)
+        ),
     ]
 
 
@@ -63,7 +87,8 @@ def _check_predicate(
     if predicate.extensional and tree_before(sketch, name) is None:
         yield _violation("view rows", f"{name}, which rules read, is missing")
     if not predicate.extensional:
-        found = tree_difference(sketch, name, predicate.types)
+        ranked = layout.kind == RANKED
+        found = tree_difference(sketch, name, predicate.types, layout.visible if ranked else None)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
         if keeps_state(layout) and (found := tree_difference(sketch, state_name(name), ())):
@@ -96,10 +121,38 @@ def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progre
                 yield _violation("sensitivity", f"{name}, of {views}: no interval of {atom} holds {where} (words)")
 
 
-def tree_difference(sketch: EphemeralTransaction, name: str, types: Sequence[str]) -> Difference | None:
+def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: InstalledStratum) -> Iterator[Violation]:
+    """The ranks of a recursive stratum, given that all that it reads is right."""
+    if any(unordered(name) in built_sizes(sketch) for name in stratum.recursive):
+        return  # it is evaluated anew at each change
+    stored = {name: tree_before(sketch, name) for name in stratum.recursive}
+    for name, tree in stored.items():
+        if tree is None or tree.spec[1:3] != sketch.tree(name).spec[1:3]:
+            return  # it is reported as missing, or of another shape
+    for name, tree in stored.items():
+        assert tree
+        kept = installed.stored[name]
+        for t, other in enumerate(kept.names):
+            rows = np.concatenate(
+                [*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1
+            )
+            spec = sketch.tree(other).spec
+            rows = rows if t == 0 else rows[kept.places[t][: spec.columns]]
+            rows = rows.take(sort_order(rows), axis=1)
+            sketch.replace(other, bulk(sketch.pager, spec, [rows]))
+    fixpoint = Fixpoint(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
+    for name, row in fixpoint.unfounded():
+        predicate = installed.program.predicates[name]
+        yield _violation("rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it")
+
+
+def tree_difference(
+    sketch: EphemeralTransaction, name: str, types: Sequence[str], compared: int | None = None
+) -> Difference | None:
     """How a tree of the sketch's version differs from the rebuilt one; None if it does not.
 
-    `types` are those of the first columns; the words of the others are shown as numbers.
+    `types` are those of the first columns; the words of the others are shown as numbers. Only the first columns are
+    `compared`, unless this is None.
     """
     old, new = tree_before(sketch, name), sketch.tree(name)
     if old is None:
@@ -107,7 +160,12 @@ def tree_difference(sketch: EphemeralTransaction, name: str, types: Sequence[str
     if old.spec[1:3] != new.spec[1:3]:
         shapes = (f"{spec.keys} key and {spec.values} value words" for spec in (old.spec, new.spec))
         return Difference(False, "it has {}, and should have {}".format(*shapes))
-    for actions, rows in Delta(sketch.pages, old, new):
+    differences: Iterable[Edits] = Delta(sketch.pages, old, new)
+    if compared is not None:
+        actions, rows = delta(sketch.pages, old, new)
+        shown = net_changes(actions, rows[:compared])
+        differences = [shown] if shown else []
+    for actions, rows in differences:
         keys, seen = new.spec.keys, len(types) or len(rows)
         counts = f"; {old.count:,} records, and {new.count:,} follow"
         if len(actions) > 1 and (rows[:keys, 0] == rows[:keys, 1]).all():

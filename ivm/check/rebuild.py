@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.recompute import recompute
 from ivm.engine.stored import create_relation
 from ivm.plan.constants import Encoder
-from pagestore.host import Transaction
+from pagestore.host import EphemeralTransaction, Transaction, read_batches
 
 Progress = Callable[[str], None]  # takes a line that says what is being done
 
@@ -43,14 +46,27 @@ def rebuild(
     return filler.built
 
 
+def evaluate(sketch: EphemeralTransaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
+    """The visible words of a view that follow from what is stored below it, in parts int64[C, n] and key order.
+
+    A view that reads itself is evaluated anew in the sketch, with its stratum. Raises as `recompute`.
+    """
+    stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
+    if stratum is None:
+        return recompute(sketch, installed, Encoder(sketch), name, threads)
+    Filler(sketch, installed, Encoder(sketch), threads).refill(stratum)
+    columns = tuple(range(installed.layouts[name].visible))
+    return [*read_batches(sketch.pages, sketch.tree(name), columns=columns)]
+
+
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
     """The rules from which a view follows, through the views between; its own rules come last."""
-    wanted, found = {name}, []
-    for rule in reversed(installed.rules):
-        if wanted.intersection(rule.writes):
-            found.append(rule)
-            wanted.update(rule.reads)
-    return found[::-1]
+    wanted, found = {name}, list[InstalledRule]()
+    for stratum in reversed(installed.strata):
+        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
+            found = [*stratum.rules, *found]
+            wanted.update(stratum.reads)
+    return found
 
 
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:

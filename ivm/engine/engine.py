@@ -15,11 +15,11 @@ from itertools import starmap
 
 import numpy as np
 
-from ivm.engine.fill import Account, Filler
+from ivm.engine.fill import Account, Filler, unordered
 from ivm.engine.head_edits import check_sums, fold_bindings, out_of_range
-from ivm.engine.installed import InstalledRule
+from ivm.engine.installed import InstalledRule, InstalledStratum
 from ivm.engine.recompute import naming_the_rule
-from ivm.engine.schedule import Flush, Schedule, Step, schedule_of
+from ivm.engine.schedule import Flush, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError
 from ivm.join.flat_trie import is_flat_cheaper
 from ivm.lang.ir import Predicate
@@ -46,6 +46,9 @@ MATCHED_SHARE = 0.15  # for a matched plan; divided by granularity², too
 STALE_RATIO = 2
 SHRUNK_RATIO = 0.75
 STALE_FREE_ROWS = 64
+# A recursive stratum is evaluated anew once so many of its rows have lost their support, or one in REFILL_SHARE.
+REFILL_FROM = 256
+REFILL_SHARE = 2
 
 
 @dataclass
@@ -115,6 +118,9 @@ class Engine(Filler):
             if isinstance(step, Flush):
                 if step.name in waiting:
                     self._flush(step.name, waiting.pop(step.name))
+                continue
+            if isinstance(step, Settle):
+                self._settle(step.stratum)
                 continue
             started = time.perf_counter()
             with naming_the_rule(step.rule.definition):
@@ -202,6 +208,43 @@ class Engine(Filler):
             return edits_to_sums(self.txn.pages, tree, rows)
         except SumOverflow as overflow:
             raise out_of_range(self.txn, predicate, overflow) from None
+
+    # -- a recursive stratum
+
+    def _settle(self, stratum: InstalledStratum) -> None:
+        """Bring the views of a recursive stratum up to date with the deltas so far."""
+        plans = [plan for rule in stratum.rules for plan in (*rule.plans, *rule.searches)]
+        indices = {index for plan in plans for index in indices_of(plan) if index.predicate not in stratum.recursive}
+        if self.deltas.keys().isdisjoint(indices):
+            return
+        started = time.perf_counter()
+        trees = {name: [*map(self.txn.tree, self.installed.stored[name].names)] for name in stratum.recursive}
+        new = {index: self.tree(index) for index in indices}
+        with naming_the_rule(stratum.rules[0].definition):
+            fixpoint = self.fixpoint(stratum)
+            most = REFILL_FROM + fixpoint.facts.count() // REFILL_SHARE
+            if any(unordered(name) in self.built for name in stratum.recursive) or not fixpoint.maintain(
+                {**new, **self.before}, new, self.deltas, most
+            ):
+                self.refill(stratum)
+            else:
+                self._account(stratum, fixpoint)
+        for name, old in trees.items():
+            self._note_difference(name, old)
+            self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _note_difference(self, name: str, old: Sequence[Tree]) -> None:
+        """Note how the trees of a predicate differ from their old ones, in what users see."""
+        stored, visible = self.installed.stored[name], self.installed.stored[name].layout.visible
+        actions, rows = delta(self.txn.pages, old[0], self.txn.tree(name))
+        change = net_changes(actions, rows[:visible])
+        self.before |= stored.of_indices(old)
+        if not change:
+            return
+        if stored.checked:
+            self._check_function(name, change)
+        permuted = [net_changes(change.actions, change.rows[place]) for place in stored.places[1:]]
+        self._note_change(name, stored.of_indices([change, *permuted]))
 
     # -- one plan
 

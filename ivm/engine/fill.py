@@ -13,8 +13,10 @@ import numpy as np
 
 from ivm.engine.complement_join import evaluate_in_full
 from ivm.engine.head_edits import check_sums, compose_rows, fold_bindings
-from ivm.engine.installed import Installed, InstalledRule, index_columns
+from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recompute import naming_the_rule
+from ivm.engine.recursion.fixpoint import Fixpoint
+from ivm.engine.recursion.limits import limits_of
 from ivm.errors import FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
 from ivm.join.join import concatenated
@@ -34,7 +36,8 @@ class Account:
     """What maintenance of one view did in the newest transaction that touched it.
 
     Times are seconds, shared by all views that one kernel call maintained; `operations` counts iterator operations on
-    both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows.
+    both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows. Of a
+    view that reads itself, `rounds` are those that it took, and `examined` counts rows whose support was searched for.
     """
 
     maintain_seconds: float = 0.0
@@ -42,6 +45,8 @@ class Account:
     matched: int = 0
     inserted: int = 0
     erased: int = 0
+    rounds: int = 0
+    examined: int = 0
 
 
 @dataclass
@@ -66,19 +71,30 @@ class Filler:
         Raises MaintainError: two values for one key of a function, a value out of range, too little memory.
         """
         waiting: dict[str, list[Edits]] = {}
+        filled: set[str] = set()
         for rule in rules:
-            for name in rule.reads:
+            stratum = self.installed.recursion.get(rule)
+            if stratum and filled.issuperset(stratum.recursive):
+                continue
+            for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting.pop(name))
+            if stratum:
+                self._fill_stratum(stratum)
+                filled |= stratum.recursive
+                continue
             for number, plan in enumerate(rule.plans):
-                for index in indices_of(plan):
-                    if tree_name(index) not in self.txn:
-                        self.build_index(index)
+                self._build_indices(plan)
                 with naming_the_rule(rule.definition):
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
+
+    def _build_indices(self, plan: Plan) -> None:
+        for index in indices_of(plan):
+            if tree_name(index) not in self.txn:
+                self.build_index(index)
 
     def build_index(self, index: Index) -> None:
         """Create the tree of a permuted index from its relation; O(n log n)."""
@@ -103,6 +119,47 @@ class Filler:
         for name in rule.writes:
             self.accounts[name].operations += evaluation.operations
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
+
+    def _fill_stratum(self, stratum: InstalledStratum) -> None:
+        """Evaluate the rules of a recursive stratum, whose views are empty."""
+        for rule in stratum.rules:
+            for plan in (*rule.plans, *rule.searches):
+                self._build_indices(plan)
+        fixpoint = self.fixpoint(stratum)
+        base = []
+        for plan in fixpoint.base:
+            evaluation = self._evaluate_plan(plan, {trie.index: self.tree(trie.index) for trie in plan.tries})
+            fixpoint.work.operations += evaluation.operations
+            base.append((plan, [part.rows for part in evaluation.parts]))
+        with naming_the_rule(stratum.rules[0].definition):
+            fixpoint.fill(base)
+        self._account(stratum, fixpoint)
+        for name in stratum.recursive:
+            mark = unordered(name)
+            self.built.pop(mark, None)
+            if not fixpoint.ordered:
+                self.built[mark] = (1, 1)
+            if self.installed.stored[name].checked:
+                for batch in read_batches(self.txn.pages, self.txn.tree(name)):
+                    self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
+
+    def refill(self, stratum: InstalledStratum) -> None:
+        """Evaluate a recursive stratum anew, from what it reads below; as `fill` otherwise."""
+        for name in stratum.recursive:
+            for tree in self.installed.stored[name].names:
+                self.txn.replace(tree, bulk(self.txn.pager, self.txn.tree(tree).spec, ()))
+        self._fill_stratum(stratum)
+
+    def fixpoint(self, stratum: InstalledStratum) -> Fixpoint:
+        """The rules of a recursive stratum over the transaction's trees."""
+        return Fixpoint(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
+
+    def _account(self, stratum: InstalledStratum, fixpoint: Fixpoint) -> None:
+        for name in stratum.recursive:
+            account, work = self.accounts[name], fixpoint.work
+            account.operations += work.operations
+            account.rounds += len(work.rows)
+            account.examined += work.examined
 
     def _fill_view(self, name: str, parts: list[Edits]) -> None:
         """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
@@ -173,3 +230,8 @@ class Filler:
             for i in range(2)
         ]
         return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
+
+
+def unordered(name: str) -> str:
+    """The key in `built` of an aggregate that reads itself and whose values are not all in order (Fixpoint.ordered)."""
+    return f"$unordered:{name}"

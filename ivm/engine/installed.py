@@ -10,27 +10,28 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ivm import lang
-from ivm.errors import IvmError, RedefinitionError, UnknownViewError
+from ivm.errors import ConstructError, IvmError, RedefinitionError, UnknownViewError
+from ivm.lang.dependencies import recursive_names, strata_of
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.traverse import reads, writes
 from ivm.plan.constants import Encode
 from ivm.plan.index import Index, permuted, tree_name
 from ivm.plan.join_order import Distinct
 from ivm.plan.plan import Plan, indices_of
-from ivm.plan.planner import AUTO, Chosen, chosen_of, make_plans
+from ivm.plan.planner import AUTO, Chosen, chosen_of, make_plans, make_recursive_plans
 from ivm.plan.rewrite.computed_keys import lift_computed
 from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
 from ivm.plan.rewrite.negation import lift_negations
 from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.views.heads import Head
-from ivm.views.layouts import Layout, view_layout
+from ivm.views.layouts import Layout, ranked_layout, view_layout
 
 PROPERTY = "ivm"
 PLANNING = 2  # the version of how a rule becomes trees and key orders
@@ -41,12 +42,19 @@ LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stor
 
 @dataclass(frozen=True, eq=False)
 class InstalledRule:
-    """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity."""
+    """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
+
+    `searches`, one per conjunction of a recursive rule, find what derives given rows. `rows_max` and `rounds_max` limit
+    the stratum of a recursive rule; None for no limit.
+    """
 
     number: int
     definition: Rule
     plans: tuple[Plan, ...]
     granularity: int
+    searches: tuple[Plan, ...] = ()
+    rows_max: int | None = None
+    rounds_max: int | None = None
 
     def sensitivity_names(self, number: int) -> list[str]:
         """The names in the store of a plan's sensitivity indices, one for each of its sensors."""
@@ -61,6 +69,18 @@ class InstalledRule:
     def writes(self) -> tuple[str, ...]:
         """The predicates in the rule's heads."""
         return writes(self.definition)
+
+
+class InstalledStratum(NamedTuple):
+    """Rules that are evaluated together, and the views that they derive from one another; none if there is one rule."""
+
+    rules: tuple[InstalledRule, ...]
+    recursive: frozenset[str]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The predicates in the rules' bodies, without the stratum's own views."""
+        return tuple(dict.fromkeys(n for rule in self.rules for n in rule.reads if n not in self.recursive))
 
 
 class StoredPredicate(NamedTuple):
@@ -91,6 +111,7 @@ class Block:
     text: str
     part: lang.Program
     rules: tuple[InstalledRule, ...]
+    limits: tuple[int | None, int | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -108,11 +129,25 @@ class Installed:
         return tuple(installed[id(definition)] for definition in self.program.rules)
 
     @cached_property
+    def strata(self) -> tuple[InstalledStratum, ...]:
+        """Every rule, with those that it is evaluated with, after the strata that it reads."""
+        installed = {id(rule.definition): rule for rule in self.rules}
+        return tuple(
+            InstalledStratum(tuple(installed[id(definition)] for definition in rules), recursive)
+            for rules, recursive in strata_of(self.program.rules)
+        )
+
+    @cached_property
+    def recursion(self) -> dict[InstalledRule, InstalledStratum]:
+        """The stratum of each rule whose stratum is recursive."""
+        return {rule: stratum for stratum in self.strata if stratum.recursive for rule in stratum.rules}
+
+    @cached_property
     def indices(self) -> dict[str, list[Index]]:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}
         for rule in self.rules:
-            for plan in rule.plans:
+            for plan in (*rule.plans, *rule.searches):
                 for index in indices_of(plan):
                     known = found.setdefault(index.predicate, [])
                     if index not in known and permuted(index):
@@ -137,7 +172,8 @@ class Installed:
     @cached_property
     def heads(self) -> dict[Plan, Head]:
         """How the bindings of each plan become edits of views."""
-        return {plan: Head(rule.definition, plan, self.layouts) for rule in self.rules for plan in rule.plans}
+        plans = ((rule, plan) for rule in self.rules for plan in (*rule.plans, *rule.searches))
+        return {plan: Head(rule.definition, plan, self.layouts) for rule, plan in plans}
 
     @cached_property
     def derived_trees(self) -> frozenset[str]:
@@ -150,7 +186,8 @@ class Installed:
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {state_name(name) for name in views if keeps_state(self.layouts[name])}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
-        indices = {tree_name(index) for *_, plan in plans for index in indices_of(plan) if permuted(index)}
+        read = [*(plan for *_, plan in plans), *(plan for rule in rules for plan in rule.searches)]
+        indices = {tree_name(index) for plan in read for index in indices_of(plan) if permuted(index)}
         return frozenset(views | state | sensitivity | indices)
 
     @cached_property
@@ -178,21 +215,37 @@ class Installed:
     def including(
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
         orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
-        maintenance: str = AUTO,
+        maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
     ) -> "Installed":  # fmt: skip
-        """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError."""
-        part = lang.compile(text, self.program, source=name)
-        for lift in (lift_existentials, lift_computed, lift_negations):
-            part = part.lifted(lift)
-        part = refusing(part)
+        """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
+
+        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
+        """
+        part = part or lang.compile(text, self.program, source=name)
+        part = part.lifted(lift_existentials).lifted(lift_computed)
+        part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
         program = self.program.including(part)
+        recursive = recursive_names(part.rules)
         predicates = dict(program.predicates)
         layouts = dict(self.layouts)
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        for view in recursive:
+            layouts[view] = ranked_layout(predicates[view], [rule for rule in part.rules if view in writes(rule)])
         first = self.next_number if number is None else number
         rules: list[InstalledRule] = []
         for i, definition in enumerate(part.rules):
             stored_keys = {n: layout.keys for n, layout in layouts.items()}
+            own = next((recursive[view] for view in writes(definition) if view in recursive), None)
+            if own:
+                _refuse_failing(definition)
+                saved = orders[i] if orders else ()
+                planned = make_recursive_plans(
+                    definition, predicates, stored_keys, distinct, encode, own, saved, maintenance
+                )
+                rules.append(
+                    InstalledRule(first + i, definition, planned.plans, granularity, planned.searches, *limits)
+                )
+                continue
             plans = make_plans(
                 definition, predicates, stored_keys, distinct, encode, orders[i] if orders else (), maintenance
             )  # fmt: skip
@@ -200,7 +253,7 @@ class Installed:
             for view in writes(definition):
                 writers = [(rule.definition, rule.plans) for rule in rules if view in rule.writes]
                 layouts[view] = view_layout(predicates[view], writers)
-        return Installed((*self.blocks, Block(name, text, part, tuple(rules))), program, layouts)
+        return Installed((*self.blocks, Block(name, text, part, tuple(rules), limits)), program, layouts)
 
     def excluding(self, name: str) -> "Installed":
         """All blocks but one.  Raises UninstallError while other blocks read its views."""
@@ -223,7 +276,8 @@ class Installed:
                 "text": b.text,
                 "number": b.rules[0].number if b.rules else self.next_number,
                 "granularity": b.rules[0].granularity if b.rules else 1,
-                "orders": [[chosen_of(plan) for plan in v.plans] for v in b.rules],
+                **({"limits": b.limits} if any(b.limits) else {}),
+                "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
             }
             for b in self.blocks
         ]
@@ -254,6 +308,7 @@ class Installed:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
+                limits=tuple(block.get("limits", (None, None))),
             )  # fmt: skip
         return installed
 
@@ -267,6 +322,15 @@ def refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
                 raise RedefinitionError(
                     head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
                 )
+
+
+def _refuse_failing(rule: Rule) -> None:
+    """Raise ConstructError for a helper view whose arithmetic may fail, where it is part of a recursion."""
+    if rule.failed:
+        raise ConstructError(
+            rule.where, "a key that is computed from a view which reads itself, by arithmetic that may fail, is not "
+            "evaluated; derive the computed keys as a view of their own"
+        )  # fmt: skip
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:

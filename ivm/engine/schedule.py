@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
 from ivm.engine.kernels import schedule as kernel
 from ivm.engine.kernels.arguments import ScheduleRoom, ScheduleTable
 from ivm.join.plan_arrays import slices_room
@@ -64,7 +64,13 @@ class Follow(NamedTuple):
         return self.rule.plans[self.number]
 
 
-Step = Flush | Follow
+class Settle(NamedTuple):
+    """The views of a recursive stratum, which are flushed with that, follow what has changed below it."""
+
+    stratum: InstalledStratum
+
+
+Step = Flush | Follow | Settle
 
 
 def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
@@ -160,6 +166,7 @@ class Schedule:
             if isinstance(step, Flush):
                 steps.append((kernel.FLUSH, self._numbers[step.name]))
                 continue
+            assert isinstance(step, Follow), "a recursive stratum is not plain"
             steps.append((kernel.FOLLOW, len(plans)))
             laid, starts = probes_of(step.plan), [*map(len, lists)]
             table = laid.rows.copy()
@@ -199,17 +206,25 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
     """What edits of some predicates may change, in dependency order: each is settled before it is read."""
     steps: list[Step] = []
     waiting, settled = dict.fromkeys(sorted(names)), set[str]()
-    for rule in installed.rules:
-        due = [name for name in rule.reads if name in waiting]
-        if not due and settled.isdisjoint(rule.reads):
+    for stratum in installed.strata:
+        reads = stratum.reads
+        due = [name for name in reads if name in waiting]
+        if not due and settled.isdisjoint(reads):
             continue
-        steps += [*map(Flush, due), *(Follow(rule, number) for number in range(len(rule.plans)))]
-        settled |= set(due)
+        steps += map(Flush, due)
+        settled |= {*due, *stratum.recursive}
+        waiting = {name: None for name in waiting if name not in settled}
+        if stratum.recursive:
+            steps.append(Settle(stratum))
+            continue
+        (rule,) = stratum.rules
+        steps += (Follow(rule, number) for number in range(len(rule.plans)))
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
     return [*steps, *map(Flush, waiting)]
 
 
 def _touched(step: Step) -> tuple[str, ...]:
+    assert not isinstance(step, Settle), "a recursive stratum is not plain"
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
 
 
@@ -218,6 +233,8 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Flush):
         kept = installed.stored[step.name]
         return not (keeps_state(kept.layout) or kept.checked)
+    if isinstance(step, Settle):
+        return False
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)
 

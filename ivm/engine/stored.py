@@ -1,15 +1,17 @@
 """Rules in a store: which are installed in a version, which relations they read, and which trees they need."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ivm.engine.installed import PROPERTY, Installed
 from ivm.errors import EditError
-from ivm.lang.ir import Predicate
+from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import Column, Dependants, Schema, Snapshot, Transaction, Type, record_dependants
+from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Transaction, Type, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -37,6 +39,20 @@ def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
 
 
+class BuiltSizes:
+    """What `built_sizes` finds, kept until the property is another one: other processes and branches change it, too."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, dict[str, tuple[int, int]]] = "{}", {}
+
+    def of(self, txn: Transaction) -> dict[str, tuple[int, int]]:
+        """The sizes that a transaction's version has."""
+        saved = str(txn.catalog.properties.get(BUILT, "{}"))
+        if saved != self._known[0]:
+            self._known = saved, built_sizes(txn)
+        return self._known[1]
+
+
 def dependants_of(installed: Installed) -> Dependants:
     """The relations that the installed rules read, and the trees that follow from these."""
     predicates = installed.program.predicates.values()
@@ -60,6 +76,14 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     schema = Schema(tuple(Column(name, type_) for name, type_ in typed), predicate.columns[: layout.keys])
     txn.create(predicate.name, schema, key=predicate.columns[: layout.keys], hidden=layout.hidden)
+
+
+def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]]]) -> None:
+    """Insert rows of constants into relations that the rewriting of a question made."""
+    encode = Encoder(txn)
+    for name, rows in seeds.items():
+        words = np.array([[encode(const) for const in row] for row in rows], np.int64).T.copy()
+        txn.apply(name, np.full(words.shape[1], INSERT), words)
 
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:

@@ -1,8 +1,9 @@
 """Aggregations: their form, `f[x] = r <- agg<<r = sum(v)>> body`, and their types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from ivm.errors import AggregateError
+from ivm.lang.dependencies import recursive_names
 from ivm.lang.ir import Aggregate, Rule, Type
 from ivm.lang.traverse import variables, writes
 from ivm.lang.types import UNORDERED, scale
@@ -32,13 +33,15 @@ def check_aggregate(rule: Rule, aggregate: Aggregate) -> None:
         raise AggregateError(result.where, f"{result.name} is the result, so the body cannot use it")
 
 
-def check_sole(rules: Iterable[Rule]) -> None:
-    """Raise AggregateError where an aggregated function has a second rule."""
+def check_sole(rules: Sequence[Rule]) -> None:
+    """Raise AggregateError where an aggregated function has a second rule; one that reads itself may have more."""
     first: dict[str, Rule] = {}
+    recursive = recursive_names(rules)
     for rule in rules:
         for name in writes(rule):
             before = first.setdefault(name, rule)
-            if before is not rule and (before.aggregate or rule.aggregate):
+            ops = [one.aggregate and one.aggregate.op for one in (before, rule)]
+            if before is not rule and ops != [None, None] and not (name in recursive and ops[0] == ops[1]):
                 reason = f"{name} is aggregated, so it has one rule, and has one at {before.where} already"
                 raise AggregateError(rule.where, f"{reason}: join the bodies with `;`")
 

@@ -5,14 +5,15 @@ extensional, its rows come from transactions; a predicate in a head is a view, a
 its rules.  Nothing is both.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
-from ivm.errors import RedefinitionError, RuleTypeError
+from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError
 from ivm.lang.aggregate import check_aggregate, check_sole
 from ivm.lang.columns import with_columns
 from ivm.lang.declarations import declare
-from ivm.lang.dependencies import in_order
+from ivm.lang.dependencies import Stratum, strata_of
 from ivm.lang.edits import edit
 from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Predicate, Rule, Var
@@ -20,9 +21,10 @@ from ivm.lang.names import check_arity, check_names
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import without_nulls
 from ivm.lang.program import Program
+from ivm.lang.recursion import check_extreme, check_recursion, prepare
 from ivm.lang.safety import check_safety
 from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
-from ivm.lang.traverse import atoms, writes
+from ivm.lang.traverse import atoms, reads, writes
 from ivm.lang.types import common
 
 
@@ -31,8 +33,14 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
     rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
+    rules = prepare(rules, known.rules)
     _check_form(rules, known, predicates)
-    typed = tuple(_typed(rule, predicates) for rule in _new_in_order(rules, known))
+    installed = {id(rule) for rule in known.rules}
+    typed = tuple(
+        rule
+        for stratum in strata_of((*known.rules, *rules))
+        for rule in _typed_stratum(stratum, [r for r in stratum.rules if id(r) not in installed], predicates)
+    )
     edits = tuple(edit(s, predicates) for s in statements if isinstance(s, Change))
     added = {name: p for name, p in predicates.items() if known.predicates.get(name) is not p}
     return Program(added, typed, edits)
@@ -47,6 +55,7 @@ def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, 
         check_safety(rule)
     check_sole((*known.rules, *rules))
     check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})
+    check_recursion((*known.rules, *rules))
 
 
 def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> None:
@@ -57,9 +66,35 @@ def _check_heads_are_views(rule: Rule, predicates: Mapping[str, Predicate]) -> N
             raise RedefinitionError(head.where, f"{reason}: a view has no declaration, or needs another name")
 
 
-def _new_in_order(rules: Iterable[Rule], known: Program) -> list[Rule]:
-    installed = {id(rule) for rule in known.rules}
-    return [rule for rule in in_order((*known.rules, *rules)) if id(rule) not in installed]
+def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate]) -> list[Rule]:
+    """Some rules of a stratum with types; a view that reads itself has its types from conjunctions that do not."""
+    waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
+    while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
+        begun = [
+            rule for rule in map(_known_part(predicates), rules) if rule.body and missing.intersection(writes(rule))
+        ]
+        if not begun:
+            rule, name = waiting[0], min(missing)
+            raise RecursionRefusedError(
+                rule.where, f"{name} has no row to begin with, since each of its rules reads {name} or what follows "
+                f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
+            )  # fmt: skip
+        for rule in begun:
+            _typed(rule, predicates)
+    typed = [_typed(rule, predicates) for rule in rules]
+    for rule in typed if stratum.recursive else ():
+        check_extreme(rule)
+    return typed
+
+
+def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
+    """A function that takes a rule to its conjunctions which read only predicates whose types are known."""
+
+    def known(rule: Rule) -> Rule:
+        body = (part for part in rule.body if all(atom.predicate in predicates for atom in atoms(part)))
+        return replace(rule, body=tuple(body))
+
+    return known
 
 
 def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
@@ -93,7 +128,7 @@ def variables_of(head: Atom) -> tuple[Var, ...]:
 
 def _column_names(head: Atom) -> tuple[str, ...]:
     """The variables' names; for one that was generated or is there twice, the next free one of c1, c2, ..."""
-    variables = [term.name for term in variables_of(head)]
+    variables = [term.name.removesuffix("$") for term in variables_of(head)]
     names: list[str] = []
     for position, name in enumerate(variables, start=1):
         free = (f"c{n}" for n in count(position) if f"c{n}" not in (*variables, *names))

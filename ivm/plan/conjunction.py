@@ -12,7 +12,7 @@ of bindings.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,11 +51,13 @@ class Conjunction:
         predicates: Mapping[str, Predicate],
         stored_keys: Mapping[str, int],
         encode: Encode,
+        whole: Collection[str] = (),
     ) -> None:
-        """`stored_keys` says how many key words each predicate has in the store.
+        """`stored_keys` says how many key words each predicate has in the store; no atom of a `whole` one is cut.
 
         Raises ConstructError, with the place, for a literal that is not evaluated.
         """
+        self._whole = whole
         self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
         self.atoms: list[Arguments] = []
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
@@ -66,7 +68,7 @@ class Conjunction:
         self._fresh = 0
         # The text alone says which variables are keys. Atoms add fresh ones, for constants and repeated variables; then
         # it is known which variables atoms enumerate, and so which comparisons the join can seek by.
-        self.used_once = _used_once(rule, disjunct)
+        self.used_once = _used_once(rule, disjunct, recursive=bool(whole))
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -106,7 +108,7 @@ class Conjunction:
         Comparing them afterwards would enumerate all combinations. A value can be sought only if an index by it has
         room for all keys of its function.
         """
-        positive = [x for x in disjunct if isinstance(x, Atom)]
+        positive = [x for x in disjunct if isinstance(x, Atom) and x.predicate not in self._whole]
         values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
         found = {name for name, times in values.items() if times > 1}
         within = [{v.name for v in variables(x)} for x in positive]
@@ -126,12 +128,13 @@ class Conjunction:
         value = atom.value
         as_key = value is not None and self._is_key(atom, value)
         read = isinstance(value, Var) and not as_key and value.name not in self.used_once
+        whole = negated or read or atom.predicate in self._whole
         names: list[str | None] = []
         for term in atom.args:
-            names.append(self._argument(term, names, whole=negated or read))
+            names.append(self._argument(term, names, whole))
         if as_key:
             assert value is not None
-            names.append(self._argument(value, names, whole=negated))
+            names.append(self._argument(value, names, whole=negated or atom.predicate in self._whole))
         if all(name is None for name in names):  # a trie has at least one level: enumerate the first column
             names[0] = self._argument(atom.terms[0], [], whole=True)
         if read:
@@ -288,14 +291,15 @@ class Conjunction:
         return index
 
 
-def _used_once(rule: Rule, disjunct: Disjunct) -> set[str]:
+def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool) -> set[str]:
     """The variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before their columns.
 
-    Empty for an aggregate, which counts every binding.
+    Empty for an aggregate, which counts every binding; but one that is recursive does not.
     """
-    if rule.aggregate:
+    if rule.aggregate and not recursive:
         return set()
     terms = [term for literal in disjunct for term in _occurrences(literal)]
+    terms += [rule.aggregate.argument] * 2 if rule.aggregate and rule.aggregate.argument else []
     terms += [term for head in rule.heads for term in head.terms]
     counts = Counter(v.name for term in terms for v in variables(term))
     return {name for name, n in counts.items() if n == 1}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
-from ivm.lang.ir import Predicate, Rule
+from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.plan.conjunction import Conjunction
 from ivm.plan.constants import Encode
 from ivm.plan.join_order import Distinct, JoinOrders
@@ -13,6 +13,7 @@ from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
+ROUNDS, BEFORE_ROUNDS = "probed, in rounds", "probed, before the rounds"  # choices for a recursive stratum
 ONCE = "once"  # for a query: no delta will come, so no sensitivity is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
@@ -55,6 +56,53 @@ def make_plans(
         else:
             plans.append(_cheapest(conjunction, distinct, maintenance))
     return tuple(plans)
+
+
+class Recursive(NamedTuple):
+    """A rule of a recursive stratum: a plan for each conjunction, and a search for what else derives given rows."""
+
+    plans: tuple[Plan, ...]
+    searches: tuple[Plan, ...]
+
+
+def make_recursive_plans(
+    rule: Rule,
+    predicates: Mapping[str, Predicate],
+    stored_keys: Mapping[str, int],
+    distinct: Distinct,
+    encode: Encode,
+    recursive: frozenset[str],
+    saved: Sequence[Chosen] = (),
+    maintenance: str = AUTO,
+) -> Recursive:
+    """The plans of a rule whose stratum derives the views `recursive` from one another; as `make_plans` otherwise.
+
+    All deltas are probed, those of the stratum's own views in rounds. A search begins with the variables of the head.
+    Evaluated ONCE, there are neither probes of other relations nor searches. `saved` has the plans, then the searches.
+    """
+    plans, searches, once = [], [], maintenance == ONCE
+    for i, disjunct in enumerate(rule.body):
+        own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in recursive]
+        body = (*own, *(x for x in disjunct if x not in own))
+        (head,) = rule.heads
+        conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
+        asked = head if rule.aggregate is None else Atom(head.predicate, head.args, where=head.where)
+        search = Conjunction(rule, (asked, *body), predicates, stored_keys, encode, recursive)
+        if saved:
+            orders, first = saved[i].probes, saved[len(rule.body) + i].plan if not once else ()
+            plan = conjunction.plan(saved[i].plan)
+        else:
+            weighed = JoinOrders(conjunction, distinct)
+            probed = len(own) if once else len(conjunction.atoms)
+            orders = [weighed.below(t)[0] for t in range(probed)]
+            first = () if once else JoinOrders(search, distinct).below(0)[0]
+            plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest())
+        probes = tuple(map(conjunction.plan, orders))
+        plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
+        if not once:
+            found = search.plan(first)
+            searches.append(replace(found, probes=(found,)))
+    return Recursive(tuple(plans), tuple(searches))
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, maintenance: str) -> Plan:

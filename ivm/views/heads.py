@@ -7,6 +7,7 @@
     sum        (s...; t, eta)   ADD (+t, +1 / -t, -1)                   agg<<t = sum(v)>>, an Abelian group
     min, max   (s...; m)        ADD (+1 / -1) to (s..., v) in its state agg<<m = min(v)>>, see aggregate_state.py
     total      (s...; t)        ADD of the parts of v to its state      agg<<t = total(v)>>, see exact_sum.py
+    ranked     (s...; rank)     see `derive` and engine/recursion       views that read themselves
 
 A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold the old and the new value at
 once; ERASE comes first. Two values for one key in the final state are a conflict.
@@ -91,6 +92,24 @@ class Head:
         for head, part in zip(heads, edits, strict=False):  # without `failed`, unless some fail
             found.setdefault(head.predicate, []).append(part)
         return {name: one_batch(parts) for name, parts in found.items()}
+
+    def derive(self, rows: np.ndarray, encode: Encoder, strict: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the bindings rows[C, n] no filter excludes, int64[m], and what each derives: the words of the head.
+
+        The words of an aggregate are its keys, then its argument. Bindings whose arithmetic fails raise RangeError, or
+        are left out unless `strict`.
+        """
+        (head,) = self._rule.heads
+        if self._copies[0]:
+            return np.arange(rows.shape[1]), rows[self._copies[0]]
+        evaluator = Evaluator(self._rule.types, encode)
+        which, batch, codes = self._computed(Delta(np.arange(rows.shape[1]), rows), evaluator)
+        if codes is not None:
+            if strict:
+                self._failed(which, batch, codes, evaluator)
+            which, batch = which[codes == 0], batch.only(codes == 0)
+        terms = (*head.args, self._rule.aggregate.argument) if self._rule.aggregate else head.terms
+        return which, np.stack([batch.columns[term.name] for term in terms if isinstance(term, Var)])
 
     def _copied(self, head: Atom) -> list[int]:
         """The columns of a binding that a head copies: all, or some if its rows have supports; empty if it computes."""

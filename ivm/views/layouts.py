@@ -6,6 +6,8 @@
     a view with a projection, or of several rules        support   (x, y; count)    how many bindings derive the row
     an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
     an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
+    a view that reads itself                             ranked    (x, y; rank)     in what order rows follow
+    ... a min or max that reads itself                   ranked    (x; m, rank)
 
 Words behind the semicolon are values. heads.py says how each kind is edited.
 """
@@ -19,6 +21,7 @@ from ivm.plan.plan import Plan
 from pagestore.host import KEYS_MAX
 
 PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
+RANKED = "ranked"
 MAX_OR_MIN = (MAX, MIN)
 AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
 
@@ -62,6 +65,14 @@ def extensional_layout(predicate: Predicate) -> Layout:
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     """The layout of a view from all rules that write it.  Raises ConstructError, AggregateError."""
     return _checked(predicate, _layout(predicate, writers))
+
+
+def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
+    """The layout of a view that reads itself, from all rules that write it.  Raises ConstructError."""
+    if not predicate.types:
+        return _layout(predicate, [])
+    aggregated = any(rule.aggregate for rule in rules)
+    return _checked(predicate, Layout(RANKED, len(predicate.types) - aggregated, int(aggregated), 1))
 
 
 def _checked(predicate: Predicate, layout: Layout) -> Layout:

@@ -1,4 +1,5 @@
-"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.
+"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.  Rules of views that
+read themselves are evaluated again and again until nothing changes.
 
 A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.  Bindings
 are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` how often
@@ -14,6 +15,7 @@ from decimal import Decimal
 
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import Program
+from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
 from ivm.lang.traverse import atoms, variables
 from ivm.plan.expression import risk
@@ -42,10 +44,23 @@ def evaluate(program: Program, state: State) -> State:
         name: state.get(name, blank(predicate)) if predicate.extensional else blank(predicate)
         for name, predicate in program.predicates.items()
     }
-    for rule in program.rules:
-        for name, row in derived(rule, full):
-            insert(program.predicates[name], full[name], row)
+    for rules, recursive in strata_of(program.rules):
+        derive(program, rules, full)
+        before: State = {}
+        while recursive and before != (now := {name: full[name].copy() for name in recursive}):
+            before = now
+            derive(program, rules, full)
     return full
+
+
+def derive(program: Program, rules: Iterable[Rule], full: State) -> None:
+    """Derive once what some rules say; a better value of an aggregate that reads itself replaces the one before."""
+    for rule in rules:
+        for name, row in list(derived(rule, full)):  # what is derived may change what the rule reads
+            if rule.aggregate and row[:-1] in full[name]:
+                best = AGGREGATE[rule.aggregate.op]([row[-1], full[name].pop(row[:-1])])
+                row = (*row[:-1], best)
+            insert(program.predicates[name], full[name], row)
 
 
 def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
@@ -284,13 +299,18 @@ def aggregated(rule: Rule, state: State) -> Iterator[tuple]:
     """A row (key..., result) per group; concat joins in the order of the rule's key variables."""
     groups: dict[tuple, list] = defaultdict(list)
     order = [v.name for v in keys(rule)]
-    (disjunct,) = rule.body
-    for binding in bindings(disjunct, {}, state):
-        group = tuple(binding[v.name] for v in rule.heads[0].args)
-        argument = rule.aggregate.argument
-        groups[group].append((tuple(binding[n] for n in order), argument and binding[argument.name]))
+    for disjunct in rule.body:  # several only for min and max, to which it does not matter how often a value comes
+        for binding in bindings(disjunct, {}, state):
+            group = tuple(binding[v.name] for v in rule.heads[0].args)
+            argument = rule.aggregate.argument
+            groups[group].append((tuple(binding.get(n) for n in order), argument and binding[argument.name]))
     for group, members in groups.items():
-        yield (*group, in_range(AGGREGATE[rule.aggregate.op]([v for _, v in sorted(members)])))
+        yield (*group, in_range(AGGREGATE[rule.aggregate.op](values(members))))
+
+
+def values(members: list) -> list:
+    """The argument in each binding, in the order of the rule's key variables where that matters."""
+    return [v for _, v in (members if any(None in order for order, _ in members) else sorted(members))]
 
 
 AGGREGATE = {"count": len, "sum": sum, "min": min, "max": max, "total": math.fsum, "concat": "".join}

@@ -377,3 +377,17 @@ def test_fsck_of_damaged_pages_goes_no_further(file, capsys):
         out.write(b"?" * 4096)
     assert command(["fsck", file]) == 1
     assert "pagestore fsck --salvage" in "".join(capsys.readouterr())
+
+
+def test_limits_of_recursion(tmp_path, capsys):
+    file, rules = str(tmp_path / "graph.pages"), tmp_path / "edges.logiql"
+    rules.write_text("edge(x, y) -> int(x), int(y).  +edge(1, 2).  +edge(2, 1).")
+    assert command(["install", file, str(rules)]) == 0
+    endless = "n(x) <- edge(x, _).  n(m) <- n(x), m = x + 1."
+    assert command(["query", file, endless, "--rows-max", "20"]) == 1
+    assert "goes beyond rows_max=20 rows" in capsys.readouterr().err
+    rules.write_text(endless)
+    assert command(["install", file, str(rules), "--name", "endless", "--rounds-max", "9"]) == 1
+    assert "goes beyond rounds_max=9 rounds" in capsys.readouterr().err
+    assert command(["explain", file, "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y)."]) == 0
+    assert "asked     of p only rows that x = 1 leads to" in capsys.readouterr().out

@@ -10,6 +10,8 @@ import pyarrow as pa
 import ivm
 from ivm.errors import IvmError
 
+from .answers import number
+
 CHANGE = "_change_type"
 
 
@@ -35,6 +37,12 @@ def block_name(path: str) -> str:
 def argument_or_stdin(text: str) -> str:
     """An argument that is a text, or the text of stdin for `-`."""
     return text_of("-") if text == "-" else text
+
+
+def limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments --rows-max and --rounds-max of commands that evaluate recursion."""
+    parser.add_argument("--rows-max", type=number, help="the most rows of views that read one another")
+    parser.add_argument("--rounds-max", type=number, help="the most rounds that deriving them may take")
 
 
 def changes(delta: pa.Table) -> list[tuple[str, tuple[Any, ...]]]:

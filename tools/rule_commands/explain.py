@@ -1,4 +1,4 @@
-"""`ivm explain FILE VIEW`: how a view is evaluated and maintained, and why."""
+"""`ivm explain FILE VIEW`: how a view, or a question in the place of its name, is evaluated, and why."""
 
 import argparse
 
@@ -9,12 +9,13 @@ from ..cli.workspace_options import opened
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("view")
+    parser.add_argument("view", help="the name of a view, or rules that are asked")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation; the exit code."""
     with opened(options, "r") as workspace:
         text = workspace.explain(options.view)
-        answer(options, {"view": options.view, "explain": text, **workspace.stats(options.view)}, text)
+        stats = {} if "<-" in options.view else workspace.stats(options.view)
+        answer(options, {"view": options.view, "explain": text, **stats}, text)
     return 0

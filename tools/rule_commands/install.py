@@ -7,7 +7,7 @@ from ivm.lang import compile
 
 from ..cli.answers import answer, common, counted, plain
 from ..cli.progress import Progress
-from ..cli.workspace_options import block_name, opened, text_of
+from ..cli.workspace_options import block_name, limits, opened, text_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
     parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
+    limits(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,7 +29,10 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
         before = set(workspace)
         progress(f"{name}: filling its views")
-        workspace.install(text, name, granularity=options.granularity, maintenance=options.maintenance)
+        workspace.install(
+            text, name, granularity=options.granularity, maintenance=options.maintenance,
+            rows_max=options.rows_max, rounds_max=options.rounds_max,
+        )  # fmt: skip
         rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
         progress.clear()
         lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]

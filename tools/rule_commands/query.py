@@ -4,7 +4,7 @@ import argparse
 
 from ..cli.answers import common
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import argument_or_stdin, opened
+from ..cli.workspace_options import argument_or_stdin, limits, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,10 +12,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("text", help="rules; the last one's head is the answer; - reads them from stdin")
     row_options(parser)
+    limits(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the query, and print its rows; the exit code."""
     with opened(options, "r") as workspace:
-        answer_rows(options, workspace.query(argument_or_stdin(options.text)))
+        answer_rows(options, workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max))
     return 0

@@ -8,9 +8,10 @@ The helper is maintained like any view and has a support count for the variables
 never has to look for another witness of a refuted binding.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
+from ivm.errors import ConstructError
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
 from ivm.lang.traverse import variables
 from ivm.plan.expression import may_fail
@@ -19,16 +20,21 @@ from ivm.plan.rewrite.failure import failing
 NO_COLUMN, ZERO = Var("nothing$"), Const(0, "int64")
 
 
-def lift_negations(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
-    """The helper views of a rule's negations, then the rule, which negates single atoms; adds them to `predicates`."""
-    return _Lift(predicates).rules(rule)
+def lift_negations(rule: Rule, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> Iterator[Rule]:
+    """The helper views of a rule's negations, then the rule, which negates single atoms; adds them to `predicates`.
+
+    A helper reads none of the views `recursive`, which read themselves: it must be complete before they are evaluated.
+    Raises ConstructError where it would have to.
+    """
+    reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
+    return _Lift(predicates, reads).rules(rule)
 
 
 class _Lift:
     """Collects the helpers of one rule."""
 
-    def __init__(self, predicates: dict[str, Predicate]) -> None:
-        self._predicates = predicates
+    def __init__(self, predicates: dict[str, Predicate], recursive: Container[str] = ()) -> None:
+        self._predicates, self._recursive = predicates, recursive
         self._helpers: list[Rule] = []
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
@@ -45,7 +51,15 @@ class _Lift:
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
         while name in self._predicates:
             name += "_"
-        body = _bound(literal, free, equations, disjunct, rule.types)
+        around = tuple(x for x in disjunct if not (isinstance(x, Atom) and x.predicate in self._recursive))
+        body = _bound(literal, free, equations, around, rule.types)
+        known = {v for x in body if isinstance(x, Atom) for v in variables(x)}
+        if around != disjunct and not known.issuperset(free):
+            needed = ", ".join(v.name for v in free if v not in known)
+            raise ConstructError(
+                literal.where, f"the negation needs {needed} from a view that reads itself; derive what is negated as "
+                "a view of its own, with those variables bound"
+            )  # fmt: skip
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
         types = {**rule.types, NO_COLUMN.name: "int64"}
         if not free:  # the helper holds one row, or none

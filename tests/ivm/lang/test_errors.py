@@ -175,19 +175,43 @@ def test_safety(text, at, says):
 @pytest.mark.parametrize(
     ("text", "at", "says"),
     [
-        ("p(x) <- p(x).", "1:1", "recursion is not evaluated: p, which reads p;"),
-        ("p(x) <- q(x), !p(x).", "1:1", "recursion is not evaluated: p, which reads p;"),
+        ("p(x) <- p(x).", "1:1", "p has no row to begin with"),
+        ("p(x) <- q(x), !p(x).", "1:16", "recursion through a negation has no meaning: p negates p;"),
         (
-            "p(x) <- q(x), s(x).\ns(x) <- p(x).",
-            "1:1",
-            "p, which reads s, which reads p; let each view read only",
+            "p(x) <- q(x), !s(x).\ns(x) <- t(x). t(x) <- p(x).",
+            "1:16",
+            "p negates s, which reads t, which reads p; negate only views",
         ),
-        ("d[x] = n <- agg<<n = count()>> (q(x) ; d[x] = 1).", "1:1", "d, which reads d"),
-        ("u(x) <- q(x).\nv(x) <- w(x).\nh(x), w(x) <- v(x).", "2:1", "which reads"),
+        ("d[x] = n <- agg<<n = count()>> (q(x) ; d[x] = 1).", "1:1", "through count has no meaning: d aggregates d;"),
+        ("u(x) <- q(x).\nv(x) <- w(x).\nh(x), w(x) <- v(x).", "2:1", "v has no row to begin with"),
+        ("d[] = n <- agg<<n = min(x)>> (q(x) ; d[] = x).", "1:1", "recursion through min needs a key"),
+        (
+            "d[x] = n <- agg<<n = min(c)>> (q(x), c = 0 ; d[x] = c, near(x)). near(x) <- d[x] = 3.",
+            "1:66",
+            "takes only functions that are aggregated by min: near reads d, which reads near;",
+        ),
     ],
 )
 def test_recursion(text, at, says):
     refused(text, errors.RecursionRefusedError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "says"),
+    [
+        ("d[x] = e, edge(x, y), c = 3 - e", "1:1", "the result must rise with the value"),
+        ("d[x] = e, edge(x, y), c = e * y", "2:23", "the result must only rise, or only fall, with the value"),
+        ("d[x] = e, edge(x, y), c = e + 1, e > 2", "2:34", "a value may only be bounded, by `<` or `<=`"),
+        ("d[x] = e, edge(x, y), (c = e, e >= x ; c = x, e < y)", "2:31", "a value may only be bounded, by `<` or `<=`"),
+        ("d[x] = e, edge(x, y), c = e + 1, e != 2", "2:34", "a value may only be bounded"),
+        ("d[x] = e, d[y] = e, c = e", "2:1", "its value must be a variable of its own"),
+        ("d[x] = 3, edge(x, y), c = 1", "2:1", "its value must be a variable of its own"),
+        ("d[x] = e, edge(e, y), c = e", "2:16", "e decides which rows there are"),
+        ("d[x] = e, edge(x, y), c = e, !q(e)", "2:30", "no value may stand in a negation"),
+    ],
+)
+def test_recursion_through_min_is_monotone(body, at, says):
+    refused(f"d[y] = m <- agg<<m = min(c)>> (q(y), c = 0 ; \n{body}).", errors.RecursionRefusedError, at, says)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Views that read themselves: evaluated in rounds, and maintained by ranks (docs/recursion.md)."""

@@ -1,0 +1,114 @@
+"""What the bodies of a recursive stratum derive: bindings become facts with the orders that they would have.
+
+    reach(x, z) <- reach(x, y), edge(y, z).         reach(1, 2) has rank 4, so reach(1, 3) would have rank 5
+    dist[y] = min(c) <- dist[x] = e, edge[x, y] = w, c = e + w.
+
+A derivation's own order is the greatest of those of the stratum's facts in it; the derived fact comes directly after.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledRule
+from ivm.engine.recursion.facts import SUSPENDED, Facts, Order, Proposal
+from ivm.lang.ir import Rule
+from ivm.maintenance.probe import probe_all, probed
+from ivm.maintenance.surgery import Delta
+from ivm.plan.constants import Encoder
+from ivm.plan.index import Index
+from ivm.plan.plan import Plan
+from pagestore.host import INSERT, WORD_MIN, Pages, Tree, distinct
+
+NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
+
+
+class Derivations(NamedTuple):
+    """Facts that bindings derive, and the order of each binding: the greatest of its facts of the stratum.
+
+    The rank is SUSPENDED if one of these is suspended, and `found` false if one is not there.
+    """
+
+    keys: np.ndarray
+    cost: np.ndarray
+    body: Order
+
+    def proposal(self) -> tuple[Proposal, bool]:
+        """The facts with the orders that follow those of their bindings, and whether all could be put in order.
+
+        A value that is better than one that it follows from could not.
+        """
+        stands = self.body.stands
+        cost, body_cost, rank = self.cost[stands], self.body.cost[stands], self.body.rank[stands]
+        ordered = not (body_cost > cost).any()
+        return Proposal(self.keys[:, stands], cost, np.where(body_cost == cost, rank + 1, 1)), ordered
+
+
+class Body:
+    """A conjunction of a recursive stratum, or a search for derivations of given facts."""
+
+    def __init__(
+        self, installed: Installed, rule: InstalledRule, plan: Plan, own: frozenset[str], search: bool
+    ) -> None:
+        self.rule: Rule = rule.definition
+        self.plan, self._head = plan, installed.heads[plan]
+        self.view = self.rule.heads[0].predicate
+        self.own = [  # where a binding holds the key of each fact of the stratum
+            (trie.index.predicate, _columns(trie.index, trie.levels, installed.layouts[trie.index.predicate].keys))
+            for trie in plan.tries[search:]
+            if trie.index.predicate in own and not trie.negated
+        ]
+        self._asked = probed(plan)
+
+    def reads(self, names: Mapping[str, np.ndarray]) -> bool:
+        """Is one of some views in the body?"""
+        return any(name in names for name, _ in self.own)
+
+    def bindings(
+        self, pages: Pages, trees: Mapping[Index, Tree], keys: Mapping[str, np.ndarray], threads: int
+    ) -> tuple[np.ndarray, int]:
+        """The bindings int64[C, n] that hold one of some facts, given by view, and the operations that it took."""
+        changed = []
+        for index, depth in self._asked:
+            if index.predicate in keys and max(index.order[:depth]) < len(keys[index.predicate]):
+                branches = distinct(np.ascontiguousarray(keys[index.predicate][list(index.order[:depth])]))
+                changed.append(Delta(np.full(branches.shape[1], INSERT), branches))
+            else:
+                changed.append(NOTHING)
+        if not any(changed):
+            return np.empty((len(self.plan.columns), 0), np.int64), 0
+        found, operations = probe_all(self.plan, pages, trees, trees, changed, threads)
+        return found.rows, operations
+
+    def derive(
+        self, facts: Facts, rows: np.ndarray, encode: Encoder, strict: bool = True, rank: int | None = None
+    ) -> Derivations:
+        """What bindings int64[C, n] derive; `rank` is the greatest of all facts, if that is known to be order enough.
+
+        Raises RangeError if arithmetic fails, unless not `strict`.
+        """
+        which, words = self._head.derive(rows, encode, strict)
+        keys = facts.keys(self.view)
+        cost = facts.cost(self.view, words[keys]) if facts.folds(self.view) else np.zeros(len(which), np.int64)
+        return Derivations(words[:keys], cost, self._order(facts, rows, which, rank))
+
+    def _order(self, facts: Facts, rows: np.ndarray, which: np.ndarray, rank: int | None) -> Order:
+        n = len(which)
+        there = np.ones(n, bool)
+        if rank is not None:
+            return Order(there, np.zeros(n, np.int64), np.full(n, rank if self.own else 0))
+        greatest = Order(there, np.full(n, WORD_MIN if facts.folds(self.view) else 0), np.zeros(n, np.int64))
+        suspended = np.zeros(n, bool)
+        for name, columns in self.own:
+            one = facts.orders(name, rows[columns][:, which])
+            there &= one.found
+            suspended |= one.rank == SUSPENDED
+            later = greatest.before(one.cost, one.rank)
+            greatest = Order(there, np.where(later, one.cost, greatest.cost), np.where(later, one.rank, greatest.rank))
+        return Order(there, greatest.cost, np.where(suspended, SUSPENDED, greatest.rank))
+
+
+def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
+    """The levels that hold the first `keys` columns of an index's predicate, in the order of these."""
+    return [levels[index.order.index(column)] for column in range(keys)]

@@ -1,0 +1,170 @@
+"""The facts of a recursive stratum: its rows, and the order in which they follow from one another.
+
+    reach(x, y)     (1, 2; rank 1)  (1, 3; rank 2)          the cost of a row is 0
+    dist[x] = d     (2; d = 7, rank 1)                      the cost of a value is the value; for max, ~value
+
+The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its stratum that all come
+before it in this order. A fact that has lost its last such derivation is *suspended* until it is known whether it has
+another one; then its rank is SUSPENDED.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledStratum
+from ivm.plan.index import Index, tree_name
+from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, bulk, get, read_batches, sort_order
+
+SUSPENDED = WORD_MAX
+BATCH = 1 << 12
+
+
+class Order(NamedTuple):
+    """The orders of n facts, and whether each is there: found bool[n], cost int64[n], rank int64[n]."""
+
+    found: np.ndarray
+    cost: np.ndarray
+    rank: np.ndarray
+
+    @property
+    def stands(self) -> np.ndarray:
+        """Which facts are there and not suspended, bool[n]."""
+        stands: np.ndarray = self.found & (self.rank != SUSPENDED)
+        return stands
+
+    def before(self, cost: np.ndarray | int, rank: np.ndarray | int) -> np.ndarray:
+        """Which of the orders come before others, bool[n]."""
+        before: np.ndarray = (self.cost < cost) | ((self.cost == cost) & (self.rank < rank))
+        return before
+
+
+class Proposal(NamedTuple):
+    """Facts that follow: keys int64[K, n], and the order that each would have."""
+
+    keys: np.ndarray
+    cost: np.ndarray
+    rank: np.ndarray
+
+    def best(self) -> "Proposal":
+        """The first of each key, in key order."""
+        table = np.concatenate([self.keys, self.cost[None], self.rank[None]])
+        table = table.take(sort_order(table), axis=1)
+        table = table[:, begins(table[:-2])]
+        return Proposal(table[:-2], table[-2], table[-1])
+
+    def only(self, which: np.ndarray) -> "Proposal":
+        """Those that a mask bool[n], or indices, choose."""
+        return Proposal(self.keys[:, which], self.cost[which], self.rank[which])
+
+
+class Facts:
+    """The facts of a stratum, as a transaction has them."""
+
+    def __init__(self, txn: Transaction, installed: Installed, stratum: InstalledStratum, threads: int = 1) -> None:
+        self._txn, self._threads = txn, threads
+        self.stored = {name: installed.stored[name] for name in sorted(stratum.recursive)}
+        # While views are filled, the indices that only later rules read are not there yet.
+        self._there = {name: [t for t, n in enumerate(one.names) if n in txn] for name, one in self.stored.items()}
+        aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
+        self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
+
+    @property
+    def trees(self) -> dict[Index, Tree]:
+        """The trees of the stratum's indices, as they are now."""
+        txn = self._txn
+        kept = (index for one in self.stored.values() for index in one.indices)
+        return {index: txn.tree(tree_name(index)) for index in kept if tree_name(index) in txn}
+
+    def count(self) -> int:
+        """How many facts there are."""
+        return sum(self._txn.tree(name).count for name in self.stored)
+
+    def keys(self, name: str) -> int:
+        """How many key words a fact has."""
+        return self.stored[name].layout.keys
+
+    def folds(self, name: str) -> bool:
+        """Is a view aggregated, so that a key has its best value only?"""
+        return self.stored[name].layout.shown > 0
+
+    def cost(self, name: str, values: np.ndarray) -> np.ndarray:
+        """The costs of values of an aggregated view, or the values of costs."""
+        return ~values if self._falling[name] else values
+
+    def orders(self, name: str, keys: np.ndarray) -> Order:
+        """The orders of the facts with some keys[K, n]."""
+        tree = self._txn.tree(name)
+        found, values = get(self._txn.pages, tree, keys, self._threads)
+        cost = self.cost(name, values[0]) if self.folds(name) else np.zeros(len(found), np.int64)
+        return Order(found, cost, values[-1])
+
+    def batches(self, name: str) -> Iterator[np.ndarray]:
+        """The keys int64[K, n] of all facts, in order."""
+        columns = tuple(range(self.keys(name)))
+        return read_batches(self._txn.pages, self._txn.tree(name), columns=columns, rows=BATCH)
+
+    def put(self, name: str, new: Proposal) -> np.ndarray:
+        """Store facts, one for each key; returns the keys of those that were not there, or that had a worse value.
+
+        A fact that is there stays as it is unless its value is worse.
+        """
+        if not self.folds(name):
+            actions, rows = self._apply(name, INSERT, new)
+            return rows[: self.keys(name), actions == INSERT]
+        known = self.orders(name, new.keys)
+        better = new.only(~known.found | (new.cost < known.cost))
+        self._apply(name, SET, better)
+        return better.keys
+
+    def rank(self, name: str, new: Proposal) -> None:
+        """Give facts that are there another order."""
+        self._apply(name, SET, new)
+
+    def replace(self, name: str, words: np.ndarray) -> None:
+        """Put facts in the place of all, given their words int64[C, n] with their ranks, in key order."""
+        kept = self.stored[name]
+        for t in self._there[name]:
+            spec = self._txn.tree(kept.names[t]).spec
+            rows = words if t == 0 else words[kept.places[t][: spec.columns]]
+            rows = rows if t == 0 else rows.take(sort_order(np.ascontiguousarray(rows[: spec.keys])), axis=1)
+            self._txn.replace(kept.names[t], bulk(self._txn.pager, spec, [rows]))
+
+    def clear(self) -> None:
+        """Take all facts away."""
+        for name, kept in self.stored.items():
+            self.replace(name, np.empty((kept.layout.visible + 1, 0), np.int64))
+
+    def words(self, name: str, new: Proposal) -> np.ndarray:
+        """The words of proposed facts without their ranks."""
+        value = [self.cost(name, new.cost)[None]] if self.folds(name) else []
+        return np.concatenate([new.keys, *value])
+
+    def erase(self, name: str, keys: np.ndarray) -> None:
+        """Take facts away."""
+        none = np.zeros(keys.shape[1], np.int64)
+        self._apply(name, ERASE, Proposal(keys, none, none))
+
+    def _apply(self, name: str, action: int, new: Proposal) -> tuple[np.ndarray, np.ndarray]:
+        kept = self.stored[name]
+        rows = np.concatenate([self.words(name, new), new.rank[None]])
+        actions, there = np.full(rows.shape[1], action), self._there[name]
+        names = [kept.names[t] for t in there]
+        return self._txn.apply_indexed(names, kept.places[there], actions, rows, kept.layout.visible)[0]
+
+
+def joined(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
+    """Proposals by view, the best of each key."""
+    by_name: dict[str, list[Proposal]] = {}
+    for name, part in parts:
+        by_name.setdefault(name, []).append(part)
+    return {
+        name: Proposal(*(np.concatenate(columns, axis=-1) for columns in zip(*found, strict=True))).best()
+        for name, found in by_name.items()
+    }
+
+
+def total(keys: Mapping[str, np.ndarray]) -> int:
+    """How many keys there are of all views."""
+    return sum(rows.shape[1] for rows in keys.values())

@@ -1,0 +1,355 @@
+"""The least rows that satisfy a recursive stratum: rounds from what is new, and from what has lost its support.
+
+    edge      1 ─▶ 2 ─▶ 3 ─▶ 2        reach(x) from 1, with ranks:   2 (1)   3 (2)
+
+    - edge(1, 2)    2 has lost its derivation of lower rank; 3 → 2 has the higher rank 2, so 2 is suspended
+                    3 follows from 2 alone, so it is suspended
+                    neither follows from what stands: both are erased
+
+*Withdrawal* takes the facts that may have lost their support in order (facts.py). One that has another derivation from
+facts before it stays as it is; the others are suspended, and what they supported is looked at. Suspended facts that
+follow from standing ones, in any order, come back with a new rank; *rounds* derive what follows from these and from
+inserted rows; what does not come back is erased. So only what is touched is looked at, not the whole fixpoint.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledStratum
+from ivm.engine.recursion.bodies import Body, Derivations
+from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, joined, total
+from ivm.engine.recursion.flat_rounds import FlatRounds, NotPlain
+from ivm.engine.recursion.limits import Limits
+from ivm.maintenance.maintain import binding_difference, maintain_by_probing
+from ivm.maintenance.surgery import Delta
+from ivm.plan.constants import Encoder
+from ivm.plan.index import Index, tree_name
+from ivm.plan.plan import Plan, indices_of
+from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
+
+Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
+# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory does. After so many steps
+# the stratum is evaluated anew, so that a transaction never takes much longer than that.
+STEPS_FREE, STEP_ROWS = 64, 1000
+BELOW_MAX = 1 << 25  # rows that a stratum reads from below it; more are not read into memory
+PAGED_SHARE = 16  # rounds over pages go on until they took this share of the operations of reading all into memory
+SEARCHED = 1 << 12  # facts whose derivations are searched for at once, since each may have many
+
+
+@dataclass
+class Work:
+    """What a stratum took: rounds, and rows that each brought; facts looked at, and suspended; iterator operations."""
+
+    rows: list[int] = field(default_factory=list)
+    examined: int = 0
+    suspended: int = 0
+    operations: int = 0
+
+
+class Fixpoint:
+    """One recursive stratum in one transaction."""
+
+    def __init__(
+        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int,
+        limits: Limits,
+    ) -> None:  # fmt: skip
+        self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
+        self._installed, self._stratum = installed, stratum
+        self._steps_left = WORD_MAX
+        self.facts, self.work = Facts(txn, installed, stratum, threads), Work()
+        self.ordered = True  # whether every fact that was stored comes behind those that it follows from
+        own = stratum.recursive
+        plans = [(rule, plan) for rule in stratum.rules for plan in rule.plans]
+        self._bodies = [Body(installed, rule, plan, own, search=False) for rule, plan in plans]
+        searches = [(rule, plan) for rule in stratum.rules for plan in rule.searches]
+        self._searches = [Body(installed, rule, plan, own, search=True) for rule, plan in searches]
+
+    # -- from scratch
+
+    def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of them.
+
+        Raises MaintainError.
+        """
+        parts, of = [], {body.plan: body for body in self._bodies}
+        for plan, bindings in base:
+            parts += [self._propose(of[plan], rows, rank=0) for rows in bindings]
+        first = joined(parts)
+        flat = self._flat()
+        if flat and sum(one.cost.size for one in first.values()) * PAGED_SHARE > flat.below:
+            if self._fill_flat(flat, first):
+                return
+            flat = None
+        fresh = self._adopt(first)
+        if flat:
+            self._steps_left = STEPS_FREE + flat.below // (STEP_ROWS * PAGED_SHARE)
+        if not self._spread(fresh, counted=True, most=flat.below // PAGED_SHARE if flat else None):
+            assert flat
+            if not self._fill_flat(flat, first):
+                self.facts.clear()
+                self.work.rows.clear()
+                self._steps_left = WORD_MAX
+                self._spread(self._adopt(first), counted=True)
+
+    def _flat(self) -> FlatRounds | None:
+        """The stratum as it is evaluated in memory; None if it is not."""
+        try:
+            flat = FlatRounds(self._txn, self._installed, self._stratum, self._bodies, self._encode, self._limits)
+        except NotPlain:
+            return None
+        return flat if flat.below <= BELOW_MAX else None
+
+    def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
+        """Evaluate the stratum in memory, given the facts that follow from no others; whether that was possible."""
+        found = flat.run([(name, self.facts.words(name, one)) for name, one in first.items()])
+        if found is None:
+            return False
+        for name, words in found.items():
+            self.facts.replace(name, words)
+        ranks = np.concatenate([words[-1] for words in found.values()])
+        self.work.rows = np.bincount(ranks)[1:].tolist()
+        self.work.operations += flat.operations
+        return True
+
+    @property
+    def base(self) -> list[Plan]:
+        """The plans that read none of the stratum's views."""
+        return [body.plan for body in self._bodies if not body.own]
+
+    # -- maintained
+
+    def maintain(
+        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
+    ) -> bool:
+        """Follow the deltas of what the stratum reads, from old to new trees.  Raises MaintainError.
+
+        Returns whether it did. If not, the views are in between and have to be filled anew: `most` facts were
+        suspended, it took too many steps, or not all facts could be put in order.
+        """
+        below = sum({index.predicate: tree.count for index, tree in new.items()}.values())
+        self._steps_left = STEPS_FREE + (self.facts.count() + below) // STEP_ROWS
+        lost: list[tuple[str, Derivations]] = []
+        for body in self._bodies:
+            rows = self._changed(body, old, new, deltas, ERASE)
+            if rows.shape[1]:
+                lost.append((body.view, body.derive(self.facts, rows, self._encode, strict=False)))
+        suspended = self._withdraw(lost, new, most)
+        if suspended is None:
+            return False
+        back = self._return(suspended, new)
+        gained = []
+        for body in self._bodies:
+            rows = self._changed(body, old, new, deltas, INSERT)
+            if rows.shape[1]:
+                gained.append(self._propose(body, rows))
+        fresh = self._adopt(joined(gained))
+        for name, keys in back.items():
+            fresh[name] = distinct(np.concatenate([fresh[name], keys], axis=1)) if name in fresh else keys
+        return self._spread(fresh, new) and self.ordered
+
+    def _changed(
+        self,
+        body: Body,
+        old: Mapping[Index, Tree],
+        new: Mapping[Index, Tree],
+        deltas: Mapping[Index, Delta],
+        action: int,
+    ) -> np.ndarray:
+        """The bindings that a body loses (ERASE) or gains with what has changed below the stratum, whose facts stay."""
+        indices = {trie.index for trie in body.plan.tries if trie.index in deltas}
+        if not indices:
+            return np.empty((len(body.plan.columns), 0), np.int64)
+        trees = self.facts.trees
+        change = maintain_by_probing(
+            self._txn.pages, body.plan, {**old, **trees}, {**new, **trees}, deltas, self._threads
+        )
+        if change is None:
+            return np.empty((len(body.plan.columns), 0), np.int64)
+        self.work.operations += change.operations
+        return change.delta.rows[:, change.delta.actions == action]
+
+    def unfounded(self) -> Iterator[tuple[str, np.ndarray]]:
+        """One fact of each view, as its words, that has no derivation from facts before it; none if all is right."""
+        below = self._below()
+        for name in self.facts.stored:
+            for start in self.facts.batches(name):
+                known = [start[:, :0]]
+                for derivations in self._search(name, start, below):
+                    head = self.facts.orders(name, derivations.keys)
+                    supports = derivations.body.stands & derivations.body.before(head.cost, head.rank)
+                    known.append(derivations.keys[:, supports & (derivations.cost == head.cost)])
+                lacking = binding_difference(start, distinct(np.concatenate(known, axis=1))).rows
+                if lacking.shape[1]:
+                    cost = self.facts.orders(name, lacking[:, :1]).cost
+                    value = self.facts.cost(name, cost)[: int(self.facts.folds(name))]
+                    yield name, np.concatenate([lacking[:, 0], value])
+                    break
+
+    # -- rounds
+
+    def _spread(
+        self, fresh: Keys, below: Mapping[Index, Tree] | None = None, counted: bool = False, most: int | None = None
+    ) -> bool:
+        """Derive what follows from fresh facts, round by round; `counted` says that ranks are numbers of rounds.
+
+        Returns whether nothing is left to be derived; it stops after `most` operations, if that is given, and when
+        no steps are left.
+        """
+        below = below if below is not None else self._below()
+        while total(fresh):
+            self._steps_left -= 1
+            if (most is not None and self.work.operations > most) or self._steps_left < 0:
+                return False
+            self.work.rows.append(total(fresh))
+            self._limits.check(self.work.rows, self.facts.count())
+            rank = len(self.work.rows) if counted else None
+            fresh = self._adopt(joined(self._consequences(fresh, below, rank)))
+        return True
+
+    def _below(self) -> dict[Index, Tree]:
+        """The trees of all that the stratum reads below it."""
+        indices = {index for body in (*self._bodies, *self._searches) for index in indices_of(body.plan)}
+        own = self.facts.trees
+        return {index: self._txn.tree(tree_name(index)) for index in indices if index not in own}
+
+    def _consequences(self, fresh: Keys, below: Mapping[Index, Tree], rank: int | None) -> list[tuple[str, Proposal]]:
+        found = []
+        trees = {**below, **self.facts.trees}
+        for body in self._bodies:
+            if body.reads(fresh):
+                rows = self._bindings(body, trees, fresh)
+                if rows.shape[1]:
+                    found.append(self._propose(body, rows, rank))
+        return found
+
+    def _bindings(self, body: Body, trees: Mapping[Index, Tree], keys: Keys) -> np.ndarray:
+        rows, operations = body.bindings(self._txn.pages, trees, keys, self._threads)
+        self.work.operations += operations
+        return rows
+
+    def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
+        if self.facts.folds(body.view):
+            rank = None
+        return body.view, self._ordered(body.derive(self.facts, rows, self._encode, rank=rank))
+
+    def _ordered(self, derivations: Derivations) -> Proposal:
+        proposal, ordered = derivations.proposal()
+        self.ordered &= ordered
+        return proposal
+
+    def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
+        """Store what is new or better; returns the keys of that."""
+        fresh = {name: self.facts.put(name, proposal) for name, proposal in proposals.items()}
+        return {name: keys for name, keys in fresh.items() if keys.shape[1]}
+
+    # -- withdrawal
+
+    def _withdraw(self, lost: list[tuple[str, Derivations]], below: Mapping[Index, Tree], most: int) -> Keys | None:
+        """Suspend all facts that follow from no facts before them, given derivations that are no more.
+
+        Returns the suspended facts; None if there are `most` or more, or no steps are left.
+        """
+        queue = Candidates(self.facts)
+        for name, derivations in lost:
+            queue.add(name, derivations, None)
+        suspended: dict[str, list[np.ndarray]] = {}
+        while queue:
+            order, batch = queue.pop()
+            for name, keys in batch.items():
+                self.work.examined += keys.shape[1]
+                batch[name] = self._unsupported(name, keys, order, below)
+                n = batch[name].shape[1]
+                self.facts.rank(name, Proposal(batch[name], np.full(n, order[0]), np.full(n, SUSPENDED)))
+                suspended.setdefault(name, []).append(batch[name])
+                self.work.suspended += n
+            self._steps_left -= 1
+            if self.work.suspended >= most or self._steps_left < 0:
+                return None
+            trees = {**below, **self.facts.trees}
+            for body in self._bodies:
+                if body.reads(batch) and total(batch):
+                    rows = self._bindings(body, trees, batch)
+                    if rows.shape[1]:
+                        queue.add(body.view, body.derive(self.facts, rows, self._encode, strict=False), order)
+        return {name: np.concatenate(parts, axis=1) for name, parts in suspended.items()}
+
+    def _unsupported(
+        self, name: str, keys: np.ndarray, order: tuple[int, int], below: Mapping[Index, Tree]
+    ) -> np.ndarray:
+        """Those facts, all of one order, that follow from no facts before them."""
+        found = [np.empty((len(keys), 0), np.int64)]
+        for derivations in self._search(name, keys, below):
+            supports = derivations.body.stands & derivations.body.before(*order) & (derivations.cost == order[0])
+            found.append(derivations.keys[:, supports])
+        missing = binding_difference(keys, distinct(np.concatenate(found, axis=1)))
+        return missing.rows
+
+    def _search(self, name: str, keys: np.ndarray, below: Mapping[Index, Tree]) -> list[Derivations]:
+        """All derivations of some facts."""
+        trees, found = {**below, **self.facts.trees}, []
+        for body in self._searches:
+            for start in range(0, keys.shape[1], SEARCHED) if body.view == name else ():
+                rows = self._bindings(body, trees, {name: keys[:, start : start + SEARCHED]})
+                if rows.shape[1]:
+                    found.append(body.derive(self.facts, rows, self._encode, strict=False))
+        return found
+
+    def _return(self, suspended: Keys, below: Mapping[Index, Tree]) -> Keys:
+        """Let suspended facts that follow from standing ones come back, with new orders, and erase the others."""
+        parts = [
+            (name, self._ordered(derivations))
+            for name, keys in suspended.items()
+            for derivations in self._search(name, keys, below)
+        ]
+        back = joined(parts)
+        for name, keys in suspended.items():
+            known = back[name].keys if name in back else keys[:, :0]
+            self.facts.erase(name, binding_difference(distinct(keys), known).rows)
+        for name, proposal in back.items():
+            self.facts.rank(name, proposal)
+        return {name: proposal.keys for name, proposal in back.items() if proposal.keys.shape[1]}
+
+
+class Candidates:
+    """Facts that may have lost their support, by order; the first ones are taken first."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._heap: list[tuple[int, int]] = []
+        self._of: dict[tuple[int, int], dict[str, list[np.ndarray]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, name: str, derivations: Derivations, after: tuple[int, int] | None) -> None:
+        """Add the facts that some derivations support, if they come behind an order.
+
+        `after` is that of suspended facts in the derivations; without it, their own order says whether they support.
+        """
+        order = self._facts.orders(name, derivations.keys)
+        supports = order.stands & (order.cost == derivations.cost)
+        if after is None:
+            body = derivations.body
+            supports &= body.found & body.before(order.cost, order.rank)
+        else:
+            supports &= (order.cost > after[0]) | ((order.cost == after[0]) & (order.rank > after[1]))
+        if not supports.any():
+            return
+        table = np.stack([order.cost[supports], order.rank[supports]])
+        table = distinct(np.concatenate([table, derivations.keys[:, supports]]))
+        cuts = np.flatnonzero((table[:2, 1:] != table[:2, :-1]).any(axis=0)) + 1
+        for part in np.split(table, cuts, axis=1):
+            place = int(part[0, 0]), int(part[1, 0])
+            if place not in self._of:
+                heapq.heappush(self._heap, place)
+                self._of[place] = {}
+            self._of[place].setdefault(name, []).append(part[2:])
+
+    def pop(self) -> tuple[tuple[int, int], Keys]:
+        """The first order, and the facts of it, each once."""
+        place = heapq.heappop(self._heap)
+        found = self._of.pop(place)
+        return place, {name: distinct(np.concatenate(parts, axis=1)) for name, parts in found.items()}

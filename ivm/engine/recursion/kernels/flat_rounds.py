@@ -1,0 +1,407 @@
+"""A recursion in memory: each fact that waits is joined with the other atoms of all bodies, and new facts wait in turn.
+
+    path(x, z) <- path(x, y), edge(y, z).       the fact path(1, 2) waits
+
+    step 0   path    x = 1, y = 2
+    step 1   edge    looked up by y = 2: (2, 3), (2, 7)
+    head     path    (1, 3) is there already, (1, 7) is new: rank 1 + that of (1, 2), appended, and waits
+
+Rows of relations are sorted by the columns that they are looked up by, and a table of hashes says where those with a
+key begin. Facts with a key form a chain, the newest first. A combination of facts is met when the last of them waits:
+the others come before it.
+"""
+
+from pagestore.compiled import kernel
+
+# columns of a fact behind its words
+RANK, PREDICATE, WAITS, FACT = range(4)
+# columns of `bodies`: its first step, the step behind its last, the head's predicate, where its variables stand in
+# `lists` and how many are keys, the variable of its value, or -1
+FIRST, LAST, HEAD, TERMS, KEYS, VALUE, BODY = range(7)
+# columns of `steps`: what is looked up where, the columns and variables that it is looked up by, the columns that give
+# variables their values, tests; for facts, whether they come before the one that waits
+KIND, OF, BY, BY_COUNT, TAKES, TAKE_COUNT, TESTS, TEST_COUNT, BEFORE, STEP = range(10)
+WAITING, RELATION, FACTS = range(3)  # kinds
+NOT_LATER, EARLIER, ANY = range(3)  # than the one that waits
+ASSIGN, EQUAL = range(2)  # what a column that is taken does with a variable
+# columns of `tests`: what is tested of a variable against constant + sign * another + sign * another
+TEST, LEFT, CONSTANT, ONE, ONE_SIGN, TWO, TWO_SIGN, TEST_WORDS = range(8)
+COMPUTE, EQ, GE, LE, NE, ABSENT = range(6)  # ABSENT: LEFT is a relation, ONE says where, TWO by how many columns
+# columns of `indices`: the predicate, its columns in `lists`, and how many
+INDEXED, COLUMNS, COLUMN_COUNT = range(3)
+# columns of `relations`: where its rows begin in `data`, how many, how wide, where its table of hashes begins, its mask
+ROWS, COUNT, WIDTH, TABLE, MASK = range(5)
+# words of `progress`: facts, those that wait, where the ring begins, rows met; the most facts and the greatest rank
+# allowed; what aggregates: 0 for nothing, 1 for min, -1 for max; the span of words that facts are numbered by, 0 for
+# none, the least word in it, and the most key words
+SIZE, WAIT, RING, OPERATIONS, SIZE_MAX, RANK_MAX, FOLD, SPAN, LOW, MOST_KEYS, PROGRESS = range(11)
+DONE, GROW, LIMIT, OVERFLOW, UNORDERED = range(5)  # how a run ends
+
+
+@kernel
+def run_rounds(bodies, facts, run):
+    """Derive until no fact waits. Returns DONE, or why it stopped: it may be called again with more room."""
+    progress = run.progress
+    own = facts.rows.shape[1] - FACT
+    while progress[WAIT]:
+        fact = facts.ring[progress[RING]]
+        facts.rows[fact, own + WAITS] = 0
+        predicate = facts.rows[fact, own + PREDICATE]
+        for b in range(bodies.of[predicate], bodies.of[predicate + 1]):
+            status = join(bodies, facts, run, b, fact)
+            if status != DONE:
+                return status
+        progress[RING] = progress[RING] + 1 if progress[RING] + 1 < facts.ring.shape[0] else 0
+        progress[WAIT] -= 1
+    return DONE
+
+
+@kernel
+def join(bodies, facts, run, b, fact):
+    """Join a waiting fact with the other atoms of a body, and add what follows."""
+    first, last = bodies.bodies[b, FIRST], bodies.bodies[b, LAST]
+    at = run.at
+    step = first
+    at[0] = fact
+    fresh = False
+    while True:
+        depth = step - first
+        if fresh:
+            at[depth] = begin(bodies, facts, run, step, fact)
+        elif depth:
+            at[depth] = follow(bodies, facts, run, step, at[depth], fact)
+        if at[depth] < 0:
+            step -= 1
+            if step == first:
+                return DONE
+            fresh = False
+            continue
+        run.progress[OPERATIONS] += 1
+        admitted = admit(bodies, facts, run, step, at[depth], depth)
+        if admitted == OVERFLOW:
+            return OVERFLOW
+        if admitted and step + 1 < last:
+            step += 1
+            fresh = True
+            continue
+        if admitted:
+            status = derive(bodies, facts, run, b, depth)
+            if status != DONE:
+                return status
+        fresh = False
+        if depth == 0:
+            return DONE
+
+
+@kernel
+def hash_of(code, word):
+    """Mix one more word into a hash."""
+    code = (code ^ word) * -7046029254386353131
+    return code ^ ((code >> 29) & 0x7FFFFFFFF)
+
+
+@kernel
+def begin(bodies, facts, run, step, fact):
+    """The first row that a step finds; -1 for none."""
+    steps, lists, values = bodies.steps, bodies.lists, run.values
+    at, n = steps[step, BY], steps[step, BY_COUNT]
+    if steps[step, KIND] == RELATION:
+        return look_up(bodies, values, steps[step, OF], at, n)
+    index = steps[step, OF]
+    code = hash_of(0, n)
+    for i in range(n):
+        code = hash_of(code, values[lists[at + 2 * i + 1]])
+    row = facts.begins[index, code & (facts.begins.shape[1] - 1)] - 1
+    return matching(bodies, facts, run, step, row, fact)
+
+
+@kernel
+def look_up(bodies, values, relation, at, n):
+    """The first row of a relation whose columns have the values of variables; -1 for none."""
+    relations, data, lists = bodies.relations, bodies.data, bodies.lists
+    count, width = relations[relation, COUNT], relations[relation, WIDTH]
+    if n == 0 or count == 0:
+        return 0 if count else -1
+    code = hash_of(0, n)
+    for i in range(n):
+        code = hash_of(code, values[lists[at + 2 * i + 1]])
+    mask, table, rows = relations[relation, MASK], relations[relation, TABLE], relations[relation, ROWS]
+    slot = code & mask
+    while data[table + slot]:
+        row = data[table + slot] - 1
+        same = True
+        for i in range(n):
+            same &= data[rows + row * width + lists[at + 2 * i]] == values[lists[at + 2 * i + 1]]
+        if same:
+            return row
+        slot = (slot + 1) & mask
+    return -1
+
+
+@kernel
+def follow(bodies, facts, run, step, row, fact):
+    """The next row that a step finds; -1 at the end."""
+    steps = bodies.steps
+    if steps[step, KIND] == FACTS:
+        return matching(bodies, facts, run, step, facts.nexts[steps[step, OF], row] - 1, fact)
+    relation, lists, values = steps[step, OF], bodies.lists, run.values
+    row += 1
+    if row == bodies.relations[relation, COUNT]:
+        return -1
+    o = bodies.relations[relation, ROWS] + row * bodies.relations[relation, WIDTH]
+    at = steps[step, BY]
+    for i in range(steps[step, BY_COUNT]):
+        if bodies.data[o + lists[at + 2 * i]] != values[lists[at + 2 * i + 1]]:
+            return -1
+    return row
+
+
+@kernel
+def matching(bodies, facts, run, step, row, fact):
+    """The first fact of a chain, from a row on, that a step may take; -1 for none."""
+    steps, lists, values = bodies.steps, bodies.lists, run.values
+    own = facts.rows.shape[1] - FACT
+    index, before, at = steps[step, OF], steps[step, BEFORE], steps[step, BY]
+    predicate = bodies.indices[index, INDEXED]
+    while row >= 0:
+        same = before == ANY or row < fact or (row == fact and before == NOT_LATER)
+        same &= facts.rows[row, own + PREDICATE] == predicate
+        for i in range(steps[step, BY_COUNT]):
+            same &= facts.rows[row, lists[at + 2 * i]] == values[lists[at + 2 * i + 1]]
+        if same:
+            return row
+        row = facts.nexts[index, row] - 1
+    return -1
+
+
+@kernel
+def admit(bodies, facts, run, step, row, depth):
+    """Take the values of a row and test them; 1 if all holds, 0 if not, or OVERFLOW."""
+    steps, lists, values = bodies.steps, bodies.lists, run.values
+    own = facts.rows.shape[1] - FACT
+    at = steps[step, TAKES]
+    relation = steps[step, OF]
+    o = 0
+    if steps[step, KIND] == RELATION:
+        o = bodies.relations[relation, ROWS] + row * bodies.relations[relation, WIDTH]
+    for i in range(steps[step, TAKE_COUNT]):
+        column, how, variable = lists[at + 3 * i], lists[at + 3 * i + 1], lists[at + 3 * i + 2]
+        word = bodies.data[o + column] if steps[step, KIND] == RELATION else facts.rows[row, column]
+        if how == ASSIGN:
+            values[variable] = word
+        elif values[variable] != word:
+            return 0
+    cost, rank = (0, 0) if depth == 0 else (run.costs[depth - 1], run.ranks[depth - 1])
+    if steps[step, KIND] != RELATION:
+        one, its_rank = cost_of(facts.rows[row, own - 1], run.progress[FOLD]), facts.rows[row, own + RANK]
+        if depth == 0 or one > cost or (one == cost and its_rank > rank):
+            cost, rank = one, its_rank
+    run.costs[depth], run.ranks[depth] = cost, rank
+    for t in range(steps[step, TESTS], steps[step, TESTS] + steps[step, TEST_COUNT]):
+        held = test(bodies, values, t)
+        if held != 1:
+            return held
+    return 1
+
+
+@kernel
+def cost_of(word, fold):
+    """What orders facts: 0 if nothing is aggregated, else the value, the other way round for max."""
+    if fold == 0:
+        return 0
+    return word if fold > 0 else ~word
+
+
+@kernel
+def test(bodies, values, t):
+    """Compute a variable, or test one; 1 if it holds, 0 if not, or OVERFLOW."""
+    tests = bodies.tests
+    kind, left, right = tests[t, TEST], tests[t, LEFT], tests[t, CONSTANT]
+    if kind == ABSENT:
+        return 1 if look_up(bodies, values, left, tests[t, ONE], tests[t, TWO]) < 0 else 0
+    for other, sign in ((tests[t, ONE], tests[t, ONE_SIGN]), (tests[t, TWO], tests[t, TWO_SIGN])):
+        if other >= 0:
+            word = values[other]
+            total = right + word if sign > 0 else right - word
+            beyond = (right ^ total) & (word ^ total) if sign > 0 else (right ^ word) & (right ^ total)
+            if beyond < 0:
+                return OVERFLOW
+            right = total
+    if kind == COMPUTE:
+        values[left] = right
+        return 1
+    word = values[left]
+    if kind == EQ:
+        return 1 if word == right else 0
+    if kind == GE:
+        return 1 if word >= right else 0
+    if kind == LE:
+        return 1 if word <= right else 0
+    return 1 if word != right else 0
+
+
+@kernel
+def derive(bodies, facts, run, b, depth):
+    """Add the fact that a body's head makes of the variables, unless it is there and not worse."""
+    progress, values, lists = run.progress, run.values, bodies.lists
+    table, fold = bodies.bodies, progress[FOLD]
+    predicate, terms, keys = table[b, HEAD], table[b, TERMS], table[b, KEYS]
+    cost, rank = run.costs[depth], run.ranks[depth] + 1
+    value = values[table[b, VALUE]] if fold else 0
+    if fold and cost_of(value, fold) != cost:
+        if cost_of(value, fold) < cost:
+            return UNORDERED
+        rank = 1
+    return add(bodies, facts, progress, predicate, values, lists, terms, keys, value, rank)
+
+
+@kernel
+def add(bodies, facts, progress, predicate, values, lists, terms, keys, value, rank):
+    """Add a fact of a predicate, the words of its key being values[lists[terms + i]]."""
+    rows, own, fold = facts.rows, facts.rows.shape[1] - FACT, progress[FOLD]
+    if progress[SPAN]:
+        number = number_of(progress, predicate, values, lists, terms, keys)
+        if number < 0:
+            return OVERFLOW
+        slot = number if fold else number >> 6
+        known = facts.dense[slot] if fold else (facts.dense[slot] >> (number & 63)) & 1
+        if known and not fold:
+            return DONE
+        row = known - 1
+    else:
+        slot, row = chained(facts, predicate, values, lists, terms, keys)
+    if row >= 0:
+        if fold and cost_of(value, fold) < cost_of(rows[row, own - 1], fold):
+            rows[row, own - 1], rows[row, own + RANK] = value, rank
+            if not rows[row, own + WAITS]:
+                wait(facts, progress, row)
+        return DONE
+    row = progress[SIZE]
+    if row == rows.shape[0]:
+        return GROW
+    if row >= progress[SIZE_MAX] or rank > progress[RANK_MAX]:
+        return LIMIT
+    for i in range(keys):
+        rows[row, i] = values[lists[terms + i]]
+    if fold:
+        rows[row, own - 1] = value
+    rows[row, own + RANK], rows[row, own + PREDICATE] = rank, predicate
+    progress[SIZE] = row + 1
+    if progress[SPAN]:
+        if fold:
+            facts.dense[slot] = row + 1
+        else:
+            facts.dense[slot] |= 1 << (number & 63)
+    else:
+        facts.nexts[0, row] = facts.begins[0, slot]
+        facts.begins[0, slot] = row + 1
+    link(bodies, facts, row)
+    wait(facts, progress, row)
+    return DONE
+
+
+@kernel
+def number_of(progress, predicate, values, lists, terms, keys):
+    """The number of a fact whose words all lie within a span, below those of the next predicate; -1 if they do not."""
+    number, low, span = predicate, progress[LOW], progress[SPAN]
+    for i in range(progress[MOST_KEYS]):
+        word = values[lists[terms + i]] - low if i < keys else 0
+        if word < 0 or word >= span:
+            return -1
+        number = number * span + word
+    return number
+
+
+@kernel
+def chained(facts, predicate, values, lists, terms, keys):
+    """Where the chain of a fact begins, and its row, or -1."""
+    rows, own = facts.rows, facts.rows.shape[1] - FACT
+    code = hash_of(0, predicate)
+    for i in range(keys):
+        code = hash_of(code, values[lists[terms + i]])
+    slot = code & (facts.begins.shape[1] - 1)
+    row = facts.begins[0, slot] - 1
+    while row >= 0:
+        same = rows[row, own + PREDICATE] == predicate
+        for i in range(keys):
+            same &= rows[row, i] == values[lists[terms + i]]
+        if same:
+            break
+        row = facts.nexts[0, row] - 1
+    return slot, row
+
+
+@kernel
+def wait(facts, progress, row):
+    """Put a fact into the ring."""
+    place = progress[RING] + progress[WAIT]
+    facts.ring[place - facts.ring.shape[0] if place >= facts.ring.shape[0] else place] = row
+    progress[WAIT] += 1
+    facts.rows[row, facts.rows.shape[1] - FACT + WAITS] = 1
+
+
+@kernel
+def link(bodies, facts, row):
+    """Put a fact at the head of its chains, but for those of the first index, which tells facts apart."""
+    own = facts.rows.shape[1] - FACT
+    for index in range(1, bodies.indices.shape[0]):
+        if bodies.indices[index, INDEXED] == facts.rows[row, own + PREDICATE]:
+            n, at = bodies.indices[index, COLUMN_COUNT], bodies.indices[index, COLUMNS]
+            code = hash_of(0, n)
+            for i in range(n):
+                code = hash_of(code, facts.rows[row, bodies.lists[at + i]])
+            slot = code & (facts.begins.shape[1] - 1)
+            facts.nexts[index, row] = facts.begins[index, slot]
+            facts.begins[index, slot] = row + 1
+
+
+@kernel
+def relink(bodies, facts, keys, size, first):
+    """Make the chains of the first `size` facts anew; keys[P] are the key words of a predicate.
+
+    `first` says whether the first index has chains.
+    """
+    own = facts.rows.shape[1] - FACT
+    for row in range(size):
+        link(bodies, facts, row)
+        if first:
+            predicate = facts.rows[row, own + PREDICATE]
+            code = hash_of(0, predicate)
+            for i in range(keys[predicate]):
+                code = hash_of(code, facts.rows[row, i])
+            slot = code & (facts.begins.shape[1] - 1)
+            facts.nexts[0, row] = facts.begins[0, slot]
+            facts.begins[0, slot] = row + 1
+
+
+@kernel
+def seed(bodies, facts, progress, predicate, words, values, terms):
+    """Add facts words[K, n] (the value of an aggregate last) with rank 1, from `progress[OPERATIONS]` on."""
+    keys = terms.shape[0] if progress[FOLD] == 0 else words.shape[0] - 1
+    while progress[OPERATIONS] < words.shape[1]:
+        n = progress[OPERATIONS]
+        for i in range(words.shape[0]):
+            values[i] = words[i, n]
+        status = add(bodies, facts, progress, predicate, values, terms, 0, keys, values[words.shape[0] - 1], 1)
+        if status != DONE:
+            return status
+        progress[OPERATIONS] += 1
+    return DONE
+
+
+@kernel
+def hash_rows(data, rows, count, width, columns, table, mask):
+    """Fill a table of hashes of rows that are sorted by some columns: the number of the first row of a key, from 1."""
+    for row in range(count):
+        fresh = row == 0
+        o = rows + row * width
+        code = hash_of(0, columns.shape[0])
+        for i in range(columns.shape[0]):
+            word = data[o + columns[i]]
+            fresh |= row > 0 and data[o - width + columns[i]] != word
+            code = hash_of(code, word)
+        if fresh:
+            slot = code & mask
+            while data[table + slot]:
+                slot = (slot + 1) & mask
+            data[table + slot] = row + 1

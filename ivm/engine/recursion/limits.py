@@ -1,0 +1,54 @@
+"""Limits of recursion: how many rows it may have and how many rounds it may take, so that what does not end stops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ivm.engine.installed import InstalledStratum
+from ivm.errors import LimitError
+from ivm.lang.ir import Compare
+
+ROWS_MAX = 10_000_000  # of a recursion that computes values, unless the user says otherwise
+ROUNDS_MAX = 1_000_000
+SHOWN = 5  # the last rounds that an error shows
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most rows that a stratum may have, and the most rounds of one transaction; None for no limit.
+
+    `where` is the place of the rule that an error shows, and `text` the rule.
+    """
+
+    where: str
+    text: str
+    rows_max: int | None = None
+    rounds_max: int | None = None
+
+    def check(self, rows: Sequence[int], count: int) -> None:
+        """Raise LimitError if there are too many rows or rounds, given how many rows each round brought."""
+        if self.rows_max is not None and count > self.rows_max:
+            raise self._error(rows, count, f"rows_max={self.rows_max:,} rows")
+        if self.rounds_max is not None and len(rows) > self.rounds_max:
+            raise self._error(rows, count, f"rounds_max={self.rounds_max:,} rounds")
+
+    def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
+        growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])
+        return LimitError(
+            f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after {len(rows):,} rounds, "
+            f"of which the last brought {growth}; bound what it computes, as by `n < 100`, or install it with a "
+            "greater limit"
+        )
+
+
+def limits_of(stratum: InstalledStratum) -> Limits:
+    """The limits of a stratum: those of its block; without them, a recursion that computes values has those above."""
+    rules = [rule for rule in stratum.rules if not stratum.recursive.isdisjoint(rule.reads)]
+    computing = [
+        rule
+        for rule in rules
+        if any(isinstance(x, Compare) and x.op == "=" for disjunct in rule.definition.body for x in disjunct)
+    ]
+    shown, *_ = (*computing, *rules)
+    rows, rounds = (ROWS_MAX, ROUNDS_MAX) if computing else (None, None)
+    text = shown.definition.text or str(shown.definition)
+    return Limits(str(shown.definition.where), text, shown.rows_max or rows, shown.rounds_max or rounds)

@@ -1,0 +1,258 @@
+"""Which rules may read their own views: the conditions of recursion, and rules in the form that it is evaluated in.
+
+    reach(x, z) <- reach(x, y), edge(y, z).                                             allowed
+    win(x) <- move(x, y), !win(y).                                                      refused: through a negation
+    size[x] = n <- agg<<n = sum(m)>> part(x, y), size[y] = m.                           refused: through a sum
+    dist[y] = d <- agg<<d = min(c)>> dist[x] = e, edge[x, y] = w, c = e + w.            allowed: monotone in e
+
+More rows never take rows away from a rule without negation and aggregate, so rounds of such rules end in the least
+rows that satisfy them all. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+
+from ivm.errors import RecursionRefusedError
+from ivm.lang.dependencies import Stratum, recursive_names, strata_of
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Disjunct, Negation, Rule, Term, Var
+from ivm.lang.traverse import atoms, reads, variables, writes
+
+MONOTONE = ("min", "max")
+UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way a comparison wants its left side: down is 1
+
+
+def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
+    """Rules in the form that recursion is evaluated in: one head a rule, an aggregate over its own conjunctions.
+
+    Rules that are not recursive are as they were.
+    """
+    found = [*rules]
+    names = recursive_names((*known, *found))
+    found = [one for rule in found for one in _split(rule, names)]
+    names = recursive_names((*known, *found))
+    bodies = {rule.heads[0].predicate: rule for rule in found if rule.heads[0].predicate.endswith("$body")}
+    folded = {rule.heads[0].predicate: rule.aggregate.op for rule in found if rule.aggregate}
+    made: list[Rule] = []
+    for rule in found:
+        name = rule.heads[0].predicate
+        if name in names and name in bodies and folded.get(name.removesuffix("$body")) in MONOTONE:
+            continue
+        if name in names and folded.get(name) in MONOTONE:
+            rule = _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, bodies)
+        made.append(rule)
+    return made
+
+
+def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
+    """One rule for each head if one of them is recursive."""
+    if any(name in names for name in writes(rule)):
+        yield from (replace(rule, heads=(head,)) for head in rule.heads)
+    else:
+        yield rule
+
+
+def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
+    """An aggregate over the conjunctions of its auxiliary view: how often a value is derived does not matter to it."""
+    literal = rule.body[0][0]
+    auxiliary = bodies.get(literal.predicate) if isinstance(literal, Atom) and len(rule.body[0]) == 1 else None
+    return replace(rule, body=auxiliary.body) if auxiliary and auxiliary.heads[0] == literal else rule
+
+
+def _as_aggregate(rule: Rule, op: str) -> Rule:
+    """A rule without aggregate as one more source of values for an aggregated function."""
+    (head,) = rule.heads
+    if not isinstance(head.value, Var):
+        return rule
+    result = replace(head.value, name=f"{head.value.name}$")
+    aggregate = Aggregate(op, result, head.value, where=head.where)
+    return replace(rule, heads=(replace(head, value=result),), aggregate=aggregate)
+
+
+# -- what is refused
+
+
+def check_recursion(rules: Sequence[Rule]) -> None:
+    """Raise RecursionRefusedError for a cycle through negation or an aggregate that is not monotone, naming it."""
+    for stratum in strata_of(rules):
+        for rule in stratum.rules if stratum.recursive else ():
+            _check_negations(rule, stratum)
+            _check_aggregate(rule, stratum)
+        for rule in stratum.rules if stratum.recursive else ():
+            if rule.aggregate:
+                sign = 1 if rule.aggregate.op == "min" else -1
+                for disjunct in rule.body:
+                    _check_monotone(rule, disjunct, stratum, sign)
+
+
+def check_extreme(rule: Rule) -> None:
+    """Raise RecursionRefusedError for a least or greatest text: values are compared as words, and texts are not."""
+    aggregate = rule.aggregate
+    if aggregate and aggregate.argument and rule.types[aggregate.argument.name] == "string":
+        raise RecursionRefusedError(
+            rule.where, f"recursion through {aggregate.op} takes numbers, dates and timestamps, but "
+            f"{aggregate.argument.name} is a string; give the strings numbers, and aggregate these"
+        )  # fmt: skip
+
+
+def _check_negations(rule: Rule, stratum: Stratum) -> None:
+    for disjunct in rule.body:
+        for literal in disjunct:
+            for atom in atoms(literal.body) if isinstance(literal, Negation) else ():
+                if atom.predicate in stratum.recursive:
+                    cycle = _cycle(rule, atom.predicate, stratum, "negates")
+                    raise RecursionRefusedError(
+                        atom.where, f"recursion through a negation has no meaning: {cycle}; "
+                        "negate only views that do not read this one"
+                    )  # fmt: skip
+
+
+def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
+    ops = {one.aggregate.op if one.aggregate else "" for one in stratum.rules}
+    op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
+    read = next((name for name in reads(rule) if name in stratum.recursive), name)
+    if op not in ("", *MONOTONE):
+        raise RecursionRefusedError(
+            rule.where, f"recursion through {op} has no meaning: {_cycle(rule, read, stratum, 'aggregates')}; "
+            f"let {op} read only views that do not read this one, or use min or max"
+        )  # fmt: skip
+    if len(ops) > 1 and ops.issubset(("", *MONOTONE)) and op == min(ops):
+        raise RecursionRefusedError(
+            rule.where, f"recursion through {max(ops)} takes only functions that are aggregated by {max(ops)}: "
+            f"{_cycle(rule, read, stratum, 'reads')}; let views of other kinds read the function once it is complete"
+        )  # fmt: skip
+    if op and not rule.heads[0].args:
+        reason = f"{name}[] has one value and reads itself: recursion through {op} needs a key"
+        raise RecursionRefusedError(rule.where, reason)
+
+
+def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
+    """A cycle in words: from a rule's view to one that it reads, and on until the view is read."""
+    reader, queue = {name: name}, [name]
+    for at in queue:  # grows
+        for read in {read for one in stratum.rules if at in writes(one) for read in reads(one)}:
+            if read in stratum.recursive and read not in reader:
+                reader[read] = at
+                queue.append(read)
+    chain = [rule.heads[0].predicate]
+    while chain[-1] != name:
+        chain.append(reader[chain[-1]])
+    first, *names = dict.fromkeys(one.partition("$")[0] for one in (chain[0], *reversed(chain)))
+    return f"{first} {verb} " + ", which reads ".join([*names, first])
+
+
+# -- monotone rules of min and max
+
+
+def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int) -> None:
+    """Raise RecursionRefusedError unless a better value of the stratum never leads to a worse one, or to none.
+
+    `sign` is 1 for min, where smaller is better, and -1 for max.
+    """
+    own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
+    others = [x for x in disjunct if x not in own]
+    values = [x.value for x in own]
+    if any(not isinstance(v, Var) for v in values) or len({*values}) < len(values):
+        raise _not_monotone(rule, own[0], "its value must be a variable of its own")
+    tainted = {v for v in values if isinstance(v, Var)}
+    held = {v for x in others if isinstance(x, Atom) for v in variables(x)} | {
+        v for x in own for v in variables(*x.args)
+    }
+    equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
+    rising = dict.fromkeys(tainted, 1)  # does a variable rise (1) or fall (-1) with the values of the stratum?
+    while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
+        equation, target = found[0]
+        equations.remove(equation)
+        source = equation.right if equation.left == target else equation.left
+        way = _way(source, rising)
+        if way is None:
+            raise _not_monotone(rule, equation, "the result must only rise, or only fall, with the value")
+        rising[target] = way
+    clamps = [x for x in others if isinstance(x, Compare) and _is_clamp(rule, disjunct, x, tainted, sign)]
+    _check_uses(rule, [x for x in others if x not in clamps], equations, rising, held, sign)
+    assert rule.aggregate and rule.aggregate.argument
+    if rising.get(rule.aggregate.argument, 1) != 1:
+        raise _not_monotone(rule, rule, "the result must rise with the value")
+
+
+def _check_uses(
+    rule: Rule,
+    others: Sequence[object],
+    equations: Sequence[Compare],
+    rising: dict[Var, int],
+    held: set[Var],
+    sign: int,
+) -> None:
+    """Refuse values that decide in another way than by a bound which better values keep."""
+    if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
+        raise _not_monotone(rule, fault, f"{fault.name} decides which rows there are, so no value may be behind it")
+    for literal in others:
+        if isinstance(literal, Negation) and not rising.keys().isdisjoint(variables(literal)):
+            raise _not_monotone(rule, literal, "no value may stand in a negation")
+        if not isinstance(literal, Compare) or rising.keys().isdisjoint(variables(literal)):
+            continue
+        if literal.op == "=" and literal not in equations:
+            continue
+        wanted = sign * UPWARDS.get(literal.op, 0)
+        left, right = _way(literal.left, rising), _way(literal.right, rising)
+        if not wanted or left not in (0, wanted) or right not in (0, -wanted):
+            bound = "<` or `<=" if sign > 0 else ">` or `>="
+            raise _not_monotone(rule, literal, f"a value may only be bounded, by `{bound}`")
+
+
+def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], sign: int) -> bool:
+    """Does a bound leave better values to another conjunction, which takes the bound for them?
+
+    As the two of `m = v, v <= w ; m = w, w < v` for max, which are the lesser of v and w together.
+    """
+    assert rule.aggregate and rule.aggregate.argument
+    (value, other), least = (bound.left, bound.right), {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
+    if value not in values:
+        value, other, least = other, value, -least
+    if value not in values or not isinstance(other, Var) or least != -sign:
+        return False
+    result = rule.aggregate.argument
+    rest = {*disjunct} - {bound, Compare("=", result, value), Compare("=", value, result)}
+    if len(rest) != len({*disjunct}) - 2:
+        return False
+    beyond = [Compare(op, *pair) for op in UPWARDS for pair in ((other, value), (value, other))]
+    beyond = [x for x in beyond if (UPWARDS[x.op] > 0) == ((x.left == other) == (least > 0))]
+    taken = [Compare("=", result, other), Compare("=", other, result)]
+    return any({*one} == {*rest, x, y} for one in rule.body for x in beyond for y in taken)
+
+
+def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
+    """The variable that an equation computes from values of the stratum, if there is one."""
+    for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
+        if isinstance(target, Var) and target not in held and target not in rising:
+            yield from [target] if any(v in rising for v in variables(source)) else []
+
+
+def _way(term: Term, rising: dict[Var, int]) -> int | None:
+    """1 if a term rises with the values, -1 if it falls, 0 if it does not depend on them; None if that is not known."""
+    match term:
+        case Var():
+            return rising.get(term, 0)
+        case Const():
+            return 0
+        case Binary():
+            left, right = _way(term.left, rising), _way(term.right, rising)
+            if left is None or right is None:
+                return None
+            if term.op in "+-":
+                right = right if term.op == "+" else -right
+                return left or right if left * right >= 0 else None
+            if left == right == 0:
+                return 0
+            factor, way = (term.left, right) if term.op == "*" and left == 0 else (term.right, left)
+            if isinstance(factor, Const) and not isinstance(factor.value, bool | str) and factor.value > 0:  # type: ignore[operator]
+                return way
+    return None
+
+
+def _not_monotone(rule: Rule, node: object, reason: str) -> RecursionRefusedError:
+    assert rule.aggregate
+    where = getattr(node, "where", rule.where)
+    name = rule.heads[0].predicate
+    return RecursionRefusedError(
+        where, f"recursion through {rule.aggregate.op} must be monotone, and {name} is not known to be: {reason}"
+    )

@@ -1,0 +1,290 @@
+"""A question's constants are passed into the recursion that it asks, so that only what they lead to is derived.
+
+    reach(x, y) <- edge(x, y).          reach(x, z) <- reach(x, y), edge(y, z).          q(y) <- reach(1, y).
+
+    reach$asked1(x) <- reach$seed1(x).                                        1, and what else it leads to asking for
+    reach$1(x, y) <- reach$asked1(x), edge(x, y).
+    reach$1(x, z) <- reach$asked1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
+
+These are magic sets. The digits say which columns are asked for: 1 where a value is given. Where a rule is only asked
+on for other values of these columns, as by `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all
+that are asked for. Then rows are derived without those columns:
+
+    reach$asked1(y) <- reach$asked1(x), edge(x, y).          reach$for1(z) <- reach$asked1(x), edge(x, z).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ivm.lang.dependencies import Stratum, in_order, strata_of
+from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
+from ivm.lang.program import Program
+from ivm.lang.traverse import atoms, reads, variables, writes
+from ivm.plan.expression import may_fail
+
+SHOWN = 3  # constants that a note shows
+Given = tuple[int, ...]  # the columns of a predicate whose values are given
+Seeds = dict[str, list[tuple[Const, ...]]]  # rows of extensional predicates
+
+
+class Asked(NamedTuple):
+    """A program that derives what a question needs, the rows of its seeds, and a sentence for each view asked so."""
+
+    program: Program
+    seeds: Seeds
+    notes: tuple[str, ...] = ()
+
+
+def pass_constants(program: Program) -> Asked:
+    """A question's program, in which recursion derives only what the constants lead to, where it is asked by any."""
+    asked = Asked(program, {})
+    for stratum in strata_of(program.rules):
+        if stratum.recursive and _is_plain(stratum, program.predicates):
+            asked = _Magic(asked, stratum).asked() or asked
+    return asked
+
+
+def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
+    """Has a stratum only relations, and rules whose arithmetic cannot fail? Otherwise what is left out might fail."""
+    return not any(
+        rule.aggregate or predicates[rule.heads[0].predicate].value is not None or may_fail(disjunct, set(), rule.types)
+        for rule in stratum.rules
+        for disjunct in rule.body
+    )
+
+
+class _Magic:
+    """Rewrites one stratum of a program."""
+
+    def __init__(self, asked: Asked, stratum: Stratum) -> None:
+        self._before, self._stratum = asked, stratum
+        self._predicates = dict(asked.program.predicates)
+        self._made: list[Rule] = []
+        self._waiting: list[tuple[str, Given]] = []
+        self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
+        self._partly: set[tuple[str, Given]] = set()  # those of whose rules not all literals decide what they ask for
+        self._seeds: Seeds = {}
+
+    def asked(self) -> Asked | None:
+        """The program with the stratum rewritten; None if some rule needs all that the stratum derives."""
+        program, own = self._before.program, self._stratum.recursive
+        within = {id(rule) for rule in self._stratum.rules}
+        outside = [rule for rule in program.rules if id(rule) not in within]
+        calls = [self._called(disjunct) for rule in outside for disjunct in rule.body]
+        found = [call for some in calls for call in some]
+        if program.answer in own or not found or not all(given for _, given, _ in found):
+            return None
+        for name, given, constants in found:
+            seeds = self._seeds.setdefault(_named(name, "seed", given), [])
+            seeds += [constants] if constants not in seeds else []
+            self._ask(name, given)
+        while self._waiting:
+            if not self._adorn(*self._waiting.pop()):
+                return None
+        factored = {call for call in self._calls if self._is_same_for_all(*call)}
+        rules = [self._answered(rule, factored) for rule in outside]
+        made = [rule for rule in self._made if not self._is_left_out(rule, factored)]
+        for name in self._seeds:
+            kept = self._predicates[name.replace("$seed", "$asked")]
+            self._predicates[name] = replace(kept, name=name, extensional=True)
+        notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
+        new = in_order((*made, *rules))
+        used = {name for rule in new for name in (*reads(rule), *writes(rule))}
+        predicates = {name: predicate for name, predicate in self._predicates.items() if name in used}
+        rewritten = replace(program, predicates=predicates, rules=new)
+        return Asked(rewritten, self._before.seeds | self._seeds, (*self._before.notes, *notes))
+
+    def _note(self, name: str, given: Given) -> str:
+        seeds = self._seeds[_named(name, "seed", given)]
+        columns = ", ".join(self._predicates[name].columns[i] for i in given)
+        values = "; ".join(", ".join(map(str, row)) for row in seeds[:SHOWN]) + ("; ..." if len(seeds) > SHOWN else "")
+        return f"of {name} only rows that {columns} = {values} leads to"
+
+    # -- calls from outside the stratum
+
+    def _called(self, disjunct: Disjunct) -> list[tuple[str, Given, tuple[Const, ...]]]:
+        """The atoms of the stratum in a conjunction: for each its name, the columns given by constants, and these."""
+        known = _constants(disjunct)
+        return [
+            (atom.predicate, given, tuple(_constant(atom.args[i], known) for i in given))
+            for atom in atoms(disjunct)
+            if atom.predicate in self._stratum.recursive
+            for given in [tuple(i for i, term in enumerate(atom.args) if isinstance(term, Const) or term in known)]
+        ]
+
+    def _answered(self, rule: Rule, factored: set[tuple[str, Given]]) -> Rule:
+        """A rule from outside that asks the rewritten views."""
+
+        def literal(one: Literal, known: Mapping[Var, Const]) -> Literal:
+            match one:
+                case Negation():
+                    return replace(one, body=tuple(literal(inner, known) for inner in one.body))
+                case Atom() if one.predicate in self._stratum.recursive:
+                    given = tuple(i for i, t in enumerate(one.args) if isinstance(t, Const) or t in known)
+                    if (one.predicate, given) in factored:
+                        left = tuple(term for i, term in enumerate(one.args) if i not in given)
+                        return replace(one, predicate=_named(one.predicate, "for", given), args=left)
+                    return replace(one, predicate=_named(one.predicate, "", given))
+            return one
+
+        body = tuple(tuple(literal(one, _constants(disjunct)) for one in disjunct) for disjunct in rule.body)
+        return replace(rule, body=body)
+
+    # -- rules of the stratum
+
+    def _ask(self, name: str, given: Given) -> None:
+        """Make the predicates of a view that is asked with some columns given, and have its rules rewritten."""
+        if (name, given) in self._calls:
+            return
+        self._calls[name, given] = []
+        self._waiting.append((name, given))
+        whole = self._predicates[name]
+        some = {"keys": tuple(whole.keys[i] for i in given), "columns": tuple(whole.columns[i] for i in given)}
+        left = [i for i in range(len(whole.keys)) if i not in given]
+        rest = {"keys": tuple(whole.keys[i] for i in left), "columns": tuple(whole.columns[i] for i in left)}
+        self._define(replace(whole, name=_named(name, "", given)))
+        self._define(replace(whole, name=_named(name, "asked", given), **some))  # type: ignore[arg-type]
+        self._define(replace(whole, name=_named(name, "for", given), **rest))  # type: ignore[arg-type]
+        if _named(name, "seed", given) in self._seeds:
+            args = tuple(map(Var, some["columns"]))
+            types = dict(zip(some["columns"], some["keys"], strict=True))
+            head, seed = (Atom(_named(name, kind, given), args) for kind in ("asked", "seed"))
+            self._made.append(Rule((head,), ((seed,),), types=types, text="(what is asked for)", where=whole.where))
+
+    def _define(self, predicate: Predicate) -> None:
+        self._predicates[predicate.name] = predicate
+
+    def _adorn(self, name: str, given: Given) -> bool:
+        """Rewrite the rules of a view that is asked with columns given; False if it needs all rows of some view."""
+        for rule in self._stratum.rules:
+            (head,) = rule.heads
+            for disjunct in rule.body if head.predicate == name else ():
+                if not self._adorn_one(rule, head, disjunct, given):
+                    return False
+        return True
+
+    def _adorn_one(self, rule: Rule, head: Atom, disjunct: Disjunct, given: Given) -> bool:
+        values = tuple(head.args[i] for i in given)
+        asking = Atom(_named(head.predicate, "asked", given), values, where=head.where)
+        known = {*variables(asking), *_constants(disjunct)}
+        done: list[Atom] = [asking]
+        left = [x for x in disjunct if isinstance(x, Atom)]
+        rest = tuple(x for x in disjunct if not isinstance(x, Atom))
+        while left:
+            atom = min(left, key=lambda x: self._place(x, known))
+            left.remove(atom)
+            if atom.predicate in self._stratum.recursive:
+                columns = tuple(i for i, t in enumerate(atom.args) if isinstance(t, Const) or t in known)
+                if not columns:
+                    return False
+                self._ask(atom.predicate, columns)
+                self._calls[head.predicate, given].append((atom.predicate, columns))
+                if not self._pass_on(rule, atom, columns, done, rest) or left:
+                    self._partly.add((head.predicate, given))
+                atom = replace(atom, predicate=_named(atom.predicate, "", columns))
+            done.append(atom)
+            known |= {*variables(atom)}
+        new = replace(head, predicate=_named(head.predicate, "", given))
+        self._made.append(replace(rule, heads=(new,), body=((*done, *rest),)))
+        if not self._calls_of(disjunct):
+            free = tuple(term for i, term in enumerate(head.args) if i not in given)
+            new = replace(head, predicate=_named(head.predicate, "for", given), args=free)
+            self._made.append(replace(rule, heads=(new,), body=((*done, *rest),)))
+        return True
+
+    def _calls_of(self, disjunct: Disjunct) -> bool:
+        return any(atom.predicate in self._stratum.recursive for atom in atoms(disjunct))
+
+    def _place(self, atom: Atom, known: set[Var]) -> tuple[bool, bool]:
+        """Atoms that share a known value come first, of these such that are complete."""
+        shares = any(isinstance(term, Const) or term in known for term in atom.args)
+        return not shares, atom.predicate in self._stratum.recursive
+
+    def _pass_on(self, rule: Rule, atom: Atom, columns: Given, done: Sequence[Atom], rest: Sequence[Literal]) -> bool:
+        """The rule that asks a view for what the atoms before it give; whether all other literals decide that."""
+        fresh = {i: Var(f"given${i}", where=atom.where) for i in columns if isinstance(atom.args[i], Const)}
+        args = tuple(fresh.get(i, atom.args[i]) for i in columns)
+        head = Atom(_named(atom.predicate, "asked", columns), args, where=atom.where)
+        if (head,) == tuple(done):
+            return True  # it asks for what is asked for already
+        held = {v for one in done for v in variables(one)}
+        fixed = [Compare("=", var, atom.args[i]) for i, var in fresh.items()]
+        kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
+        types = {**rule.types, **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()}}
+        body: Disjunct = (*done, *fixed, *kept)
+        text = f"{rule.text}  (what it asks for)"
+        self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
+        return len(kept) == len(rest)
+
+    # -- answers that are the same for all that is asked for
+
+    def _is_same_for_all(self, name: str, given: Given) -> bool:
+        """Do all rules ask only for other given values, and pass the answer on? And is the question for one value?"""
+        if len(self._seeds.get(_named(name, "seed", given), ())) != 1 or len(given) == len(self._predicates[name].keys):
+            return False
+        asking = {call for call, calls in self._calls.items() if (name, given) in calls}
+        if (name, given) in self._partly or not asking <= {(name, given)}:
+            return False
+        return all(
+            self._passes_on(rule.heads[0], disjunct, given)
+            for rule in self._stratum.rules
+            for disjunct in (rule.body if rule.heads[0].predicate == name else ())
+            if self._calls_of(disjunct)
+        )
+
+    def _passes_on(self, head: Atom, disjunct: Disjunct, given: Given) -> bool:
+        calls = [x for x in atoms(disjunct) if x.predicate in self._stratum.recursive]
+        (call, *others) = calls
+        free = [i for i in range(len(head.args)) if i not in given]
+        passed = [head.args[i] for i in free]
+        elsewhere = [
+            *(x for x in disjunct if x is not call),
+            *(args[i] for args in (head.args, call.args) for i in given),
+        ]
+        return (
+            not others
+            and call.predicate == head.predicate
+            and {*self._calls[head.predicate, given]} == {(head.predicate, given)}
+            and passed == [call.args[i] for i in free]
+            and len({*passed}) == len(passed)
+            and {*variables(*elsewhere)}.isdisjoint(passed)
+        )
+
+    def _is_left_out(self, rule: Rule, factored: set[tuple[str, Given]]) -> bool:
+        """Is a rule for answers of the other kind?"""
+        name = rule.heads[0].predicate
+        for call in self._calls:
+            if name == _named(*_parts(call, "")):
+                return call in factored
+            if name == _named(*_parts(call, "for")):
+                return call not in factored
+        return False
+
+
+def _parts(call: tuple[str, Given], kind: str) -> tuple[str, str, Given]:
+    return call[0], kind, call[1]
+
+
+def _named(name: str, kind: str, given: Given) -> str:
+    """The name of a predicate that stands for a view asked with some columns given."""
+    digits = "".join("1" if i in given else "0" for i in range(max(given, default=-1) + 1))
+    return f"{name}${kind}{digits}"
+
+
+def _constants(disjunct: Disjunct) -> dict[Var, Const]:
+    """The variables that a conjunction fixes to constants."""
+    return {x.left: x.right for x in disjunct if _fixes(x) and isinstance(x, Compare)}  # type: ignore[misc]
+
+
+def _fixes(literal: Literal) -> bool:
+    return (
+        isinstance(literal, Compare)
+        and literal.op == "="
+        and isinstance(literal.left, Var)
+        and isinstance(literal.right, Const)
+    )
+
+
+def _constant(term: Var | Const, known: Mapping[Var, Const]) -> Const:
+    return term if isinstance(term, Const) else known[term]

@@ -1,0 +1,129 @@
+"""Random recursions under edits that cut and mend cycles: what is maintained equals the slow truth, each time."""
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ivm.engine import engine
+from ivm.engine.recursion import fixpoint, flat_rounds
+from ivm.lang import query
+from tests.support import naive
+from tests.support.mirror import Mirror
+from tests.support.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
+
+PROGRAMS, QUESTIONS, PART = 200, 60, 20  # of the suite; a campaign runs CAMPAIGN of them
+CAMPAIGN = 20_000
+TRANSACTIONS = 6
+
+
+def follow(seed: int) -> None:
+    """Install, load and edit, comparing each time; reopen halfway, then look at old versions, a branch, the check."""
+    random = Random(seed)
+    text = program(random)
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", text)
+        edits, states = load(random), {}
+        for number in range(TRANSACTIONS):
+            mirror.change(edits)
+            states[mirror.workspace.store.version] = mirror.state
+            if number == TRANSACTIONS // 2:
+                mirror.reopen()
+            edits = change(random, mirror.state)
+        assert mirror.workspace.check() == []
+        version = random.choice(sorted(states))
+        with mirror.workspace.at(version) as old:
+            for name in mirror.program.predicates:
+                if "$" not in name:
+                    assert sorted(old[name]) == sorted(naive.rows_of(states[version][name])), name
+        _follow_branch(mirror, version, states[version], edits)
+        mirror.close()
+
+
+def _follow_branch(mirror: Mirror, version: int, state: naive.State, edits: list) -> None:
+    """The same views on a branch that begins at an old version, edited through the store."""
+    store = mirror.workspace.store
+    store.branch("trial", version)
+    state = {name: rows.copy() for name, rows in state.items()}
+    with store.transaction(branch="trial") as txn:
+        for name, row, inserted in edits:
+            naive.change(state[name], row, inserted)
+            relation = txn[name]
+            if inserted:
+                relation.set([row])
+            else:
+                relation.delete([row[: len(mirror.program.predicates[name].keys)]])
+    expected = naive.evaluate(mirror.program, state)
+    with store.snapshot("trial") as snap:
+        for name in mirror.program.predicates:
+            if "$" not in name:
+                assert sorted(snap[name]) == sorted(naive.rows_of(expected[name])), name
+
+
+def ask(seed: int) -> None:
+    """Views that read themselves in a question, asked with constants: the answer is that of the whole views."""
+    random = Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
+        mirror.change(load(random))
+        for _ in range(3):
+            rules = [rule for rule in random.choice((plain, recursion))(random) if not rule.startswith("v")]
+            asked = rules[-1].partition("(")[0]
+            width = 1 + rules[-1].partition(")")[0].count(",")
+            terms = [random.choice(("1", "2", "0", "x", "_")) for _ in range(width)]
+            call = f"{'!' if random.random() < 0.2 and '_' not in terms else ''}{asked}({', '.join(terms)})"
+            text = "\n".join([*rules, f"q(x) <- {call}, e(x, _)."])
+            program = query(text, mirror.program)
+            truth = naive.evaluate(mirror.program.including(program), mirror.state)
+            assert sorted(mirror.workspace.query(text)) == sorted(truth["q"]), text
+        mirror.close()
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS, PART))
+def test_random_recursions(first):
+    for seed in range(first, first + PART):
+        follow(seed)
+
+
+def test_random_recursions_that_are_never_evaluated_anew(monkeypatch):
+    """Most tables here are so small that many deletions would be: with no limit none is."""
+    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
+    for seed in range(PART):
+        follow(seed)
+
+
+def test_random_recursions_that_are_often_evaluated_anew(monkeypatch):
+    monkeypatch.setattr(engine, "REFILL_FROM", 1)
+    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    monkeypatch.setattr(fixpoint, "STEPS_FREE", 2)
+    for seed in range(PART):
+        follow(seed)
+
+
+@pytest.mark.parametrize("first", range(0, QUESTIONS, PART))
+def test_random_questions(first):
+    for seed in range(first, first + PART):
+        ask(seed)
+
+
+@pytest.mark.parametrize("numbers", [flat_rounds.NUMBERS_MAX, 0])
+def test_random_recursions_evaluated_in_memory(monkeypatch, numbers):
+    """From the first row on, in little room that grows, with facts told apart by numbers or by hashes."""
+    monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+    monkeypatch.setattr(flat_rounds, "FACTS_MIN", 4)
+    monkeypatch.setattr(flat_rounds, "NUMBERS_MAX", numbers)
+    monkeypatch.setattr(engine, "REFILL_FROM", 1)
+    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    for seed in range(2 * PART):
+        follow(seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("first", range(0, CAMPAIGN, 500))
+def test_campaign(first, monkeypatch):
+    for seed in range(first, first + 500):
+        monkeypatch.setattr(fixpoint, "PAGED_SHARE", (1 << 40) * (seed % 3 == 0) or 16)
+        follow(seed)
+        ask(seed)

@@ -1,0 +1,277 @@
+"""Everything else works over views that read themselves: questions, limits, explanations, subscribers, the check."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import ivm
+from ivm.engine.recursion import fixpoint, flat_rounds
+from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
+from pagestore.host import SET, read_batches
+
+RULES = """
+edge(x, y) -> int(x), int(y).  start(x) -> int(x).
+reach(x) <- start(x).
+reach(y) <- reach(x), edge(x, y).
+many[] = n <- agg<<n = count()>> reach(x).
+lost(x) <- edge(x, _), !reach(x).
+"""
+EDGES = [(1, 2), (2, 3), (3, 2), (3, 4), (7, 8)]
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
+        workspace.install(RULES)
+        with workspace.transaction() as txn:
+            txn.insert("start", [(1,)])
+            txn.insert("edge", EDGES)
+        yield workspace
+
+
+def test_questions(workspace):
+    asked = "q(x, y) <- edge(x, y).  q(x, z) <- q(x, y), edge(y, z)."
+    assert list(workspace.query(asked)) == [
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (2, 2),
+        (2, 3),
+        (2, 4),
+        (3, 2),
+        (3, 3),
+        (3, 4),
+        (7, 8),
+    ]
+    hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."
+    assert list(workspace.query(hops)) == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    assert list(workspace.query("p(y) <- edge(1, y).  p(y) <- p(x), edge(x, y).  u(x) <- reach(x), !p(x).")) == [(1,)]
+
+
+def test_questions_with_constants(workspace):
+    closures = ["p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z).", "p(x, z) <- p(x, y), p(y, z)."]
+    for closure in closures:
+        rules = f"p(x, y) <- edge(x, y).  {closure}  "
+        assert list(workspace.query(rules + "q(y) <- p(1, y).")) == [(2,), (3,), (4,)]
+        assert list(workspace.query(rules + "q(y) <- p(x, y), x = 7.")) == [(8,)]
+        assert list(workspace.query(rules + "q(x) <- p(x, 4).")) == [(1,), (2,), (3,)]
+        assert list(workspace.query(rules + "q(x, y) <- p(1, x), p(7, y).")) == [(2, 8), (3, 8), (4, 8)]
+        assert list(workspace.query(rules + "q(x) <- start(x), p(1, 4).")) == [(1,)]
+        assert list(workspace.query(rules + "q(x) <- edge(x, _), !p(7, x), !p(1, x).")) == [(1,), (7,)]
+        text = workspace.explain(rules + "q(y) <- p(1, y).")
+        assert "asked     of p only rows that x = 1 leads to" in text
+        assert "asked" not in workspace.explain(rules + "q(x, y) <- p(1, y), p(x, _).")
+
+
+def test_a_question_costs_what_it_reaches(tmp_path):
+    with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
+        workspace.install("edge(x, y) -> int(x), int(y).")
+        with workspace.transaction() as txn:  # 200 cycles of 50
+            txn.insert("edge", [(50 * c + n, 50 * c + (n + 1) % 50) for c in range(200) for n in range(50)])
+        for closure in ("p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z)."):
+            rules = f"p(x, y) <- edge(x, y).  {closure}  "
+            assert len(workspace.query(rules + "q(y) <- p(120, y).", rows_max=200)) == 50
+
+
+def test_in_memory_by_hashes(workspace, monkeypatch):
+    monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+    monkeypatch.setattr(flat_rounds, "NUMBERS_MAX", 0)
+    monkeypatch.setattr(flat_rounds, "FACTS_MIN", 2)
+    asked = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), p(y, z), x != z.  q(x, y) <- p(x, y), !start(y)."
+    assert list(workspace.query(asked)) == [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 2), (3, 4), (7, 8)]
+    hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."
+    assert list(workspace.query(hops)) == [(1, 0), (2, 1), (3, 2), (4, 3)]
+
+
+def test_a_question_about_an_older_version(workspace):
+    version = workspace.store.version
+    workspace.exec("-edge(1, 2).")
+    with workspace.at(version) as old:
+        assert len(old["reach"]) == 4
+        assert len(old.query("q(x) <- start(x).  q(y) <- q(x), edge(x, y).")) == 4
+    assert len(workspace.query("q(x) <- start(x).  q(y) <- q(x), edge(x, y).")) == 1
+
+
+def test_subscribers(workspace):
+    told = []
+    workspace.subscribe("reach", lambda table: told.append(table.to_pylist()))
+    workspace.exec("-edge(1, 2).")
+    workspace.exec("+edge(1, 4).")
+    workspace.exec("+edge(4, 1).")  # a way back: ranks may change, rows do not
+    assert [sorted((row["x"], row["_change_type"]) for row in rows) for rows in told] == [
+        [(2, "delete"), (3, "delete"), (4, "delete")],
+        [(4, "insert")],
+    ]
+
+
+def test_statistics(workspace):
+    workspace.exec("-edge(3, 4).")
+    stats = workspace.stats("reach")
+    assert (stats["rows"], stats["inserted"], stats["erased"], stats["examined"]) == (3, 0, 1, 1)
+    workspace.exec("+edge(3, 4). +edge(4, 5).")
+    stats = workspace.stats("reach")
+    assert (stats["inserted"], stats["rounds"]) == (2, 2)
+
+
+def test_explanation(workspace):
+    text = workspace.explain("reach")
+    assert "stratum   of this view alone, in rounds" in text
+    assert "ranks     1: 1, 2: 1, 3: 1, 4: 1" in text
+    assert "probed, in rounds" in text
+
+
+def test_trace_and_evaluation(workspace):
+    before = workspace.store.version
+    workspace.exec("+edge(4, 5).")
+    assert workspace.trace_distance("reach", before, workspace.store.version) > 0
+    assert sorted(workspace.evaluate("reach")) == sorted(workspace["reach"])
+    workspace.verify("reach")
+
+
+def test_the_check_finds_a_wrong_rank_and_a_wrong_row(workspace):
+    store = workspace.store
+    with store.transaction() as txn:
+        txn.vouch()
+        txn.apply("reach", np.array([SET]), np.array([[2], [9]]))
+    assert [v.invariant for v in workspace.check()] == ["rank"]
+    assert "reach: (3) follows from no rows before it" in workspace.check()[0].fact
+    workspace.verify("reach")  # the rows are right
+    workspace.repair()
+    assert workspace.check() == []
+    with store.transaction() as txn:
+        txn.vouch()
+        txn.apply("reach", np.array([SET]), np.array([[6], [1]]))
+    assert "view rows" in {v.invariant for v in workspace.check()}
+    with pytest.raises(DivergenceError, match=r"reach is not what follows from scratch: it has \(6\)"):
+        workspace.verify("reach")
+
+
+def test_ranks_stay_where_rows_stay(workspace):
+    def ranks():
+        with workspace.store.snapshot() as snap:
+            return np.concatenate([*read_batches(snap.pages, snap.tree("reach"))], axis=1).T.tolist()
+
+    assert ranks() == [[1, 1], [2, 2], [3, 3], [4, 4]]
+    workspace.exec("+edge(1, 4).")
+    assert ranks() == [[1, 1], [2, 2], [3, 3], [4, 4]]
+    workspace.exec("-edge(3, 4).")
+    assert ranks() == [[1, 1], [2, 2], [3, 3], [4, 4]]
+    workspace.exec("-edge(2, 3). +edge(4, 3).")
+    assert ranks() == [[1, 1], [2, 2], [3, 5], [4, 4]]
+
+
+class TestLimits:
+    ENDLESS = "n(x) <- start(x).  n(m) <- n(x), m = x + 1."
+
+    def test_rows(self, workspace):
+        says = (
+            r"query:1:20: n\(m\) <- n\(x\), m = x \+ 1\. goes beyond rows_max=50 rows: it has 51 rows after 51 rounds"
+        )
+        with pytest.raises(LimitError, match=says):
+            workspace.query(self.ENDLESS, rows_max=50)
+
+    def test_in_memory(self, workspace, monkeypatch):
+        monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
+        with pytest.raises(LimitError, match="rows_max=50 rows: it has 51 rows after 51 rounds, of which the last"):
+            workspace.query(self.ENDLESS, rows_max=50)
+        with pytest.raises(LimitError, match="rounds_max=50 rounds: it has 51 rows after 51 rounds"):
+            workspace.query(self.ENDLESS, rounds_max=50)
+        with pytest.raises(RangeError):
+            workspace.query("n(x) <- start(x).  n(m) <- n(x), m = x + 2000000000000000000.")
+
+    def test_rounds(self, workspace):
+        version = workspace.store.version
+        with pytest.raises(LimitError, match=r"rounds_max=20 rounds: .* the last brought 1, 1, 1, 1, 1; bound what"):
+            workspace.install(self.ENDLESS, "endless", rounds_max=20)
+        assert workspace.store.version == version
+        assert "n" not in workspace
+
+    def test_of_later_transactions(self, workspace):
+        workspace.install("n(x) <- start(x).  n(m) <- n(x), edge(x, _), m = x + 10.", "some", rows_max=5)
+        with pytest.raises(LimitError, match="rows_max=5 rows"), workspace.transaction() as txn:
+            txn.insert("edge", [(1 + 10 * n, 0) for n in range(9)])
+        assert list(workspace["n"]) == [(1,), (11,)]
+
+    def test_that_end_by_a_comparison(self, workspace):
+        assert len(workspace.query("n(x) <- start(x).  n(m) <- n(x), m = x + 1, m < 100.")) == 99
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5, "7"])
+    def test_that_are_none(self, workspace, limit):
+        with pytest.raises(OptionError, match="rows_max"):
+            workspace.query("q(x) <- start(x).", rows_max=limit)
+        with pytest.raises(OptionError, match="rounds_max"):
+            workspace.install("q(x) <- start(x).", "q", rounds_max=limit)
+
+
+def test_a_value_out_of_range_in_a_recursion(workspace):
+    with pytest.raises(RangeError):
+        workspace.query("n(x) <- start(x).  n(m) <- n(x), m = x * 1000000.")
+
+
+def test_a_function_that_is_not_aggregated(workspace):
+    workspace.install("depth[x] = 0 <- start(x).  depth[y] = d <- depth[x] = b, edge(x, y), y > x, d = b + 1.", "depth")
+    assert list(workspace["depth"]) == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    with pytest.raises(FunctionConflictError, match=r"depth\[4\] got two values"):
+        workspace.exec("+edge(2, 4).")
+    workspace.exec("+edge(2, 4). -edge(3, 4).")
+    assert list(workspace["depth"]) == [(1, 0), (2, 1), (3, 2), (4, 2)]
+
+
+def test_texts_and_dates(tmp_path):
+    with ivm.open(tmp_path / "texts.pages", sync="off") as workspace:
+        workspace.install("""
+            under(x, y) -> string(x), string(y).
+            chief(x, y) <- under(x, y).
+            chief(x, z) <- chief(x, y), under(y, z).
+            +under("ada", "bob"). +under("bob", "cy"). +under("cy", "ada").
+        """)
+        assert len(workspace["chief"]) == 9
+        workspace.exec('-under("cy", "ada").')
+        assert sorted(workspace["chief"]) == [("ada", "bob"), ("ada", "cy"), ("bob", "cy")]
+
+
+def test_a_negation_that_needs_the_recursion_is_refused(workspace):
+    with pytest.raises(ConstructError, match="the negation needs y from a view that reads itself"):
+        workspace.install("p(x) <- start(x).  p(x) <- edge(_, x), p(y), !(edge(z, x), z > y).", "p")
+
+
+def test_uninstalling_leaves_nothing(workspace):
+    def trees():
+        with workspace.store.sketch() as sketch:
+            return set(sketch.catalog.relations)
+
+    before = trees()
+    workspace.install("p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), p(y, z).", "p")
+    workspace.uninstall("p")
+    assert trees() == before
+    workspace.exec("+edge(4, 1).")
+    assert workspace.check() == []
+
+
+def test_a_process_that_is_killed(tmp_path):
+    """Rows and ranks of the last commit are there when the store is opened again, and nothing is evaluated for it."""
+    script = f"""
+        import ivm, os, signal
+        workspace = ivm.open({str(tmp_path / "killed.pages")!r})
+        workspace.install({RULES!r})
+        with workspace.transaction() as txn:
+            txn.insert("start", [(1,)])
+            txn.insert("edge", {EDGES!r})
+        workspace.exec("-edge(1, 2).")
+        workspace.exec("+edge(1, 3).")
+        txn = workspace.transaction()
+        txn.delete("edge", [(1, 3)])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=os.getcwd(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    with ivm.open(tmp_path / "killed.pages") as workspace:
+        assert list(workspace["reach"]) == [(1,), (2,), (3,), (4,)]
+        assert workspace.check() == []
+        workspace.exec("-edge(1, 3).")
+        assert list(workspace["reach"]) == [(1,)]
