@@ -5,21 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from ivm import lang
 from ivm.engine.complement_join import choice, pairs
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
 from ivm.engine.installed import Installed
 from ivm.engine.recursion.limits import limits_of
-from ivm.engine.stored import layouts_of
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
-from ivm.plan.cardinality import Cardinality
-from ivm.plan.constants import Encoder
 from ivm.plan.index import permuted, tree_name
 from ivm.plan.plan import Plan
-from ivm.plan.planner import BEFORE_ROUNDS, ONCE, ROUNDS
-from ivm.plan.rewrite.magic import pass_constants
+from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
+from ivm.question import understand
 from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, RANKED, SUM, TOTAL
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
@@ -67,13 +63,9 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
     Raises RuleError.
     """
-    part = lang.query(text, before.program)
-    asked = pass_constants(part)
-    installed = before.including(
-        "query", text, Cardinality(sketch).distinct, Encoder(sketch), layouts_of(sketch),
-        maintenance=ONCE, part=asked.program,
-    )  # fmt: skip
-    lines = [f"{part.answer}: evaluated once", *(f"  asked     {note}" for note in asked.notes)]
+    question = understand(sketch, before, text)
+    installed = question.installed
+    lines = [f"{question.answer}: evaluated once", *(f"  asked     {note}" for note in question.asked.notes)]
     for rule in installed.blocks[-1].rules:
         lines.append(str(rule.definition))
         for plan in rule.plans:

@@ -23,7 +23,7 @@ from ivm.answer import Answer
 from ivm.check.check import check, tree_difference
 from ivm.check.rebuild import Progress, evaluate, no_progress, rebuild, rules_below
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, Filler, unordered
+from ivm.engine.fill import Account, unordered
 from ivm.engine.installed import Installed, refuse_foreign_writers
 from ivm.engine.recompute import not_a_view
 from ivm.engine.stored import (
@@ -35,7 +35,6 @@ from ivm.engine.stored import (
     drop_stray_trees,
     layouts_of,
     load,
-    plant,
     save,
     saved_rules,
 )
@@ -47,8 +46,8 @@ from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
-from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
-from ivm.plan.rewrite.magic import pass_constants
+from ivm.plan.planner import AUTO, MATCH, PROBE
+from ivm.question import Limits, answer, understand
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
@@ -223,31 +222,9 @@ class Workspace:
         _check_options(1, AUTO, rows_max, rounds_max)
         return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
-    def _ask(
-        self, sketch: EphemeralTransaction, text: str, limits: tuple[int | None, int | None] = (None, None)
-    ) -> Answer:
+    def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
         with sketch:
-            before = self.rules_of(sketch)
-            layouts, distinct = layouts_of(sketch), Cardinality(sketch).distinct
-            if stored := declarations_for(sketch, text, before.program.predicates, "query"):
-                before = before.including("the store", stored, distinct, Encoder(sketch), layouts)
-            part = lang.query(text, before.program)
-            assert part.answer is not None, "a query without a rule was let through"
-            asked = pass_constants(part)
-            installed = before.including(
-                "query", text, distinct, Encoder(sketch), layouts,
-                maintenance=ONCE, limits=limits, part=asked.program,
-            )  # fmt: skip
-            block = installed.blocks[-1]
-            drop_stray_trees(sketch, before, installed)
-            for predicate in block.part.predicates.values():
-                create_relation(sketch, predicate, installed)
-            plant(sketch, asked.seeds)
-            started = time.perf_counter()
-            filler = Filler(sketch, installed, Encoder(sketch), self.threads)
-            filler.fill([rule for rule in installed.rules if rule in block.rules])
-            seconds = time.perf_counter() - started
-            return Answer(sketch[part.answer].to_arrow(), seconds)
+            return answer(sketch, understand(sketch, self.rules_of(sketch), text, limits), self.threads)
 
     # -- what happened, and why
 
