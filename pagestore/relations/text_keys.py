@@ -127,12 +127,27 @@ class TextRange:
             start, stop = self._ranks(part)
             few = rows < 1024 or len(part.group) + 1 == keys
             if few and (stop - start) <= LOOK_UP * self._tree.count:
-                starts = range(start, stop, chunk)
-                for at in reversed(starts) if backward else starts:
-                    ids = self._dictionary.order.slice(at, min(stop, at + chunk))
+                for ids in self._ids(part, chunk, backward):
                     yield self.sorted(self._between(self._asked(part.group, ids)))
                 return
         yield self.read()
+
+    def _ids(self, part: Part, chunk: int, backward: bool) -> Iterator[np.ndarray]:
+        """The ids of the texts behind a part's words, in order and in chunks, the last chunk first if `backward`.
+
+        A text that is added meanwhile changes the ranks of those behind it.
+        """
+        order = self._dictionary.order
+        start, stop = self._ranks(part)
+        while start < stop:
+            low, high = (max(start, stop - chunk), stop) if backward else (start, min(stop, start + chunk))
+            ids = order.slice(low, high)
+            yield ids
+            start, stop = (start, low) if backward else (high, stop)
+            if self._dictionary.order is not order:
+                order, ranks = self._dictionary.order, self._ranks(part)
+                (seen,) = self._dictionary.loaded(ids[:1] if backward else ids[-1:])
+                start, stop = (ranks[0], order.rank(seen)) if backward else (order.rank(seen + b"\0"), ranks[1])
 
     def sorted(self, rows: np.ndarray) -> np.ndarray:
         """Stored words int64[C, n], which the tree has in this order, in the order of their values."""

@@ -8,6 +8,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import ClosedError, DependantsError, SchemaError, WordError
+from pagestore.relations import text_keys
 
 BEFORE, BEHIND = (float("-inf"),), (float("inf"),)
 
@@ -212,3 +213,19 @@ def test_a_cursor_sees_texts_that_come_while_it_moves(store) -> None:
         assert [cursor.next(), cursor.next(), cursor.next()] == [("c", 3), ("d", None), None]
         assert [*reversed(relation)] == [("d", None), ("c", 3), ("b", 1), ("a", 2)]
         assert dict(relation.items()) == {"a": 2, "b": 1, "c": 3, "d": None}
+
+
+def test_texts_that_come_while_a_relation_is_read_move_nothing(store, monkeypatch) -> None:
+    """Texts in front of, among and behind those that were read, forward and back."""
+    monkeypatch.setattr(text_keys, "SORTED_AT_ONCE", 64)
+    truth = [(f"key {n:04}",) for n in range(700)]
+    with store.transaction() as txn:
+        relation, other = txn.create("r", "k: string"), txn.create("other", "k: string")
+        relation.insert(truth)
+        for end, going in ((1, relation.batches(rows=100)), (-1, relation._words_backward(100))):
+            found = []
+            for step, batch in enumerate(going):
+                rows = batch if end > 0 else relation.record_batch(batch)
+                found += [*zip(*rows.to_pydict().values(), strict=True)]
+                other.insert([(f"{where}{end}{step}",) for where in ("a", "key 0", "key 04", "z")])
+            assert found == truth[::end]
