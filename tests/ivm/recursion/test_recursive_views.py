@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ivm
+import pagestore
 from ivm.engine.recursion import fixpoint, flat_rounds
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
 from pagestore.host import SET, read_batches
@@ -275,3 +276,21 @@ def test_a_process_that_is_killed(tmp_path):
         assert workspace.check() == []
         workspace.exec("-edge(1, 3).")
         assert list(workspace["reach"]) == [(1,)]
+
+
+def test_a_question_over_what_the_store_holds_is_recursive_and_explained(tmp_path):
+    """Texts as vertices, compared by their order, of a relation that no rule declares."""
+    legs = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "é"), ("x", "y")]
+    with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
+        txn.create("leg", "a: string, b: string").insert(legs)
+    text = 'q(y) <- leg("a", y).  q(z) <- q(y), leg(y, z), y <= "c".'
+    with ivm.open(tmp_path / "s.pages") as workspace:
+        assert list(workspace.query(text)) == [("a",), ("b",), ("c",), ("é",)]
+        assert "evaluated once" in workspace.explain(text)
+        workspace.install("to(x, y) <- leg(x, y).  to(x, z) <- to(x, y), leg(y, z), x < z.", name="to")
+        with workspace.transaction() as txn:
+            txn.insert("leg", [("é", "zz")])
+            txn.delete("leg", [("c", "a")])
+        wanted = {("a", "b"), ("a", "c"), ("a", "é"), ("a", "zz"), ("b", "c"), ("b", "é"), ("b", "zz"), ("c", "é")}
+        assert {*workspace["to"]} == wanted | {("c", "zz"), ("x", "y"), ("é", "zz")}
+        assert workspace.check() == []
