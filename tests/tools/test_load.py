@@ -204,3 +204,13 @@ def test_nulls_are_filled_by_the_command(folder, tmp_path: Path) -> None:
     assert main.pagestore([*command, "--fill", "x=0", "--fill", "y=7"]) == 0
     with pagestore.open(tmp_path / "s.pages", mode="r") as opened:
         assert list(opened.snapshot()["r"]) == [(0, 2), (1, 7)]
+
+
+def test_folders_may_lack_values(tmp_path: Path) -> None:
+    for day, hour in ((1, 1), (2, "__HIVE_DEFAULT_PARTITION__")):
+        (tmp_path / f"in/day={day}/hour={hour}").mkdir(parents=True)
+        pq.write_table(table(x=[day]), tmp_path / f"in/day={day}/hour={hour}/a.parquet")
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        load(txn, "r", tmp_path / "in", ["x"])
+        assert str(txn["r"].schema) == "x: int64, day: int64, hour: int64?"
+        assert list(txn["r"]) == [(1, 1, 1), (2, 2, None)]

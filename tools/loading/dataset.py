@@ -81,9 +81,10 @@ class Dataset:
         for part in self.parts:
             opened = self._opened.get(part.file) or open_part(part, {}, self.problems)
             columns = self._columns_of(part, opened)
-            places = {columns[name].path: name for name in self.columns if name not in {*found, *self._fill}}
-            found.update(name for path, name in places.items() if not path and part.values[name] is None)
-            found.update(places[path] for path in opened.lacking([path for path in places if path]))
+            names = [name for name in self.columns if name not in {*found, *self._fill}]
+            found.update(name for name in names if not columns[name].path and part.values[name] is None)
+            places = {columns[name].path: name for name in names if columns[name].path}
+            found.update(places[path] for path in opened.lacking([*places]))
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
