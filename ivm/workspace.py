@@ -251,14 +251,15 @@ class Workspace:
         """
         import pyarrow as pa
 
-        with self.store.sketch() as sketch:
-            installed = self.rules_of(sketch)
+        recursive = any(name in rule.writes for rule in self._rules_now().recursion)
+        with self.store.sketch() if recursive else self.store.snapshot() as source:
+            installed = self.rules_of(source)
             predicate = installed.predicate(name)
             started = time.perf_counter()
-            parts = evaluate(sketch, installed, name, self.threads)
+            parts = evaluate(source, installed, name, self.threads)
             seconds = time.perf_counter() - started
             columns = [
-                pa.chunked_array([sketch.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
+                pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
                 for c, t in enumerate(map(Type.parse, predicate.types))
             ]
             table = pa.table(columns, names=list(predicate.columns))

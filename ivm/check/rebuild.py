@@ -9,7 +9,7 @@ from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recompute import recompute
 from ivm.engine.stored import create_relation
 from ivm.plan.constants import Encoder
-from pagestore.host import EphemeralTransaction, Transaction, read_batches
+from pagestore.host import Snapshot, Transaction, read_batches
 
 Progress = Callable[[str], None]  # takes a line that says what is being done
 
@@ -46,17 +46,18 @@ def rebuild(
     return filler.built
 
 
-def evaluate(sketch: EphemeralTransaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
+def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
     """The visible words of a view that follow from what is stored below it, in parts int64[C, n] and key order.
 
-    A view that reads itself is evaluated anew in the sketch, with its stratum. Raises as `recompute`.
+    A view that reads itself is evaluated anew in a sketch, with its stratum. Raises as `recompute`.
     """
     stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
     if stratum is None:
-        return recompute(sketch, installed, Encoder(sketch), name, threads)
-    Filler(sketch, installed, Encoder(sketch), threads).refill(stratum)
+        return recompute(source, installed, Encoder(source), name, threads)
+    assert isinstance(source, Transaction), "a stratum is evaluated in the trees of a transaction"
+    Filler(source, installed, Encoder(source), threads).refill(stratum)
     columns = tuple(range(installed.layouts[name].visible))
-    return [*read_batches(sketch.pages, sketch.tree(name), columns=columns)]
+    return [*read_batches(source.pages, source.tree(name), columns=columns)]
 
 
 def rules_below(installed: Installed, name: str) -> list[InstalledRule]:

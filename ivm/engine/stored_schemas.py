@@ -13,7 +13,6 @@ from typing import Any
 
 from ivm.lang import compile
 from ivm.lang.ir import Predicate, show_name
-from ivm.lang.mentions import mentioned
 from ivm.lang.types import ALIASES, scale
 from pagestore.host import Schema
 
@@ -26,6 +25,8 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
     The text is installed with them, so that what it means does not depend on the store. Raises RuleSyntaxError, which
     names the block.
     """
+    from ivm.lang.mentions import mentioned  # with the parser, which opening a workspace does not take
+
     needed = {name for name in mentioned(text, block) if name not in known}
     needed |= {name.rpartition(":")[0] for name in needed if name not in source} - {*known}
     names = sorted(name for name in needed if name in source)

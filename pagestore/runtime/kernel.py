@@ -65,10 +65,14 @@ class ByAddress:
     def _numba_type_(self) -> Any:
         return _compiler().type_of_function(self._jump)
 
-    def address(self) -> int:
-        """The address of the machine code."""
+    @cached_property
+    def _address(self) -> int:
         found = shipped_address(self.function, self.arguments)
         return int(self._jump.address() if found is None else found)
+
+    def address(self) -> int:
+        """The address of the machine code."""
+        return self._address
 
 
 class Machine:
