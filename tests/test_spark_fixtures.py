@@ -73,8 +73,11 @@ def test_the_zone_of_moments_is_kept_unless_it_is_taken_off(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("job", sorted(OPTIONS.keys() - {"moments"}))
-def test_what_is_taken_only_when_asked_for(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / job), "--key", "x"]) == 1
+def test_nulls_that_are_refused_are_told_with_the_remedy(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "s.pages")
+    assert command(["load", file, "r", str(FOLDER / job), "--key", "x", "--nulls", "refuse"]) == 1
     assert OPTIONS[job][0] in capsys.readouterr().err
 
 

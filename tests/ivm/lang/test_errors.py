@@ -162,7 +162,7 @@ def test_types(text, at, says):
         ("p(x) <- q(x), !edge(x, y), !edge(y, x).", "1:24", "y is not bound: it stands in two negations"),
         ("p(x) <- q(x), !(edge(x, y), z < y).", "1:29", "z is not bound"),
         ("p(x) <- q(x), !(!edge(x, y), !edge(y, x)).", "1:26", "y is not bound"),
-        ("p(x) <- (edge(x, y) ; q(x)), !edge(y, y).", "1:35", "y is not bound"),
+        ("p(x) <- (edge(x, y) ; q(x)), !edge(y, y).", "1:36", "y is not bound"),
         ("p(_) <- q(x).", "1:3", "`_` in a head stands for no value"),
         ("p(x) <- q(x), x = _.", "1:19", "`_` may only be an argument of an atom"),
         ("d[x] = n <- agg<<n = sum(y)>> q(x).", "1:26", "y is not bound"),
