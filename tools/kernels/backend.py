@@ -1,7 +1,7 @@
 """The build backend of this project: setuptools, and kernels compiled into the wheel.
 
-`pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings level=all` for every level of its
-architecture, and `--config-settings level=none` leaves them to be compiled at first use. An editable install compiles none.
+`pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings level=all` for every level
+of its architecture, and `level=none` leaves them to be compiled at first use. An editable install compiles none.
 """
 
 import os
