@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pagestore.errors import ExistsError, MissingError, SchemaError
+from pagestore.errors import CompilerError, ExistsError, MissingError, SchemaError
 from pagestore.pages.fold_operators import USER
 from pagestore.runtime.intrinsics import CALLBACK
 from pagestore.runtime.kernel import JIT
@@ -33,7 +33,7 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
 
     `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
     or checks a relation with such a scan registers the operator first, and always the same one. Raises
-    SchemaError for a bad name, ExistsError for one that is taken.
+    SchemaError for a bad name, ExistsError for one that is taken, CompilerError where numba is not installed.
 
     >>> import math
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
@@ -47,11 +47,20 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
         call = CALLBACK(combine)
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
     else:
-        from numba import cfunc
-
-        compiled = cfunc("int64(int64, int64)")(combine)
+        compiled = _compiled(name, combine)
         call, address = compiled.ctypes, compiled.address
     _registered[code] = Operator(name, identity, address, call)
+
+
+def _compiled(name: str, combine: Callable[[int, int], int]) -> Any:
+    """An operator's function as C calls it."""
+    try:
+        from numba import cfunc
+    except ImportError:
+        raise CompilerError(
+            f"the operator {name!r} must be compiled, and numba is not installed: pip install 'pagestore-ivm[jit]'"
+        ) from None
+    return cfunc("int64(int64, int64)")(combine)
 
 
 def is_name(name: str) -> bool:

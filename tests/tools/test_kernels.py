@@ -4,6 +4,7 @@ import gc
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -264,6 +265,36 @@ def test_everything_without_numba(tmp_path):
     assert build.main([str(tmp_path)]) == 0
     done = subprocess.run([sys.executable, "-c", FIRST, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout.split("\n")[0] == "[(1, 2, 3), (2, 3, 4)] [] []", done.stderr
+
+
+def test_what_must_be_compiled_says_so_where_there_is_no_compiler(tmp_path):
+    """A host's kernel and an operator; and the engine's own kernels, if none were shipped."""
+    work = """
+        import sys
+        sys.modules["numba"] = None
+        import pagestore
+        from pagestore.compiled import kernel
+        from pagestore.errors import CompilerError
+        from pagestore.runtime import library
+        @kernel
+        def own(x):
+            return x
+        def stored():
+            library.library.cache_clear()
+            library.FOLDER = library.Path(sys.argv[1])
+            pagestore.open(sys.argv[1] + "/a.pages")
+        for work in lambda: own(1), lambda: pagestore.register_operator("bitand", lambda a, b: a & b, -1), stored:
+            try:
+                work()
+            except CompilerError as error:
+                print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(work), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    assert all(line.endswith("numba is not installed: pip install 'pagestore-ivm[jit]'") for line in lines)
+    assert "the operator 'bitand'" in lines[1] and f"no library of kernels is in {tmp_path}" in lines[2]
 
 
 LATE = ("numba", "llvmlite", "pyarrow", "lark", "crc32c", "sortedcontainers", "zstandard", "pandas")
