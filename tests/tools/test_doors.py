@@ -10,6 +10,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import PagestoreError, SchemaError, WordError
+from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.load import load
 from pagestore_tools.loading.problems import DatasetError
 
@@ -57,6 +58,7 @@ EXACT = {
 }
 REFUSED = {
     "double NaN": pa.array([0.5, float("nan")]),
+    "a null": pa.array([1, None]),
     "date64 within a day": pa.Array.from_buffers(pa.date64(), 1, [None, pa.py_buffer(np.array([DAY + 5]))]),
     "timestamp[ns] beyond microseconds": NANOSECONDS,
     "timestamp[us] beyond year 9999": pa.array([2**60], pa.timestamp("us")),
@@ -75,6 +77,7 @@ REFUSED = {
     "null": pa.nulls(1),
     "run ends": pa.RunEndEncodedArray.from_arrays([2], [7]),
     "union": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+    "dictionary of a null": pa.array(["a", None]).dictionary_encode(),
 }
 NARROWER = [
     ("int64", pa.array([2**63], pa.uint64())),
@@ -176,7 +179,7 @@ def test_what_is_refused(kind, store, tmp_path):
     if kind in ("date64 within a day", "struct", "list", "map"):
         return  # the first is written as days, columns and elements of the others are loaded
     with pytest.raises(PagestoreError, match="column '?x'?[ ,]"), store.transaction() as txn:
-        load(txn, "loaded", tmp_path / "x.parquet", ["n"])
+        load(txn, "loaded", tmp_path / "x.parquet", ["n"], reading=Reading(nulls="refuse"))
 
 
 @pytest.mark.parametrize(("type_", "values"), NARROWER)

@@ -30,7 +30,7 @@ from ..cli.progress import Progress, pace
 from .dataset import KEEP, NULLS, Dataset, Reading, open_dataset
 from .edit import Edited, append, are_repeated, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements, lists_of
-from .files import FORMATS
+from .files import FORMATS, PARQUET
 from .fill import fill
 from .problems import DatasetError
 
@@ -218,7 +218,8 @@ def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
     """The columns of a new relation; those of values may be null that lack some, if nulls are kept."""
     lacking, casts = set[str](), dataset.reading.casts
     if dataset.reading.nulls == KEEP:
-        progress("looking for nulls")
+        if any(part.format != PARQUET for part in dataset.parts):  # whose footers tell
+            progress("looking for nulls")
         lacking = dataset.lacking() - {*key}
     columns = []
     for name, kind in dataset.columns.items():
