@@ -79,12 +79,26 @@ def cast_or_report(
         return cast_to(array, kind)
     except REFUSALS:
         bad = bad_rows(array, kind)
-        value = array[bad[0]]
-        shown = repr(value.as_py()) if not pa.types.is_timestamp(array.type) else str(value)
+        shown = _shown(array.slice(bad[0], 1))
         problems.add_rows(
             f"{where} {fact or f'does not fit {said(kind)}'}", remedy, len(bad), first_row + bad[0], shown[:60]
         )
         return None
+
+
+def _shown(one: pa.Array) -> str:
+    """A single value for people. Without pandas, nanoseconds have no Python value.
+
+    >>> _shown(pa.array([1], pa.timestamp("ns", "UTC"))), _shown(pa.array([1], pa.duration("ns")))
+    ('1970-01-01 00:00:00.000000001', '1 ns')
+    """
+    if pa.types.is_duration(one.type):
+        return f"{one.cast(pa.int64())[0]} {one.type.unit}"
+    if pa.types.is_timestamp(one.type):
+        one = one.cast(pa.timestamp(one.type.unit))  # without its zone
+    if pa.types.is_temporal(one.type):
+        return str(one.cast(pa.string())[0])
+    return repr(one[0].as_py())
 
 
 def bad_rows(array: pa.Array, kind: pa.DataType) -> list[int]:
