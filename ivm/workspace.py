@@ -51,7 +51,6 @@ from ivm.question import Limits, answer, understand
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.views.aggregate_state import keeps_state, state_name
-from ivm.views.layouts import RANKED
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
@@ -279,9 +278,7 @@ class Workspace:
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
-            layout = installed.layouts[name]
-            compared = layout.visible if layout.kind == RANKED else None
-            if found := tree_difference(sketch, name, predicate.types, compared):
+            if found := tree_difference(sketch, name, predicate.types, installed.layouts[name].compared):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def declarations(self) -> dict[str, str | None]:

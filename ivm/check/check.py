@@ -29,7 +29,6 @@ from ivm.maintenance.surgery import net_changes
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
 from ivm.views.aggregate_state import keeps_state, state_name
-from ivm.views.layouts import RANKED
 from pagestore.host import (
     ERASE,
     Delta,
@@ -37,10 +36,8 @@ from pagestore.host import (
     EphemeralTransaction,
     Tree,
     Violation,
-    bulk,
     delta,
     read_batches,
-    sort_order,
 )
 
 
@@ -87,8 +84,7 @@ def _check_predicate(
     if predicate.extensional and tree_before(sketch, name) is None:
         yield _violation("view rows", f"{name}, which rules read, is missing")
     if not predicate.extensional:
-        ranked = layout.kind == RANKED
-        found = tree_difference(sketch, name, predicate.types, layout.visible if ranked else None)
+        found = tree_difference(sketch, name, predicate.types, layout.compared)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
         if keeps_state(layout) and (found := tree_difference(sketch, state_name(name), ())):
@@ -129,18 +125,11 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
     for name, tree in stored.items():
         if tree is None or tree.spec[1:3] != sketch.tree(name).spec[1:3]:
             return  # it is reported as missing, or of another shape
+    fixpoint = Fixpoint(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
     for name, tree in stored.items():
         assert tree
-        kept = installed.stored[name]
-        for t, other in enumerate(kept.names):
-            rows = np.concatenate(
-                [*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1
-            )
-            spec = sketch.tree(other).spec
-            rows = rows if t == 0 else rows[kept.places[t][: spec.columns]]
-            rows = rows.take(sort_order(rows), axis=1)
-            sketch.replace(other, bulk(sketch.pager, spec, [rows]))
-    fixpoint = Fixpoint(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
+        none = np.empty((tree.spec.columns, 0), np.int64)
+        fixpoint.facts.replace(name, np.concatenate([*read_batches(sketch.pages, tree), none], axis=1))
     for name, row in fixpoint.unfounded():
         predicate = installed.program.predicates[name]
         yield _violation("rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it")

@@ -15,6 +15,7 @@ from ivm.engine.complement_join import evaluate_in_full
 from ivm.engine.head_edits import check_sums, compose_rows, fold_bindings
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recompute import naming_the_rule
+from ivm.engine.recursion.facts import Facts
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.limits import limits_of
 from ivm.errors import FunctionConflictError
@@ -145,9 +146,7 @@ class Filler:
 
     def refill(self, stratum: InstalledStratum) -> None:
         """Evaluate a recursive stratum anew, from what it reads below; as `fill` otherwise."""
-        for name in stratum.recursive:
-            for tree in self.installed.stored[name].names:
-                self.txn.replace(tree, bulk(self.txn.pager, self.txn.tree(tree).spec, ()))
+        Facts(self.txn, self.installed, stratum).clear()
         self._fill_stratum(stratum)
 
     def fixpoint(self, stratum: InstalledStratum) -> Fixpoint:

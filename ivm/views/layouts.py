@@ -46,6 +46,11 @@ class Layout(NamedTuple):
         """The words of a row that users see."""
         return self.keys + self.shown
 
+    @property
+    def compared(self) -> int | None:
+        """The words of a row that follow from the rules alone, None for all: ranks depend on what came before."""
+        return self.visible if self.kind == RANKED else None
+
 
 def extensional_layout(predicate: Predicate) -> Layout:
     """The layout of a declared predicate.  Raises ConstructError if it has too many keys, or one that may be null."""

@@ -77,8 +77,9 @@ def wanted_levels(asked: str) -> list[str]:
 
     if asked == "own":
         return levels()[:1]
-    return [level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")
-            ] if asked == "all" else [asked]  # fmt: skip
+    if asked == "all":
+        return [level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")]
+    return [asked]
 
 
 def build(folder: Path, level: str, only: str = "") -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pagestore.pages.layout import WORD_MAX
+from pagestore.relations.text_keys import end_words
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
@@ -117,20 +117,13 @@ def _below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> li
     pages, tree = relation.view()
     columns = tuple(range(tree.spec.keys))
     if keys.shape[1] <= FEW_KEYS:
-        parts = [read(pages, tree, key, _behind(key), columns) for key in map(tuple, keys.T.tolist())]
+        parts = [read(pages, tree, key, end_words(key), columns) for key in map(tuple, keys.T.tolist())]
         return [np.concatenate(parts, axis=1)] if parts else []
     wanted = _as_items(keys)
     found = []
     for batch in read_batches(pages, tree, columns=columns) if tree.count else ():
         found.append(batch[:, np.isin(_as_items(batch[: len(keys)]), wanted)])
     return found
-
-
-def _behind(key: tuple[int, ...]) -> tuple[int, ...]:
-    """The least bound behind all keys that begin with one; () is no bound."""
-    while key and key[-1] == WORD_MAX:
-        key = key[:-1]
-    return (*key[:-1], key[-1] + 1) if key else ()
 
 
 def _as_items(keys: np.ndarray) -> np.ndarray:

@@ -102,7 +102,7 @@ class Elements:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All elements, in the order of their rows. Raises DatasetError with all that is wrong with them."""
-        problems, nulls = self.rows_of.problems, self.rows_of.reading.nulls
+        problems, nulls, columns = self.rows_of.problems, self.rows_of.reading.nulls, self.columns
         self.left_out = 0
         for batch in self.rows_of.batches():
             of, values = _elements(batch.column(self.column))
@@ -112,7 +112,7 @@ class Elements:
             for name, (path, _) in self._fields.items():
                 array = pc.struct_field(values, list(path)) if path else values
                 where = f"{self.name}: {name}"
-                cast = cast_or_report(array, self.columns[name], where, self.rows_of.rows - len(batch), problems)
+                cast = cast_or_report(array, columns[name], where, self.rows_of.rows - len(batch), problems)
                 if (
                     cast is not None
                     and cast.null_count
@@ -122,7 +122,7 @@ class Elements:
                     problems.add(f"{where} is null in some elements", "fill them in, or drop them with --nulls drop")
                 found[name] = cast
             if not problems:
-                made = pa.RecordBatch.from_arrays([found[name] for name in self.columns], names=list(self.columns))
+                made = pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
                 kept = made.drop_null() if nulls == DROP else made
                 self.left_out += len(made) - len(kept)
                 yield kept
