@@ -5,7 +5,7 @@ text is what the guards of shipped kernels read (shim.c); here is the same for k
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -26,6 +26,7 @@ def guard_of(arguments: tuple[Any, ...]) -> str:
     return "".join(map(_guard, arguments))
 
 
+@cache  # of groups, which many kernels share
 def _guard(argument: Any) -> str:
     if argument is int:
         return "i"
@@ -35,14 +36,19 @@ def _guard(argument: Any) -> str:
         (columns,) = argument
         return f"({'i' * columns})"
     if hasattr(argument, "_fields"):
-        fields = get_type_hints(argument, include_extras=True)
-        return f"({''.join(_guard(fields[name]) for name in argument._fields)})"
+        return f"({guard_of(types_of_fields(argument))})"
     assert get_origin(argument) is Annotated, argument
     text = get_args(argument)[1]
     if text.startswith("Array"):
         return "Al1r"
     item, _, shape = text.partition("[")
     return f"A{ITEMS[item]}{shape.count(',') + 1}w"
+
+
+def types_of_fields(group: Any) -> tuple[Any, ...]:
+    """The types of a group's fields, in their order."""
+    types = get_type_hints(group, include_extras=True)
+    return tuple(types[name] for name in group._fields)
 
 
 def guarded(call: Callable[..., Any], name: str, arguments: tuple[Any, ...]) -> Callable[..., Any]:

@@ -1,11 +1,12 @@
 """numba's types of the arguments of kernels. Only what compiles imports this, since it imports numba."""
 
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from numba import types
 from numba.core.sigutils import normalize_signature
 
 from pagestore.runtime.arguments import Key
+from pagestore.runtime.guard import types_of_fields
 
 
 def fits(wanted: Any, given: Any) -> bool:
@@ -26,8 +27,7 @@ def _type_of(argument: Any) -> Any:
     if isinstance(argument, Key):
         return types.UniTuple(types.int64, argument.columns)
     if hasattr(argument, "_fields"):
-        fields = get_type_hints(argument, include_extras=True)
-        return types.BaseTuple.from_types(types_of(*(fields[name] for name in argument._fields)), argument)
+        return types.BaseTuple.from_types(types_of(*types_of_fields(argument)), argument)
     (_, text) = get_args(argument)
     ((found,), _) = normalize_signature(f"({text},)")
     return found
