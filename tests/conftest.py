@@ -1,8 +1,9 @@
 """What every test may rely on: shared graphs, and no deadline that a first compile would break."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import numpy as np
@@ -10,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pagestore.runtime.arguments import Door
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = Path(os.environ.get("PAGESTORE_TEST_DATA", ROOT.parent / "shared" / "data"))
@@ -23,8 +27,21 @@ SLOW = ("test_plain_python.py", "test_clean_tables.py", "test_bench.py", "test_c
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow files first, so that no worker is left with one at the end."""
+    """The slow files first, so that no worker is left with one at the end; Spark's on one worker, in one session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One Spark session with two threads for all tests; skips where pyspark is not installed."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pagestore_tools.spark.session import local_session
+
+    with local_session("tests") as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

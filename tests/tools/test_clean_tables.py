@@ -1,10 +1,10 @@
 """Raw CSV to sorted Parquet: pyarrow and Spark keep the same rows, in the same order."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from pagestore_tools.loading.clean_tables import Counts, Table, write_sorted
 
@@ -20,24 +20,21 @@ RAW = """day,who,mph,left
 WIND = {"who": ("who", "string"), "day": ("day", "bigint"), "mph": ("mph", "double")}
 
 
-def with_pyarrow(*job: object) -> Counts:
-    return write_sorted(*job)
+def test_pyarrow_types_cleans_and_sorts(tmp_path: Path) -> None:
+    _check(write_sorted, tmp_path)
 
 
-def with_spark(*job: object) -> Counts:
-    pytest.importorskip("pyspark")
-    from pagestore_tools.spark import pipeline, session
+def test_spark_types_cleans_and_sorts(spark, tmp_path: Path) -> None:
+    from pagestore_tools.spark import pipeline
 
-    with session.local_session("test") as running:
-        return pipeline.write_sorted(running, *job)
+    _check(partial(pipeline.write_sorted, spark), tmp_path)
 
 
-@pytest.mark.parametrize("write", [with_pyarrow, with_spark])
-def test_rows_are_typed_cleaned_and_sorted(write: Callable[..., Counts], tmp_path: Path) -> None:
-    (tmp_path / "raw.csv").write_text(RAW)
+def _check(write: Callable[[Table, Path, Path], Counts], folder: Path) -> None:
+    (folder / "raw.csv").write_text(RAW)
     table = Table("wind", "raw.csv", WIND, ("who", "day"), bounds={"mph": (0, 200), "day": (1, 4)})
-    assert write(table, tmp_path, tmp_path) == Counts(raw=7, kept=3)
-    rows = [tuple(row.values()) for row in pq.read_table(tmp_path / "wind").to_pylist()]
+    assert write(table, folder, folder) == Counts(raw=7, kept=3)
+    rows = [tuple(row.values()) for row in pq.read_table(folder / "wind").to_pylist()]
     assert rows == [("a", 2, 1.0), ("b", 2, 10.5), ("z", 1, 3.25)]
 
 

@@ -154,17 +154,13 @@ def test_a_load_that_fails_leaves_no_new_store(folder, tmp_path: Path, capsys) -
         assert list(opened.snapshot()["r"]) == [(1,)]
 
 
-def test_what_spark_wrote(store, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    from pagestore_tools.spark import session
-
-    with session.local_session("test") as spark:
-        rows = spark.sql(
-            "select id, id % 7 part, cast(id / 4 as decimal(9, 2)) price, "
-            "timestamp_micros(id * 1000003) at, string(id) name from range(5000)"
-        )
-        rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
-        rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
+def test_what_spark_wrote(store, spark, tmp_path: Path) -> None:
+    rows = spark.sql(
+        "select id, id % 7 part, cast(id / 4 as decimal(9, 2)) price, "
+        "timestamp_micros(id * 1000003) at, string(id) name from range(5000)"
+    )
+    rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
+    rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
     with store.transaction() as txn:
         ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], reading=Reading(utc=True))
         parts = load(txn, "parts", tmp_path / "parts", ["id"], reading=Reading(utc=True))
