@@ -26,6 +26,7 @@ hypothesis.settings.load_profile("kernels")
 SLOW = ("test_plain_python.py", "test_clean_tables.py", "test_bench.py", "test_crash.py", "test_processes.py")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow files first, so that no worker is left with one at the end; Spark's on one worker, in one session."""
     for item in items:
