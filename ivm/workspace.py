@@ -60,7 +60,7 @@ def open(path: str | os.PathLike[str], threads: int | None = None, **options: An
     """Open the workspace in a store file, or create one; other options as for `pagestore.open`.
 
     Up to `threads` threads share large pieces of work; without it, one for each core.  Raises pagestore's errors of
-    opening, and RuleError if an installed text does not compile any more.
+    opening, and RuleError if an installed text does not compile any more; with mode="r", when its rules are asked for.
     """
     store = pagestore.open(path, threads=threads, **options)
     try:
@@ -81,9 +81,12 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         self._built_sizes = BuiltSizes()
-        with store.snapshot() as snap:
-            self._rules = saved_rules(snap), load(snap)  # the saved text and the rules, set together for other threads
-            self._other_rules = self._rules  # the same for the other version that was used last
+        # A saved text and its rules, set together for other threads, and the same for the version that was used last.
+        self._rules: tuple[str | None, Installed] = None, Installed()
+        self._other_rules: tuple[str | None, Installed] = self._rules
+        if store.mode == "rw":  # reading views takes no rules
+            with store.snapshot() as snap:
+                self._rules = saved_rules(snap), load(snap)
         workspaces.add(self)
 
     # -- rules
@@ -431,7 +434,8 @@ class Workspace:
             return self.rules_of(snap)
 
     def _relation(self, snap: Snapshot, name: str) -> Relation:
-        self.rules_of(snap).predicate(name)
+        if name not in snap:
+            self.rules_of(snap).predicate(name)  # which says what there is
         return snap[name]
 
 

@@ -13,10 +13,7 @@ declarations, names, safety, infer, aggregate, dependencies and edits (rules to 
 from dataclasses import replace
 
 from ivm.errors import RuleError, RuleSyntaxError, Where
-from ivm.lang.check import check
-from ivm.lang.declarations import split
 from ivm.lang.program import Program
-from ivm.lang.syntax_tree import Clause, Statement
 
 NOTHING = Program()
 
@@ -26,7 +23,7 @@ def compile(text: str, known: Program = NOTHING, source: str = "rules") -> Progr
 
     Raises a RuleError with file (here `source`), line and column at the first fault; see ivm.errors.
     """
-    return check(_parse(text, source), known)
+    return _checked(text, known, source)[0]
 
 
 def query(text: str, known: Program, source: str = "query") -> Program:
@@ -34,8 +31,7 @@ def query(text: str, known: Program, source: str = "query") -> Program:
 
     Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
     """
-    statements = _parse(text, source)
-    program = check(statements, known)
+    program, answer = _checked(text, known, source)
     if not program.rules:
         raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
     for statement in (*program.edits, *(p for p in program.predicates.values() if p.extensional)):
@@ -44,15 +40,17 @@ def query(text: str, known: Program, source: str = "query") -> Program:
         for head in rule.heads:
             if head.predicate in known.predicates:
                 raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
-    last = [statement for statement in statements if isinstance(statement, Clause)][-1]
-    return replace(program, answer=split(last.heads[0])[0].name)
+    return replace(program, answer=answer)
 
 
-def _parse(text: str, source: str) -> list[Statement]:
-    """The statements of a text; its parser is imported when the first text is parsed."""
+def _checked(text: str, known: Program, source: str) -> tuple[Program, str]:
+    """A text as a program, and what its last rule derives; what this takes is imported for the first text."""
+    from ivm.lang.check import check
+    from ivm.lang.declarations import last_head
     from ivm.lang.parse import parse
 
-    return parse(text, source)
+    statements = parse(text, source)
+    return check(statements, known), last_head(statements)
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]

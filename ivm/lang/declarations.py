@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ivm.errors import RedefinitionError, RuleTypeError
 from ivm.lang.ir import Predicate, Type, Var
-from ivm.lang.syntax_tree import Call, Declaration, Node, Operation
+from ivm.lang.syntax_tree import Call, Clause, Declaration, Node, Operation, Statement
 from ivm.lang.types import column_type
 
 
@@ -25,6 +25,12 @@ def split(head: Call | Operation) -> tuple[Call, Node | None]:
         return head, None
     assert isinstance(head.left, Call)
     return head.left, head.right
+
+
+def last_head(statements: Iterable[Statement]) -> str:
+    """What the last rule derives: the name of its first head; "" if there is no rule."""
+    heads = [split(statement.heads[0])[0].name for statement in statements if isinstance(statement, Clause)]
+    return heads[-1] if heads else ""
 
 
 def _declared(declaration: Declaration) -> Predicate:

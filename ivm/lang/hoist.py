@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import ConstructError, SafetyError, Where
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Term, Var
+from ivm.lang.ir import MIRRORED, Aggregate, Atom, Binary, Compare, Const, Term, Var
 from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
-
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; thos
 RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
 Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # the operators of comparisons, turned
 
 NOWHERE = Where("<none>", 0, 0)
 

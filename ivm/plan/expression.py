@@ -15,8 +15,7 @@ import numpy as np
 
 from ivm.errors import RangeError
 from ivm.join.kernels.join_layout import HALF
-from ivm.lang.hoist import MIRRORED
-from ivm.lang.ir import Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
+from ivm.lang.ir import MIRRORED, Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.types import arithmetic, shown, word_range
 from ivm.plan.constants import Encoder
 from ivm.plan.linear import COMPARE

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.kernels.join_layout import EQ, GE, HALF, LE, NE, OTHERS
-from ivm.lang.hoist import MIRRORED
-from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
+from ivm.lang.ir import MIRRORED, Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import scale
 from ivm.plan.constants import Encode
 from ivm.plan.plan import Bound

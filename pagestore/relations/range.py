@@ -18,12 +18,12 @@ from pagestore.trees.backward import read_backward
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import decode, encode, text_of, to_numpy
+from pagestore.values.codec import decode, encode, text_of, to_numpy, values_of
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 
 BATCH_ROWS = 65536
-REVERSED_ROWS = 4096
+TUPLES_ROWS = 4096  # as many as become tuples at once
 _NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
@@ -95,7 +95,7 @@ class Range(Frames):
                 yield batch
                 _ = self._source.pages  # raises if it was closed: the pages may be others now
 
-    def _words_backward(self, rows: int = REVERSED_ROWS) -> Iterator[np.ndarray]:
+    def _words_backward(self, rows: int = TUPLES_ROWS) -> Iterator[np.ndarray]:
         """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""
         pages, tree = self.view()
         with naming_path(pages, tree):
@@ -143,13 +143,13 @@ class Range(Frames):
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Records as tuples, lazily, in batches underneath."""
-        for batch in self.batches():
-            yield from tuples_of(batch)
+        for words in self.words(rows=TUPLES_ROWS):
+            yield from self._tuples(words)
 
     def __reversed__(self) -> Iterator[tuple[Any, ...]]:
         """Records as tuples, the last key first, lazily: a leaf at once, or as `batches` where texts are compared."""
         for words in self._words_backward():
-            yield from tuples_of(self.record_batch(words[: len(self.schema.columns)]))
+            yield from self._tuples(words)
 
     def first(self, default: Any = None) -> Any:
         """The record with the least key, or `default` where there is none.
@@ -169,9 +169,9 @@ class Range(Frames):
 
     def range_head(self, n: int) -> Iterator[tuple[Any, ...]]:
         """The first n records."""
-        batch = next(self.batches(rows=n), None)
-        if batch is not None:
-            yield from tuples_of(batch)
+        words = next(self.words(rows=n), None)
+        if words is not None:
+            yield from self._tuples(words)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Stream to any program that reads Arrow: pandas, polars, DuckDB, pyarrow."""
@@ -190,6 +190,12 @@ class Range(Frames):
             yield from self.record_batches(words[:, n // 2 :])
         else:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+
+    def _tuples(self, words: np.ndarray) -> list[tuple[Any, ...]]:
+        """Stored words int64[C, n] as n records."""
+        typed = zip(self.schema.columns, self.schema.places, strict=True)
+        values = (values_of(column.type, words[place], self._source.dictionary) for column, place in typed)
+        return list(zip(*values, strict=True))
 
     def _arrays(self, words: np.ndarray) -> list[pa.Array]:
         return [
@@ -257,11 +263,6 @@ class Range(Frames):
             else int(encode(column, [value], _NO_TEXTS)[0])
             for column, value in zip(schema.stored, row, strict=False)
         )
-
-
-def tuples_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """The rows of a batch."""
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def are_ints(row: tuple[Any, ...]) -> bool:

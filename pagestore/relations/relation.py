@@ -15,7 +15,7 @@ from pagestore.pages.host_operators import address_of
 from pagestore.pages.page_map import Pages
 from pagestore.relations.frames import ROWS_SHOWN, html_table
 from pagestore.relations.keyed import Keyed
-from pagestore.relations.range import are_ints, are_words, tuples_of
+from pagestore.relations.range import are_ints, are_words
 from pagestore.relations.rope import Rope
 from pagestore.relations.source import Source
 from pagestore.relations.stabbing import overlapping_words
@@ -335,7 +335,7 @@ class Relation(Keyed):
         if not start <= place < stop:
             raise IndexError(f"rank {rank} of {stop - start} records")
         record = select(pages, tree, np.array([place])) if in_tree else words[:, place : place + 1]
-        return tuples_of(self.record_batch(record[: len(self.schema.columns)]))[0]
+        return self._tuples(record)[0]
 
     def complement(self, part: Relation) -> Iterator[tuple[Any, ...]]:
         """The records whose keys are not in `part`, a subset, in key order; O((those + 1) log n) by "count" scans.
@@ -354,14 +354,14 @@ class Relation(Keyed):
             all_ = np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *missing], axis=1)
             missing = [self._in_order(all_[:, self._inside(all_)])]
         for words in missing:
-            yield from tuples_of(self.record_batch(words[: len(self.schema.columns)]))
+            yield from self._tuples(words)
 
     def stab(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
         """
-        return tuples_of(self.stab_many([point]))
+        return self._tuples(self._in_order(overlapping_words(self, [point], 1)))
 
     def stab_many(self, points: Any) -> pa.RecordBatch:
         """The records that one of many points (alpha..., x) stabs, each once, in key order; one pass.
@@ -372,8 +372,7 @@ class Relation(Keyed):
 
     def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
         """The records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
-        words = self._in_order(overlapping_words(self, [point], 2))
-        return tuples_of(self.record_batch(words[: len(self.schema.columns)]))
+        return self._tuples(self._in_order(overlapping_words(self, [point], 2)))
 
     def _holds(self, key: tuple[int, ...]) -> bool:
         """Whether the words of a key are in the range."""

@@ -364,13 +364,20 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:
+    """The values of words int64[n], as Arrow's `to_pylist` gives them; most numbers without Arrow."""
+    if column_type.name not in ("int64", "float64", "bool") or (column_type.nullable and (words == NULL).any()):
+        return decode(column_type, words, interner).to_pylist()  # type: ignore[no-any-return]
+    return to_numpy(column_type, words, interner).tolist()  # type: ignore[no-any-return]
+
+
 def value_of_word(column_type: Type, word: int, interner: Interner) -> Any:
     """The value of one word, as Arrow's `as_py` gives it."""
     if column_type.nullable and word == NULL:
         return None
     if column_type.name == "int64":
         return word
-    return decode(column_type, np.array([word]), interner)[0].as_py()
+    return values_of(column_type, np.array([word]), interner)[0]
 
 
 def float_values(words: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pagestore import Relation
-from pagestore.relations.range import tuples_of
 
 from .ahead import made_ahead
 from .answers import as_json, counted, number, plain, spelt, table, tell
@@ -120,7 +119,8 @@ def _print_table(source: Any, limit: int | None) -> None:
         limit = TERMINAL_ROWS
     reader = _limited(source, limit)
     names = reader.schema.names
-    shown = [tuple(map(cell, row)) for row in chain.from_iterable(map(tuples_of, reader))]
+    rows = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in reader)
+    shown = [tuple(map(cell, row)) for row in chain.from_iterable(rows)]
     count = len(source)
     tell(table(shown, tuple(names)))
     more = f", {len(shown):,} shown: --limit {count} shows all, -o FILE writes them" * (len(shown) < count)
