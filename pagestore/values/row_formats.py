@@ -111,7 +111,9 @@ def is_arrow(rows: Any) -> bool:
 
 
 def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
-    """The reader of Arrow rows that come as a stream; None for those that are in memory."""
+    """The reader of Arrow rows that come as a stream; None for those that are in memory, and for other rows."""
+    if not is_arrow(rows):
+        return None
     if hasattr(rows, "scanner"):  # a pyarrow.dataset.Dataset
         rows = rows.scanner()
     if hasattr(rows, "to_reader") and not isinstance(rows, pa.Table):  # its Scanner

@@ -207,7 +207,7 @@ class Schema:
 
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
     """Columns from text, or from an Arrow schema. Raises SchemaError."""
-    if isinstance(text, pa.Schema):
+    if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text takes no Arrow
         return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
     columns = []
     for part in re.split(r",(?![^(]*\))", text):
