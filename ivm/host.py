@@ -13,8 +13,9 @@ from weakref import WeakSet
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save
+from ivm.engine.stored import HOST, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import IvmError
+from ivm.lang.traverse import constants
 from ivm.plan.constants import Encoder
 from pagestore.host import (
     Dependants,
@@ -35,6 +36,9 @@ class RuleHost:
     """All rules installed in any store, as pagestore sees them (see pagestore/versions/dependants.py)."""
 
     name, mark = HOST, PROPERTY
+
+    def __init__(self) -> None:
+        self._texts: tuple[str | None, set[str]] = None, set()  # of the rules that were asked for last
 
     def carry(self, txn: Transaction, before: Mapping[str, Tree]) -> Callable[[], None]:
         """Maintain the views of a transaction's version, given the old trees of the relations that changed.
@@ -59,6 +63,14 @@ class RuleHost:
         except IvmError:
             return None
         return found if found.reads or found.keeps else None
+
+    def texts(self, snapshot: Snapshot) -> set[str]:
+        """The texts among the constants of a version's rules. Raises RuleError, IvmError."""
+        saved = saved_rules(snapshot)
+        if saved != self._texts[0]:
+            found = (const.value for rule in load(snapshot).rules for const in constants(rule.definition))
+            self._texts = saved, {value for value in found if isinstance(value, str)}
+        return self._texts[1]
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
         """The violations in the newest version of each branch (check/check.py)."""

@@ -30,13 +30,12 @@ from ivm.engine.stored import (
     BUILT,
     HOST,
     BuiltSizes,
+    KnownRules,
     built_sizes,
     create_relation,
     drop_stray_trees,
     layouts_of,
-    load,
     save,
-    saved_rules,
 )
 from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_before
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
@@ -81,12 +80,9 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         self._built_sizes = BuiltSizes()
-        # A saved text and its rules, set together for other threads, and the same for the version that was used last.
-        self._rules: tuple[str | None, Installed] = None, Installed()
-        self._other_rules: tuple[str | None, Installed] = self._rules
+        self._rules = KnownRules(store)
         if store.mode == "rw":  # reading views takes no rules
-            with store.snapshot() as snap:
-                self._rules = saved_rules(snap), load(snap)
+            self._rules_now()
         workspaces.add(self)
 
     # -- rules
@@ -131,7 +127,7 @@ class Workspace:
                 edits.edit(block.part.edits)
                 engine.apply_edits(edits.composed())
                 self._save_built(txn, engine)
-        self._rules = saved, installed
+        self._rules.remember(saved, installed)
         self._accounts |= engine.accounts
         self._notify(engine)
 
@@ -160,7 +156,7 @@ class Workspace:
             dropped_marks = dropped | {unordered(view) for view in views}
             built = {index: sizes for index, sizes in built_sizes(txn).items() if index not in dropped_marks}
             saved = save(txn, left, built)
-        self._rules = saved, left
+        self._rules.remember(saved, left)
         for view in views:
             self._accounts.pop(view, None)
             self.subscriptions.drop(view)
@@ -413,20 +409,8 @@ class Workspace:
         self.subscriptions.tell(tables)
 
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
-        """The rules of a version, from memory if its saved text is one that is known, else compiled.
-
-        For a transaction the saved text of its own version counts: another thread may have committed an installation
-        and not stored its rules here yet.
-        """
-        saved = saved_rules(source)
-        known, installed = self._rules
-        if saved == known:
-            return installed
-        known, installed = self._other_rules
-        if saved != known:
-            installed = load(source)
-            self._other_rules = saved, installed
-        return installed
+        """The rules of a version."""
+        return self._rules.of(source)
 
     def _rules_now(self) -> Installed:
         """The rules of the newest version; another process may have installed them."""

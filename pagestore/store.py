@@ -223,21 +223,27 @@ class Store:
         or those in `drop`. Free pages at the end of the file are cut off.
 
         What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's
-        `kept`, and asking for it by number raises RetainedError. O(pages freed).
+        `kept`, and asking for it by number raises RetainedError. Without `drop`, texts that no version holds any
+        more leave the dictionary, which makes a version if there are any: O(records + changes + pages freed).
         """
         from pagestore.admin import vacuum
 
-        with self._handle.administering():
-            return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
+        return vacuum.vacuum_store(self._handle, keep_versions, drop, dry_run)
 
     def compact(self) -> Compact:
         """Write everything anew, as `bulk` does, to the front of the file, and cut the rest off.
 
-        Versions but the newest of each branch and what is tagged or read are dropped. O(store).
+        Versions but the newest of each branch and what is tagged or read are dropped, and then texts that none of
+        these holds. O(store).
         """
         from pagestore.admin import compact
 
         return compact.compact_store(self._handle)
+
+    @property
+    def texts_removed(self) -> int:
+        """How many texts have left the dictionary. While it is the same, a text keeps its id."""
+        return self._handle.refresh().texts_removed
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
         """What changed from version a to version b, in key order, streaming: an Arrow stream of the

@@ -52,7 +52,7 @@ MODULES = {  # each public module, and the names that it offers
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
         at backup branch branches check close compact delete_branch diff dump history mode owns page_size path
-        readers recovery reopen restore retain sketch snapshot stat tag tags threads transaction untag uuid
+        readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction untag uuid
         vacuum version
     """,
     pagestore.Snapshot: """

@@ -11,7 +11,7 @@ from ivm.errors import EditError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
-from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Transaction, Type, record_dependants
+from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 
 HOST = "ivm"
 BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
@@ -31,6 +31,40 @@ def load(source: Snapshot | Transaction, saved: str | None = None) -> Installed:
     """The rules of a version, or of the property `saved`.  Raises RuleError, IvmError, EditError."""
     saved = saved or saved_rules(source)
     return Installed.load(saved, Encoder(source), layouts_of(source)) if saved else Installed()
+
+
+class KnownRules:
+    """The rules of the versions that were used last, by their saved texts; threads share it.
+
+    What is known of a saved text is one value, so that it is replaced as a whole. The words of the rules' texts are
+    ids, which stay as they are until texts leave the store's dictionary.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._removed = store, store.texts_removed
+        self._newest: tuple[str | None, Installed] = None, Installed()
+        self._other: tuple[str | None, Installed] = self._newest
+
+    def of(self, source: Snapshot | Transaction) -> Installed:
+        """The rules of a version, compiled if they are not known.  Raises RuleError, IvmError, EditError.
+
+        For a transaction the saved text of its own version counts: another thread may have committed an installation
+        and not stored its rules here yet.
+        """
+        if self._removed != self._store.texts_removed:
+            self._removed = self._store.texts_removed
+            self._newest = self._other = None, Installed()
+        saved = saved_rules(source)
+        for known, installed in (self._newest, self._other):
+            if saved == known:
+                return installed
+        installed = load(source)
+        self._other = saved, installed
+        return installed
+
+    def remember(self, saved: str, installed: Installed) -> None:
+        """Keep the rules of the newest version."""
+        self._newest = saved, installed
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ from itertools import chain
 from re import fullmatch
 from typing import Any
 
-from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Literal, Negation, Rule, Term, Var
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Literal, Negation, Rule, Term, Var
 
 
 def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
@@ -45,6 +45,27 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
                 yield from (v for v in _variables(node.body) if v not in node.exists)
             case Aggregate():
                 yield from _variables((node.argument,))
+
+
+def constants(rule: Rule) -> Iterator[Const]:
+    """Every constant of a rule, also those inside negations."""
+    heads = (term for head in rule.heads for term in head.terms)
+    yield from _constants((*heads, rule.aggregate, *chain(*rule.body)))
+
+
+def _constants(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Const]:
+    for node in nodes:
+        match node:
+            case Const():
+                yield node
+            case Binary() | Compare():
+                yield from _constants((node.left, node.right))
+            case Atom():
+                yield from _constants(node.terms)
+            case Negation():
+                yield from _constants(node.body)
+            case Aggregate():
+                yield from _constants((node.argument,))
 
 
 def unnamed_in(rule: Rule) -> set[str]:

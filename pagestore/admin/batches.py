@@ -23,8 +23,8 @@ def pack(batch: pa.RecordBatch) -> bytes:
     return data
 
 
-def unpack(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """The one batch of a stream, which has that schema, `rows` rows at most and no nulls.
+def unpack(data: bytes, schema: pa.Schema, rows: int, nulls: bool = False) -> pa.RecordBatch:
+    """The one batch of a stream, which has that schema, `rows` rows at most and, without `nulls`, none.
 
     Raises ValueError, struct.error, or one of Arrow's errors (ArrowException, OSError). O(bytes).
 
@@ -46,7 +46,7 @@ def unpack(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
     batch.validate(full=True)
     if batch.num_rows > rows:
         raise ValueError(f"it has {batch.num_rows} rows, and a block holds {rows} at most")
-    if any(column.null_count for column in batch.columns):
+    if not nulls and any(column.null_count for column in batch.columns):
         raise ValueError("it holds nulls")
     return batch
 

@@ -7,7 +7,8 @@ read stays where it is, and the file is cut behind it. Meanwhile the file grows 
 
 from typing import NamedTuple
 
-from pagestore.admin.vacuum import vacuum_store
+from pagestore.admin.unused_texts import remove_unused_texts
+from pagestore.admin.vacuum import drop_versions
 from pagestore.relations.transaction import begin_transaction
 from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE
 from pagestore.trees.bulk import bulk
@@ -27,6 +28,8 @@ def compact_store(handle: Handle) -> Compact:
     """See Store.compact."""
     before = handle.file.size()
     space = handle.committer.pager.free_list
+    _vacuum(handle)
+    remove_unused_texts(handle, "compact")
     for appending in (True, False):
         _vacuum(handle)
         space.appending = appending
@@ -42,7 +45,7 @@ def compact_store(handle: Handle) -> Compact:
 def _vacuum(handle: Handle) -> None:
     """Leave only what has to stay, and cut the file."""
     with handle.administering():
-        vacuum_store(handle, keep_versions=1, drop=None, dry_run=False)
+        drop_versions(handle, keep_versions=1, drop=None, dry_run=False)
 
 
 def _rewrite(handle: Handle, branch: str) -> None:

@@ -5,7 +5,7 @@ the packed bytes, u32; packed and plain length, u64 each; little-endian) and a z
 
     STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
     PART   bytes       not packed: what the first text of the next block TEXT begins with, behind the parts before
-    TEXT   Arrow       one column of bytes: the next texts
+    TEXT   Arrow       one column of bytes: the next texts; null where the text of an id has left the dictionary
     VERS   record      a version: number, message, tags, and the catalog as in the store (docs/format.md)
     TREE   record      relation name, 1 if its rows are the changes since the version dumped before, else 0
     ROWS   Arrow       its records as words; with changes, a first column that is 0 insert, 1 erase
@@ -44,7 +44,7 @@ from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import NULL, bounds_of
-from pagestore.values.dictionary import TEXTS
+from pagestore.values.dictionary import Dictionary
 from pagestore.versions.catalog import Catalog, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.settings import check_name
@@ -155,6 +155,7 @@ class _Restore:
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
         self.binary: list[int] = []  # ids of texts that are not UTF-8
+        self.absent = np.zeros(0, np.int64)  # ids of texts that have left
 
     def run(self) -> list[int]:
         txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
@@ -197,8 +198,10 @@ class _Restore:
                 parts.append(self.block.data)
             else:
                 with self.block.reading():
-                    texts = unpack(self.block.data, texts_schema(), ROWS).column(0)
+                    texts = unpack(self.block.data, texts_schema(), ROWS, nulls=True).column(0)
                     if parts:
+                        if not texts[0].is_valid:
+                            raise ValueError("a text that began in PART has no end")
                         begun = pa.array([b"".join([*parts, texts[0].as_py()])], pa.large_binary())
                         texts, parts = pa.concat_arrays([begun, texts[1:]]), []
                 self._intern(txn, texts)
@@ -208,16 +211,21 @@ class _Restore:
 
     def _intern(self, txn: Transaction, texts: pa.Array) -> None:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
-        if not np.array_equal(txn.dictionary.intern(texts), ids):
-            raise self.block.damaged("it holds a text that was there before")
+        self.texts += len(texts)
+        absent = ids[texts.is_null().to_numpy(zero_copy_only=False)]
+        self.absent = np.concatenate([self.absent, absent])
+        for part in np.split(ids, np.flatnonzero(np.diff(np.isin(ids, absent))) + 1):
+            if part[0] in absent:
+                txn.dictionary.skip(len(part))
+            elif not np.array_equal(txn.dictionary.intern(texts.slice(part[0] - ids[0], len(part))), part):
+                raise self.block.damaged("it holds a text that was there before")
         txn.dictionary.settle()  # now, while they are few
         txn.dictionary.added.clear()  # the trees have them
-        self.texts += len(texts)
         try:
             texts.cast(pa.large_string())
         except pa.ArrowInvalid:
             pairs = zip(ids.tolist(), texts.to_pylist(), strict=True)
-            self.binary += [id_ for id_, text in pairs if not _is_utf8(text)]
+            self.binary += [id_ for id_, text in pairs if text is not None and not _is_utf8(text)]
 
     def _version(self, txn: Transaction) -> list[str]:
         """Make the transaction hold what the dump says of the next version; returns its tags."""
@@ -294,9 +302,10 @@ class _Restore:
             if column.type.interned:
                 most = self.texts
             inside = some.min(initial=most) >= least and some.max(initial=least) <= most
-            if inside and not (self.binary and column.type.name == "string"):
+            wrong = np.append(self.absent, self.binary if column.type.name == "string" else ()).astype(np.int64)
+            if inside and not (column.type.interned and len(wrong)):
                 continue
-            bad = (some < least) | (some > most) | np.isin(some, self.binary)
+            bad = (some < least) | (some > most) | np.isin(some, wrong if column.type.interned else ())
             if bad.any():
                 word, place = some[int(np.argmax(bad))], f"column {column.name!r} of {info.name!r}"
                 raise ValueError(f"{place} is of {column.type}, and has the word {word}")
@@ -316,19 +325,28 @@ def _is_utf8(text: bytes) -> bool:
 def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
     """Write all texts of the dictionary in the order of their ids."""
     dictionary = snapshot.dictionary
-    count = snapshot._version.trees[TEXTS.tree_id].count and dictionary.greatest_id()
+    count = int(dictionary.ids().max(initial=0))
     for first in range(1, count + 1, ROWS):
         ids = np.arange(first, min(first + ROWS, count + 1))
-        turns = np.cumsum(dictionary.lengths(first, first + len(ids))) // TEXT_BYTES
-        for some in np.split(ids, 1 + np.flatnonzero(np.diff(turns))):
-            texts = dictionary.texts(some, binary=True).cast(pa.large_binary())
-            begin = memoryview(texts[0].as_buffer())  # only the first may be longer than a block
+        lengths = dictionary.lengths(first, first + len(ids))
+        for some in np.split(ids, 1 + np.flatnonzero(np.diff(np.cumsum(np.maximum(lengths, 0)) // TEXT_BYTES))):
+            texts = _texts_or_nulls(dictionary, some, lengths[some - first] >= 0)
+            begin = memoryview(texts[0].as_buffer() or b"")  # only the first may be longer than a block
             while len(begin) > TEXT_BYTES:
                 write_block(out, b"PART", bytes(begin[:TEXT_BYTES]))
+                texts = pa.concat_arrays([pa.array([bytes(begin[TEXT_BYTES:])], pa.large_binary()), texts[1:]])
                 begin = begin[TEXT_BYTES:]
-            if len(begin) < len(texts[0].as_buffer()):
-                texts = pa.concat_arrays([pa.array([bytes(begin)], pa.large_binary()), texts[1:]])
             write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=texts_schema())))
+
+
+def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) -> pa.Array:
+    """The texts of ids int64[n] as an Arrow array, null where there[n] is False."""
+    texts = (
+        dictionary.texts(ids[there], binary=True).cast(pa.large_binary())
+        if there.any()
+        else pa.nulls(0, pa.large_binary())
+    )
+    return texts if there.all() else texts.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:

@@ -12,6 +12,7 @@ from pagestore.storage.file import VERSION_LOCK
 from pagestore.storage.lock_holders import lock_holders, process_start
 from pagestore.trees.reading import pages_of
 from pagestore.trees.tree import Tree
+from pagestore.values.dictionary import PLACES
 from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import Version
 
@@ -27,7 +28,8 @@ class Reader(NamedTuple):
 class Stat(NamedTuple):
     """Sizes in pages of `page_size` bytes.
 
-    `relations` is the newest version's, `only` what no other version reaches: dropping that version frees it.
+    `relations` is the newest version's, `only` what no other version reaches: dropping that version frees it. `texts`
+    are in the dictionary, `texts_removed` have left it.
     """
 
     page_size: int
@@ -37,6 +39,8 @@ class Stat(NamedTuple):
     store: int
     only: dict[int, int]
     readers: list[Reader]
+    texts: int
+    texts_removed: int
 
 
 def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
@@ -49,6 +53,7 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
                 reach[entry.version] = _reached(handle, snapshot._version)
     with newest_snapshot(handle) as snapshot:
         names = snapshot._version.catalog.relations
+        texts = snapshot._version.trees[PLACES.tree_id].count
         relations = {name: len(_pages_of(handle, snapshot.tree(name))) for name in names}
     pages, free = _sizes(handle)
     counts = np.zeros(max([pages, *(int(ids.max()) + 1 for ids in reach.values())]), np.int64)
@@ -56,7 +61,7 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
         counts[ids] += 1
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
     own = max(0, pages - free - int((counts > 0).sum()))
-    return Stat(handle.page_size, pages, free, relations, own, only, readers)
+    return Stat(handle.page_size, pages, free, relations, own, only, readers, texts, handle.state.texts_removed)
 
 
 def _sizes(handle: Handle) -> tuple[int, int]:

@@ -1,8 +1,9 @@
-"""Dropping versions on request, and cutting the file behind the last used page."""
+"""Dropping versions on request, then texts that no version holds, and cutting the file behind the last used page."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pagestore.admin.unused_texts import remove_unused_texts
 from pagestore.errors import RetainedError, SchemaError
 from pagestore.versions.handle import Handle
 from pagestore.versions.settings import RETAIN_ALL
@@ -10,16 +11,38 @@ from pagestore.versions.version_table import Entry
 
 
 class Vacuum(NamedTuple):
-    """What a vacuum did, or would do: versions dropped, versions kept and why, and what became free."""
+    """What a vacuum did, or would do: versions dropped, versions kept and why, and what became free.
+
+    `texts_removed` have left the dictionary; `texts_kept` says why they have not, where that is not known.
+    """
 
     dropped: tuple[int, ...]
     kept: dict[int, str]
     pages_freed: int
     bytes_cut: int
+    texts_removed: int = 0
+    texts_kept: str = ""
 
 
 def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
     """See Store.vacuum."""
+    with handle.administering():
+        done = drop_versions(handle, keep_versions, drop, dry_run)
+    if dry_run or drop is not None:
+        return done
+    texts = remove_unused_texts(handle, "vacuum")
+    if not texts.removed:
+        return done._replace(texts_kept=texts.kept)
+    with handle.administering():  # the version before held them
+        also = drop_versions(handle, keep_versions, None, dry_run)
+    return Vacuum(
+        done.dropped + also.dropped, also.kept, done.pages_freed + also.pages_freed, done.bytes_cut + also.bytes_cut,
+        *texts,
+    )  # fmt: skip
+
+
+def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+    """Drop versions, and cut the file; the caller has the turn to write. Raises as Store.vacuum."""
     chosen = _by_number(handle, drop) if drop is not None else _beyond(handle, keep_versions)
     reasons = {entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))}
     if drop is not None and reasons:

@@ -59,7 +59,7 @@ class Transaction(WorkingTrees):
         self._committer.begin(branch)
         state = self._committer.state
         trees = {**base.trees, **{number: state.system[number] for number in TEXT_TREES}}
-        self._begin(self._committer.pager, base, trees, state, handle.texts, self._committer.reserve)
+        self._begin(self._committer.pager, base, trees, state, handle.known_texts(), self._committer.reserve)
 
     # --- relations ------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 Its trees are of the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
 length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
 finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
-the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1; nothing is ever taken out, so a
-text keeps its id. Where a text stands among the others is kept beside (text_order.py).
+the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1, and one that was given is never given
+again: a text keeps its id until no version holds it (admin/unused_texts.py), and gets another one if it comes back.
+Where a text stands among the others is kept beside (text_order.py).
 
 A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 say where it is: first
 page and words of a TEXT run (versions/commit_record.py), offset and length in what the run's zstandard frame unpacks
@@ -39,6 +40,7 @@ PLACES = Spec(2, 1, 1)
 TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS)}
 LONG = 1024
 LONG_MARK = 0xFFFF
+LONG_PARTS = 5  # records of a long text
 FOUND_MAX = 62  # bytes of a text whose words are looked up one by one
 LOADED_AT_ONCE = 1 << 13  # texts
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
@@ -60,7 +62,7 @@ class Dictionary:
             if order.count or not texts.count:
                 made: TextOrder = StoredOrder(self._pages, order, labels, self.loaded, self.id_of)
             else:
-                made = SortedOrder(self._ids(), self.loaded, self.id_of)
+                made = SortedOrder(self.ids(), self.loaded, self.id_of)
             self._order = texts, made
         return self._order[1]
 
@@ -139,8 +141,8 @@ class Dictionary:
         return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def lengths(self, first: int, end: int) -> np.ndarray:
-        """How many bytes the texts of ids from `first` up to `end` have, int64[n]. O(bytes of short ones)."""
-        lengths = np.zeros(end - first, np.int64)
+        """How many bytes the texts of ids from `first` up to `end` have, int64[n]; -1 for no text. O(their bytes)."""
+        lengths = np.full(end - first, -1)
         for ids, parts, words in read_batches(self._pages(), self._tree(TEXTS), (first,), (end,)):
             heads, fourth = parts == 0, parts == 4
             lengths[ids[heads] - first] = words[heads] & 0xFFFF
@@ -149,9 +151,11 @@ class Dictionary:
             lengths[at[long]] = words[long]
         return lengths
 
-    def greatest_id(self) -> int:
-        """The id that was given last; 0 in an empty dictionary. O(texts)."""
-        return int(self._ids().max(initial=0))
+    def ids(self) -> np.ndarray:
+        """The ids of all texts, in no order. O(texts)."""
+        tree = self._tree(PLACES)
+        batches = read_batches(self._pages(), tree, columns=(1,)) if tree.count else ()
+        return np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in batches)])
 
     def long_texts(self) -> Iterator[tuple[int, int, int]]:
         """(id, first page, words) of every text that stands in a run, by id. O(texts)."""
@@ -165,12 +169,6 @@ class Dictionary:
                     heads[id_].append(word)
                     if part == 2:
                         yield id_, *heads.pop(id_)
-
-    def _ids(self) -> np.ndarray:
-        """The ids of all texts, in no order. O(texts)."""
-        tree = self._tree(PLACES)
-        batches = read_batches(self._pages(), tree, columns=(1,)) if tree.count else ()
-        return np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in batches)])
 
     def _tree(self, spec: Spec) -> Tree:
         return self._trees.get(spec.tree_id) or Tree.empty(spec)

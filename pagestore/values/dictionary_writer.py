@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pagestore.pages.layout import WORD_MAX
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
@@ -17,13 +18,24 @@ from pagestore.trees.lookup import get
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
-from pagestore.values.dictionary import LOADED_AT_ONCE, LONG, LONG_MARK, PLACES, TEXTS, Dictionary, as_bytes
+from pagestore.values.dictionary import (
+    LOADED_AT_ONCE,
+    LONG,
+    LONG_MARK,
+    LONG_PARTS,
+    PLACES,
+    TEXTS,
+    Dictionary,
+    as_bytes,
+    hash_of,
+)
 from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
 from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
 CACHE_MAX = 1 << 17
+REMOVED_AT_ONCE = 1 << 16  # texts
 
 
 class DictionaryWriter(Dictionary):
@@ -82,6 +94,60 @@ class DictionaryWriter(Dictionary):
         if edits:
             self._apply(TEXTS, np.array(edits, np.int64).T, SET)
 
+    def skip(self, count: int) -> None:
+        """Give the next ids to no text, as though their texts had left."""
+        self.settle()
+        self.next_id += count
+        self._first += count
+
+    @step
+    def remove(self, ids: np.ndarray) -> None:
+        """Take the texts of ids int64[n] out of the dictionary; these ids are never given again.
+
+        Long texts that shared a run with them are written anew. O((n + texts in those runs) log texts).
+        """
+        runs = self._runs_without(ids)
+        for at in range(0, len(ids), REMOVED_AT_ONCE):
+            some = np.sort(ids[at : at + REMOVED_AT_ONCE])
+            self._remove_places(some)
+            if self._tree(LABELS).count:
+                labels = get(self._pages(), self._tree(LABELS), some[None])[1][0]
+                self._apply(ORDER, np.stack([labels, some]), ERASE)
+                self._apply(LABELS, np.stack([some, labels]), ERASE)
+                self._labelled -= len(some)
+            lengths = self._words(some, np.zeros(len(some), np.int64)) & 0xFFFF
+            counts = np.where(lengths == LONG_MARK, LONG_PARTS, (lengths + 9) // 8)
+            keys = np.repeat(some, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            self._apply(TEXTS, np.stack([*keys, np.zeros_like(keys[0])]), ERASE)
+        for run, kept in runs.items():
+            self._add_long(self.loaded(kept), kept)
+            with self.pager.retiring_into(STORE_LINEAGE):
+                self.pager.retire_run(run)
+
+    def _runs_without(self, ids: np.ndarray) -> dict[Run, np.ndarray]:
+        """The runs that hold some of these texts, and the ids of the other texts there."""
+        runs: dict[Run, list[int]] = {}
+        for id_, page, words in self.long_texts():
+            runs.setdefault(Run(page, words), []).append(id_)
+        kept = {run: np.setdiff1d(members, ids) for run, members in runs.items()}
+        return {run: rest for run, rest in kept.items() if len(rest) < len(runs[run])}
+
+    def _remove_places(self, ids: np.ndarray) -> None:
+        """Empty the places of texts, and let those that a search found behind them move up."""
+        places = self._probe(self.loaded(ids))[1]
+        behind, at = [np.zeros(0, np.int64)], places
+        while len(at):
+            at = at[at < WORD_MAX] + 1
+            found, values = get(self._pages(), self._tree(PLACES), at[None])
+            at = at[found]
+            behind.append(values[0][found])
+        moving = np.setdiff1d(np.concatenate(behind), ids)
+        moved = self.loaded(moving)
+        places = np.concatenate([places, self._probe(moved)[1]])
+        self._apply(PLACES, np.stack([places, np.zeros_like(places)]), ERASE)
+        if moved:
+            self._add_places(np.arange(len(moved)), moving, np.array([*map(hash_of, moved)], np.int64))
+
     @step
     def _resolve(self, texts: list[bytes]) -> list[int]:
         """Ids of distinct texts that no cache knows."""
@@ -102,7 +168,7 @@ class DictionaryWriter(Dictionary):
         if self._whole:
             return np.arange(self._first + labels.count - self._labelled, self.next_id)
         have = [*read_batches(self._pages(), labels, columns=(0,))] if labels.count else []
-        return np.setdiff1d(self._ids(), np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in have)]))
+        return np.setdiff1d(self.ids(), np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in have)]))
 
     @step
     def _label(self, ids: np.ndarray) -> None:
@@ -190,7 +256,7 @@ class DictionaryWriter(Dictionary):
             for part, word in enumerate((LONG_MARK, *run, offset, len(text))):
                 rows.append((id_, part, word))
             offset += len(text)
-        self._apply(TEXTS, np.array(rows, np.int64).T)
+        self._apply(TEXTS, np.array(rows, np.int64).T, SET)
 
     def _apply(self, spec: Spec, rows: np.ndarray, action: int = INSERT) -> None:
         actions, edits = compose_edits(np.full(rows.shape[1], action), rows, spec)

@@ -81,7 +81,7 @@ class Handle:
             self.meta, self.state, self.mapping, self.recovery = found
             self._catalogs: dict[tuple[Run, int], Catalog] = {}
             self._versions: dict[int, Version] = {}
-            self.texts: dict[bytes, int] = {}
+            self._texts: tuple[int, dict[bytes, int]] = 0, {}
             self._searched = searched
             self._doubtful = newest_meta(self.file)  # after a crash `recover` may not have taken it
             if self.mode == "rw" or searched or self._is_still_there():
@@ -157,6 +157,13 @@ class Handle:
             return True
         finally:
             self.locks.unpin(pin)
+
+    def known_texts(self) -> dict[bytes, int]:
+        """Ids of texts that transactions remember; another dict once texts have left the dictionary."""
+        removed = self.state.texts_removed
+        if removed != self._texts[0]:
+            self._texts = removed, {}
+        return self._texts[1]
 
     @property
     def version(self) -> int:

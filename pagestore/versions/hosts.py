@@ -35,6 +35,12 @@ class Host(Protocol):
     def dependants(self, txn: Any) -> Dependants | None:
         """What it keeps of a transaction's base version, which has the mark and no record of dependants."""
 
+    def texts(self, snapshot: Any) -> Iterable[str | bytes]:
+        """The texts that the host names in a version, in its rules say, and that must keep their ids.
+
+        Ids in relations with a schema keep theirs anyway. The trees of raw words that the host keeps hold no others.
+        """
+
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
         """Violations: what the host keeps and does not follow from its relations."""
 

@@ -10,7 +10,7 @@ from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import WordList, rows, word_list
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.dictionary import TEXT_TREES
+from pagestore.values.dictionary import PLACES, TEXT_TREES
 from pagestore.versions.catalog import FIRST_TREE, Catalog
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.reclaim import DEAD
@@ -57,6 +57,11 @@ class StoreState(NamedTuple):
     settings: Settings
     commit: Commit
     run: Run
+
+    @property
+    def texts_removed(self) -> int:
+        """How many texts have left the dictionary: the ids that were given, less those that are there."""
+        return self.next_text - 1 - self.system[PLACES.tree_id].count
 
 
 def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreState:

@@ -2,6 +2,8 @@
 
 import argparse
 
+import ivm as ivm  # registers its host, which is asked for the texts in its rules
+
 from ..cli.answers import answer, common, opened, size
 from ..cli.progress import Progress
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import answer, common, opened, size, table
+from ..cli.answers import answer, common, counted, opened, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,7 @@ def run(options: argparse.Namespace) -> int:
         data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}
         lines = [
             f"{stat.pages:,} pages of {size(stat.page_size)}; {stat.free:,} free, {stat.store:,} the store's",
+            f"{counted(stat.texts, 'text')} in the dictionary; {stat.texts_removed:,} have left it",
             table(sorted(stat.relations.items()), ("relation", "pages")),
             table(sorted(stat.only.items()), ("version", "pages of its own")),
         ]

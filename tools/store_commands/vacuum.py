@@ -1,6 +1,8 @@
-"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and cut the file."""
+"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and unused texts, and cut the file."""
 
 import argparse
+
+import ivm as ivm  # registers its host, which is asked for the texts in its rules
 
 from ..cli.answers import answer, common, counted, opened, size
 
@@ -21,6 +23,10 @@ def run(options: argparse.Namespace) -> int:
             f"{counted(len(done.dropped), 'version')} {would}dropped, {counted(done.pages_freed, 'page')} {would}free, "
             f"{size(done.bytes_cut)} cut off"
         ]
+        if done.texts_removed:
+            lines.append(f"{counted(done.texts_removed, 'text')} in no version any more left the dictionary")
+        if done.texts_kept:
+            lines.append(f"texts stay: {done.texts_kept}")
         lines += [f"version {version} stays: {reason}" for version, reason in done.kept.items()]
         answer(options, done._asdict(), "\n".join(lines))
     return 0

@@ -175,7 +175,7 @@ def test_steps_are_in_order(tmp_path):
     workspace = opened(tmp_path / "s.pages", rules)
 
     def steps(*names):
-        found = schedule.steps_of(workspace._rules[1], frozenset(names))
+        found = schedule.steps_of(workspace._rules_now(), frozenset(names))
         return [step.name if isinstance(step, Flush) else step.rule.writes for step in found]
 
     assert steps("edge") == ["edge", ("u",), "u", ("v",), ("v",), ("w",), "v", "w"]
@@ -188,5 +188,5 @@ def test_only_so_many_courses_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "SCHEDULES_MAX", 2)
     workspace = opened(tmp_path / "s.pages", PROGRAMS["values"][0], skewed(40))
     churn(workspace, 3)
-    assert 0 < len(workspace._rules[1].schedules) <= 2
+    assert 0 < len(workspace._rules_now().schedules) <= 2
     workspace.close()

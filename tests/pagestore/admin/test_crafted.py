@@ -111,7 +111,7 @@ def test_texts_are_whole_and_different(dumped, tmp_path):
     assert texts(names) == data
     refused(texts([*names[:-1], names[0]]), tmp_path, "a text that was there before")
     refused(texts([*names[:-1], b"\xff"]), tmp_path, "column 's' of 'r' is of string, and has the word 500")
-    refused(texts([*names[:-1], None]), tmp_path, "it holds nulls")
+    refused(texts([*names[:-1], None]), tmp_path, "column .s. of .r. is of string, and has the word 500")
     wrong = bytearray(texts(names))
     apart_ = apart(bytes(wrong))
     kind, content = apart_[1]

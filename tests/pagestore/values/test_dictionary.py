@@ -51,7 +51,7 @@ def test_equal_hashes_are_told_apart(store, monkeypatch):
     texts = [f"text {n}" for n in range(200)]
     with store.transaction() as txn:
         words = txn.encode("string", texts[:120]).tolist()
-    store._handle.texts.clear()
+    store._handle.known_texts().clear()
     with store.transaction() as txn:
         assert txn.encode("string", texts[:120]).tolist() == words
         words += txn.encode("string", texts[120:]).tolist()

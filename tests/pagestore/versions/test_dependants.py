@@ -40,6 +40,9 @@ class Totals:
     def dependants(self, txn):
         return Dependants(self.name, self.reads, ("totals",), (self.mark,))
 
+    def texts(self, snapshot):
+        return []
+
     def check(self, store, progress):
         return []
 
