@@ -41,7 +41,7 @@ def test_short_work_comes_in_stretches() -> None:
 def test_turns_look_for_garbage_among_what_is_new_and_leave_nothing_frozen() -> None:
     frozen: list[int] = []
     measure(Row("work", [Side("a", lambda: None, lambda: frozen.append(gc.get_freeze_count()))], rounds=2))
-    assert frozen[0] == 0 < frozen[1] == frozen[2] and gc.get_freeze_count() == 0
+    assert frozen[0] == 0 < min(frozen[1:]) and gc.get_freeze_count() == 0
 
 
 def test_a_slow_side_of_others_runs_once(monkeypatch) -> None:

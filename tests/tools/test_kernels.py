@@ -41,6 +41,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def any_kernels(monkeypatch):
+    """These tests choose among libraries themselves, whatever the others run with."""
+    monkeypatch.delenv("PAGESTORE_KERNELS", raising=False)
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     """A library of the few kernels that merge, in its folder."""
