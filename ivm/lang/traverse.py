@@ -44,12 +44,12 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
             case Negation():
                 yield from (v for v in _variables(node.body) if v not in node.exists)
             case Aggregate():
-                yield from _variables((node.argument,))
+                yield from _variables(node.arguments)
 
 
 def unnamed_in(rule: Rule) -> set[str]:
     """The names of the variables that stand for one `_` each: those that hoist.py made and nothing else holds."""
-    heads = chain(*(head.terms for head in rule.heads), [rule.aggregate.argument] if rule.aggregate else ())
+    heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
     uses = Counter(_occurring((*heads, *chain(*rule.body))))
     return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
 
