@@ -142,6 +142,38 @@ def test_loaded_before_the_rules_as_edited_after(program, tmp_path):
     assert stores[0] == stores[1]
 
 
+TEXTED = [
+    """a[i] = r, b[y, i] = q, c[] = u, d[t] = z <- agg<<(i, r) = top(t, 2), (i, q) = bottom(t, t, 3), u = lastone(v),
+         z = concat(t)>> k[t, y] = v.""",
+    "a[] = r, b[y] = q, c[y] = m <- agg<<r = first(t), q = last(v), m = count_distinct(t, v)>> k[t, y] = v.",
+    "f[] = a, g[] = b, h[] = c <- agg<<a = count(), b = sum(v), c = avg(v)>> k[_, _] = v.",
+    """lo[y] = r <- agg<<r = min(c)>> (y = 1, e(y, _), c = 0 ; lo[x] = m, e(x, y), c = m + 1).
+       md[] = q, far[i] = z <- agg<<q = median(c), (i, z) = top(y, c, 2)>> lo[y] = c.""",
+    "f[x] = q <- agg<<q = median(w)>> e(x, y), w = 6 / y.   all[] = q <- agg<<q = quantile(w, 0.5)>> f[_] = w.",
+]
+
+
+@pytest.mark.parametrize("program", TEXTED)
+def test_texts_as_keys_recursion_below_and_arithmetic_that_fails(program, tmp_path):
+    drawn = random.Random(5)
+    base = "k[t, y] = v -> string(t), int(y), int(v).  e(x, y) -> int(x), int(y)."
+    mirror = Mirror(tmp_path / "t.pages", f"{base} {program}")
+    for _ in range(40):
+        texts = [(drawn.choice("abcde"), drawn.randrange(3), drawn.randrange(4)) for _ in range(2)]
+        k = [("k", row, drawn.random() < 0.6) for row in texts]
+        e = [("e", (drawn.randrange(4), drawn.randrange(4)), drawn.random() < 0.6) for _ in range(2)]
+        mirror.change(k + e)
+    mirror.reopen()
+    for name in mirror.program.predicates:
+        if name not in "ke" and "$" not in name:
+            mirror.workspace.verify(name)
+            assert len(mirror.workspace.evaluate(name)) == len(mirror.workspace[name])
+    mirror.workspace.repair()
+    mirror.compare()
+    assert mirror.workspace.check() == []
+    mirror.close()
+
+
 def counting(patch: pytest.MonkeyPatch) -> list[int]:
     """Lists from now on how often an operator is applied, and how many records are looked at."""
     counts: list[int] = []
