@@ -16,7 +16,8 @@ from ivm.plan.index import permuted, tree_name
 from ivm.plan.plan import Plan
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.question import understand
-from ivm.views.layouts import COUNT, MAX, MIN, PLAIN, RANKED, SUM, TOTAL
+from ivm.views.layouts import COUNT, FOLD, PLAIN, RANKED, SUM
+from ivm.views.states import ALONE, PARTS, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -24,12 +25,16 @@ TreeOf = Callable[[str], Tree]  # by name
 HEADS = {
     PLAIN: "no projection: bindings are inserted and erased as they are",
     COUNT: "the count is its own support: +1, -1, erased at 0",
+    FOLD: "follows from a tree of state",
     SUM: "an Abelian group: summands are added and subtracted, with a support count",
-    MIN: "the first of each group's values; a tree of state holds these in order, with support counts",
-    TOTAL: "an Abelian group: a tree of state adds and subtracts the parts of summands; a sum is rounded once",
     RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when it no longer does",
-    MAX: "the last of each group's values; a tree of state holds these in order, with support counts",
 }
+STATES = {
+    ALONE: "the result, which is the key of the view's row",
+    PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded once",
+    VALUES: "each group's values in order, with support counts",
+}
+NEEDS = [({*WEIGHED}, "a sum of supports"), ({"concat"}, "a checksum")]
 RANKS = 8  # of a recursive view, whose rows are counted
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -45,6 +50,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     layout = installed.layouts[name]
     lines = [f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"]
     lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
+    if layout.fold:
+        lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
     for rule in installed.rules:
@@ -71,6 +78,17 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
         for plan in rule.plans:
             lines += _plan(plan, 1, installed.heads[plan].asked is not None)
     return "\n".join(lines)
+
+
+def _state(installed: Installed, fold: Fold) -> list[str]:
+    """The state of an aggregate, and which aggregates share it."""
+    state = fold.state
+    lines = [f"  state     {state.name}: {STATES[state.kind]}"]
+    if state.ops != ("max",) and state.kind == VALUES:
+        needs = [text for ops, text in NEEDS if ops.intersection(state.ops)]
+        lines[0] += f", with {', '.join(['a count of records', *needs])}"
+    others = sorted(name for name, one in installed.layouts.items() if one.fold and one.fold.state == state)
+    return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines
 
 
 def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:

@@ -1,7 +1,9 @@
 """A question: rules that are evaluated once, in a transaction that is never committed."""
 
+from __future__ import annotations
+
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ivm import lang
 from ivm.answer import Answer
@@ -9,11 +11,17 @@ from ivm.engine.fill import Filler
 from ivm.engine.installed import Installed
 from ivm.engine.stored import create_relation, drop_stray_trees, layouts_of, plant
 from ivm.engine.stored_schemas import declarations_for
+from ivm.errors import OptionError
+from ivm.lang.ir import ROPE
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
-from ivm.plan.planner import ONCE
+from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.plan.rewrite.magic import Asked, pass_constants
-from pagestore.host import EphemeralTransaction
+from ivm.rope import rope_of
+from pagestore.host import WORD_MAX, EphemeralTransaction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
 
@@ -51,4 +59,27 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     started = time.perf_counter()
     Filler(sketch, installed, Encoder(sketch), threads).fill([r for r in installed.rules if r in block.rules])
     seconds = time.perf_counter() - started
-    return Answer(sketch[question.answer].to_arrow(), seconds)
+    table = sketch[question.answer].to_arrow()
+    if installed.program.predicates[question.answer].value == ROPE:
+        table = _with_texts(sketch, installed, question.answer, table)
+    return Answer(table, seconds)
+
+
+def _with_texts(sketch: EphemeralTransaction, installed: Installed, name: str, table: pa.Table) -> pa.Table:
+    """The answer of a concat with whole texts, since what it was made of goes with the question."""
+    import pyarrow as pa
+
+    keys = (tuple(row.values())[:-1] for row in table.to_pylist())
+    texts = pa.array([str(rope_of(sketch, installed, name, key)) for key in keys], pa.string())
+    return table.set_column(table.num_columns - 1, table.column_names[-1], texts)
+
+
+def check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
+    """Raise OptionError unless the options of an installation or a question are good."""
+    for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
+        if most is not None and (not isinstance(most, int) or most < 1):
+            raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")
+    if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
+        raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
+    if maintenance not in (AUTO, MATCH, PROBE):
+        raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")

@@ -83,7 +83,7 @@ def changes(snap: Snapshot, predicate: Predicate, delta: Delta) -> pa.Table:
     """The changes of a predicate as a table for its subscribers: its columns, and `_change_type` insert or delete."""
     import pyarrow as pa
 
-    columns = zip(predicate.types, delta.rows, strict=True)
+    columns = zip(predicate.stored_types, delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     kinds = pa.array(np.where(delta.actions == INSERT, "insert", "delete"))
     return pa.table([*arrays, kinds], names=[*predicate.columns, "_change_type"])

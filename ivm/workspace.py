@@ -45,14 +45,14 @@ from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
-from ivm.plan.planner import AUTO, MATCH, PROBE
-from ivm.question import Limits, answer, understand
+from ivm.plan.planner import AUTO
+from ivm.question import Limits, answer, check_options, understand
+from ivm.rope import ConcatRope, rope_of
 from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
-from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, WORD_MAX, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -100,7 +100,7 @@ class Workspace:
         derive them, or it raises LimitError; without them, only recursion that computes values is limited.
         Raises RuleError with file, line and column, OptionError, or MaintainError; then nothing is installed.
         """
-        _check_options(granularity, maintenance, rows_max, rounds_max)
+        check_options(granularity, maintenance, rows_max, rounds_max)
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             before, estimates = self.rules_of(txn), Cardinality(txn)
@@ -148,7 +148,7 @@ class Workspace:
                 name for rule in block.rules for i in range(len(rule.plans)) for name in rule.sensitivity_names(i)
             }
             views = {n for n in block.part.predicates if n not in left.program.predicates} - stored_before(block.text)
-            dropped |= views | {state_name(n) for n in views if keeps_state(before.layouts[n])}
+            dropped |= views | {fold.state.name for n in views if (fold := before.layouts[n].fold)}
             needed = {tree_name(i) for indices in left.indices.values() for i in indices}
             dropped |= {tree_name(i) for indices in before.indices.values() for i in indices} - needed
             for tree in dropped:
@@ -196,6 +196,14 @@ class Workspace:
         """A relation or view in the newest version.  Raises UnknownViewError."""
         return self._relation(self.store.snapshot(), name)
 
+    def rope(self, name: str, *key: Any) -> ConcatRope:
+        """The text of a concat's group in the newest version: `str` makes it, iterating reads it piece by piece.
+
+        Raises UnknownViewError for a view that is no concat, KeyError where there is no such group.
+        """
+        snap = self.store.snapshot()
+        return rope_of(snap, self.rules_of(snap), name, key)
+
     def __contains__(self, name: object) -> bool:
         return name in self.predicates
 
@@ -209,6 +217,7 @@ class Workspace:
             snap,
             lambda text: self._ask(self.store.sketch(snap.version), text),
             self.rules_of(snap).program.predicates,
+            lambda name, key: rope_of(snap, self.rules_of(snap), name, key),
         )
 
     def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
@@ -217,7 +226,7 @@ class Workspace:
         It takes no lock, so it waits for no writer and works with mode="r", too.  Limits are as for `install`.  Raises
         RuleError, OptionError, MaintainError.
         """
-        _check_options(1, AUTO, rows_max, rounds_max)
+        check_options(1, AUTO, rows_max, rounds_max)
         return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
@@ -249,8 +258,11 @@ class Workspace:
         """
         import pyarrow as pa
 
-        recursive = any(name in rule.writes for rule in self._rules_now().recursion)
-        with self.store.sketch() if recursive else self.store.snapshot() as source:
+        rules = self._rules_now()
+        stores = any(name in rule.writes for rule in rules.recursion) or (
+            name in rules.layouts and rules.layouts[name].fold
+        )
+        with self.store.sketch() if stores else self.store.snapshot() as source:
             installed = self.rules_of(source)
             predicate = installed.predicate(name)
             started = time.perf_counter()
@@ -258,7 +270,7 @@ class Workspace:
             seconds = time.perf_counter() - started
             columns = [
                 pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
-                for c, t in enumerate(map(Type.parse, predicate.types))
+                for c, t in enumerate(map(Type.parse, predicate.stored_types))
             ]
             table = pa.table(columns, names=list(predicate.columns))
         if "string" in predicate.types:  # the words are in another order
@@ -277,7 +289,7 @@ class Workspace:
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, name), recording=False)
-            if found := tree_difference(sketch, name, predicate.types, installed.layouts[name].compared):
+            if found := tree_difference(sketch, name, predicate.stored_types, installed.layouts[name].compared):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 
     def declarations(self) -> dict[str, str | None]:
@@ -421,13 +433,3 @@ class Workspace:
         if name not in snap:
             self.rules_of(snap).predicate(name)  # which says what there is
         return snap[name]
-
-
-def _check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
-    for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
-        if most is not None and (not isinstance(most, int) or most < 1):
-            raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")
-    if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
-        raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
-    if maintenance not in (AUTO, MATCH, PROBE):
-        raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")

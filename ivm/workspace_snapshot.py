@@ -1,22 +1,27 @@
 """A workspace as it was: its relations and views, and queries over them, as of one version."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ivm.answer import Answer
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
 from pagestore.errors import MissingError
-from pagestore.host import Relation, Snapshot, html_table
+from pagestore.host import Relation, Rope, Snapshot, html_table
 
 
 class WorkspaceSnapshot:
     """Relations and views as of one version; close it, or use it in `with`."""
 
     def __init__(
-        self, snap: Snapshot, query: Callable[[str], Answer], predicates: Mapping[str, Predicate] = {}
+        self,
+        snap: Snapshot,
+        query: Callable[[str], Answer],
+        predicates: Mapping[str, Predicate],
+        rope: Callable[[str, tuple[Any, ...]], Rope],
     ) -> None:
         """`query` answers as Workspace.query does, from the rules and the data of that version."""
-        self.snapshot, self.query, self._predicates = snap, query, predicates
+        self.snapshot, self.query, self._predicates, self._rope = snap, query, predicates, rope
 
     def __getitem__(self, name: str) -> Relation:
         """A relation or view as of that version.  Raises UnknownViewError."""
@@ -24,6 +29,10 @@ class WorkspaceSnapshot:
             return self.snapshot[name]
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
+
+    def rope(self, name: str, *key: Any) -> Rope:
+        """The text of a concat's group as of that version.  Raises as Workspace.rope."""
+        return self._rope(name, key)
 
     def _repr_html_(self) -> str:
         return workspace_html(self.snapshot, self._predicates)

@@ -5,12 +5,15 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 """
 
 from pagestore.admin.tree_check import Violation
-from pagestore.pages.fold_operators import COUNT
+from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, SUM
+from pagestore.pages.host_operators import code_of as operator_code
+from pagestore.pages.host_operators import is_operator, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
+from pagestore.relations.rope import Rope
 from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
@@ -39,7 +42,7 @@ from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.lookup import count_prefixes, get
-from pagestore.trees.range_folds import ranks, rows_of, select
+from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
@@ -52,6 +55,8 @@ from pagestore.versions.settings import MAIN
 __all__ = [
     "ADD",
     "ALONE",
+    "CARRY",
+    "CHECKSUM",
     "COUNT",
     "ERASE",
     "FEW",
@@ -62,6 +67,7 @@ __all__ = [
     "NULL",
     "ROWS_SHOWN",
     "SET",
+    "SUM",
     "TREE_WORDS",
     "WORD_MAX",
     "WORD_MIN",
@@ -78,6 +84,7 @@ __all__ = [
     "Frames",
     "Pages",
     "Relation",
+    "Rope",
     "Schema",
     "Snapshot",
     "Spec",
@@ -103,11 +110,15 @@ __all__ = [
     "encode",
     "float_values",
     "float_words",
+    "fold_many",
     "get",
     "html_table",
     "in_order",
     "interval_spec",
+    "is_operator",
     "one_batch",
+    "operator",
+    "operator_code",
     "pays",
     "pooled",
     "ranks",
@@ -117,6 +128,7 @@ __all__ = [
     "register_host",
     "rows_of",
     "select",
+    "select_weighted",
     "sort_order",
     "stab_many",
     "together",

@@ -33,14 +33,15 @@ MODULES = {  # each public module, and the names that it offers
         RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS Coded
-        Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
-        ROWS_SHOWN Relation Schema Snapshot
+        ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MOST NULL SET TREE_WORDS WORD_MAX WORD_MIN YEARS
+        Coded Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
+        ROWS_SHOWN Relation Rope SUM Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
-        float_values float_words get html_table in_order interval_spec one_batch pays pooled ranks read_batches
-        record_dependants recorded_dependants register_host rows_of select sort_order stab_many together
-        user_cache
+        float_values float_words fold_many get html_table in_order interval_spec is_operator one_batch operator
+        operator_code pays pooled ranks read_batches
+        record_dependants recorded_dependants register_host rows_of select select_weighted sort_order stab_many
+        together user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
@@ -52,8 +53,8 @@ MODULES = {  # each public module, and the names that it offers
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
         at backup branch branches check close compact delete_branch diff dump history mode owns page_size path
-        readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction untag uuid
-        vacuum version
+        readers recovery reopen restore retain sketch snapshot stat tag tags texts_removed threads transaction untag
+        uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties threads timestamp tree values version
@@ -69,7 +70,7 @@ MEMBERS = {  # of each class that is handed to users
         rename replace rollback savepoint threads tree truncate version vouch
     """,
     ivm.Workspace: """
-        at blocks check close committed declarations evaluate exec explain install predicates query repair rules_of
+        at blocks check close committed declarations evaluate exec explain install predicates query repair rope rules_of
         stats subscribe trace trace_distance transaction uninstall verify
     """,
     ivm.transaction.Transaction: "commit composed delete edit insert rollback set",

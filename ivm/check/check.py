@@ -28,7 +28,6 @@ from ivm.errors import MaintainError
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
-from ivm.views.aggregate_state import keeps_state, state_name
 from pagestore.host import (
     ERASE,
     Delta,
@@ -84,13 +83,13 @@ def _check_predicate(
     if predicate.extensional and tree_before(sketch, name) is None:
         yield _violation("view rows", f"{name}, which rules read, is missing")
     if not predicate.extensional:
-        found = tree_difference(sketch, name, predicate.types, layout.compared)
+        found = tree_difference(sketch, name, predicate.stored_types, layout.compared)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if keeps_state(layout) and (found := tree_difference(sketch, state_name(name), ())):
-            yield _violation("aggregate", f"{state_name(name)}: {found.fact}")
+        if layout.fold and (found := tree_difference(sketch, layout.fold.state.name, ())):
+            yield _violation("aggregate", f"{layout.fold.state.name}: {found.fact}")
     for index in installed.indices.get(name, ()):
-        types = [predicate.types[column] for column in index_columns(index, layout)]
+        types = [predicate.stored_types[column] for column in index_columns(index, layout)]
         if found := tree_difference(sketch, tree_name(index), types):
             yield _violation("index", f"{tree_name(index)}, of {name}: {found.fact}")
 

@@ -49,13 +49,17 @@ def rebuild(
 def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
     """The visible words of a view that follow from what is stored below it, in parts int64[C, n] and key order.
 
-    A view that reads itself is evaluated anew in a sketch, with its stratum. Raises as `recompute`.
+    A view that reads itself is evaluated anew in a sketch, with its stratum, and so is an aggregate with a state.
+    Raises as `recompute`.
     """
     stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
-    if stratum is None:
+    if stratum is None and (name not in installed.layouts or not installed.layouts[name].fold):
         return recompute(source, installed, Encoder(source), name, threads)
-    assert isinstance(source, Transaction), "a stratum is evaluated in the trees of a transaction"
-    Filler(source, installed, Encoder(source), threads).refill(stratum)
+    assert isinstance(source, Transaction), "a stratum, and the state of an aggregate, stands in trees of a transaction"
+    if stratum is None:
+        rebuild(source, installed, [rule for rule in installed.rules if name in rule.writes], recording=False)
+    else:
+        Filler(source, installed, Encoder(source), threads).refill(stratum)
     columns = tuple(range(installed.layouts[name].visible))
     return [*read_batches(source.pages, source.tree(name), columns=columns)]
 

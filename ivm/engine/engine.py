@@ -27,9 +27,10 @@ from ivm.maintenance.maintain import binding_difference, maintain
 from ivm.maintenance.surgery import Delta, net_changes
 from ivm.plan.index import Index
 from ivm.plan.plan import Plan, indices_of
-from ivm.views.aggregate_state import keeps_state, state_name, view_edits
+from ivm.views.aggregate_state import view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import SUM
+from ivm.views.states import APART, State
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
@@ -61,6 +62,7 @@ class Engine(Filler):
     watched: Container[str] = ()  # the predicates whose `change_of` will be asked for
     before: dict[Index, Tree] = field(default_factory=dict)
     deltas: dict[Index, Delta] = field(default_factory=dict)
+    state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
 
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
@@ -148,10 +150,10 @@ class Engine(Filler):
         layout = stored.layout
         self.before |= stored.of_indices([*map(self.txn.tree, stored.names)])
         actions, rows = one_batch(parts)
-        if keeps_state(layout):
-            ((actions, rows),) = self._apply((state_name(name),), ALONE, actions, rows, max(2, len(rows) - 1))
-            view, state = self.txn.tree(name), self.txn.tree(state_name(name))
-            actions, rows = view_edits(name, layout, self.txn.pages, view, state, actions, rows, self.encode.keys)
+        if layout.fold:
+            change = self._change_of_state(layout.fold.state, actions, rows)
+            view, state = self.txn.tree(name), self.txn.tree(layout.fold.state.name)
+            actions, rows = view_edits(name, layout, self.txn.pages, view, state, *change, self.encode.keys)
         (actions, rows), *permuted = self._apply(stored.names, stored.places, actions, rows, layout.visible)
         if not len(actions):
             return
@@ -162,6 +164,12 @@ class Engine(Filler):
             self._check_function(name, change)
         self._note_change(name, stored.of_indices([change, *starmap(Delta, permuted)]))
         self.accounts[name].maintain_seconds += time.perf_counter() - started
+
+    def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
+        """Edit a state, for the first of the aggregates that share it; returns the delta, which all of them follow."""
+        if state.name not in self.state_changes:
+            (self.state_changes[state.name],) = self._apply((state.name,), ALONE, actions, rows, state.visible)
+        return self.state_changes[state.name]
 
     def _adopt_change(self, name: str, old: Tree) -> None:
         """Note how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
@@ -192,7 +200,7 @@ class Engine(Filler):
         self, names: tuple[str, ...], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int
     ) -> list[Edits]:
         """Edit a tree and its permuted indices as `apply_indexed` does; returns their deltas. Raises RangeError."""
-        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(state_name("")))
+        tree, predicate = self.txn.tree(names[0]), self._predicate(names[0].removeprefix(APART))
         try:
             edits = compose_edits(actions, rows, tree.spec)
         except EditError:  # the edits of a key add up beyond 64 bits, but with what is stored the sum may fit

@@ -20,15 +20,15 @@ from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.limits import limits_of
 from ivm.errors import FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
-from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.maintenance import sensitivity
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
-from ivm.views.aggregate_state import keeps_state, state_name, state_spec, view_rows
+from ivm.views.aggregate_state import view_rows
 from ivm.views.layouts import SUM
+from ivm.views.states import State
 from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
 
 
@@ -163,12 +163,10 @@ class Filler:
     def _fill_view(self, name: str, parts: list[Edits]) -> None:
         """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
         layout, predicate = self.installed.layouts[name], self._predicate(name)
-        if keeps_state(layout):
-            spec = state_spec(layout, len(parts[0][1]))
-            self.txn.create_words(state_name(name), spec.keys, spec.values, spec.scans)
-            rows = compose_rows(self.txn, predicate, parts, spec)
-            self.txn.replace(state_name(name), bulk(self.txn.pager, self.txn.tree(state_name(name)).spec, rows))
-            rows = [view_rows(name, layout, concatenated(rows), self.encode.keys)]
+        if layout.fold:
+            self._fill_state(layout.fold.state, predicate, parts)
+            state = self.txn.tree(layout.fold.state.name)
+            rows = [view_rows(name, layout, self.txn.pages, state, self.encode.keys)]
         else:
             rows = compose_rows(self.txn, predicate, parts, self.txn.tree(name).spec)
         if layout.kind == SUM:
@@ -178,6 +176,13 @@ class Filler:
         if self.installed.stored[name].checked:
             for batch in read_batches(self.txn.pages, tree):
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
+
+    def _fill_state(self, state: State, predicate: Predicate, parts: list[Edits]) -> None:
+        """Build the state of an aggregate, unless one that shares it has done so."""
+        if state.name in self.txn:
+            return
+        spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
+        self.txn.replace(state.name, bulk(self.txn.pager, spec, compose_rows(self.txn, predicate, parts, spec)))
 
     def _evaluate_and_record(
         self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None

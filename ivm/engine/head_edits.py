@@ -22,7 +22,6 @@ from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
-from ivm.views.aggregate_state import keeps_state, state_spec
 from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import PLAIN, Layout
@@ -81,7 +80,7 @@ def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
 
 def head_spec(layout: Layout, columns: int) -> Spec:
     """The shape of the tree that edits of a view go to, given how many columns the edits have."""
-    return state_spec(layout, columns) if keeps_state(layout) else Spec(0, layout.keys, columns - layout.keys)
+    return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
 
 
 def as_delta(part: Bindings, action: int) -> Delta:

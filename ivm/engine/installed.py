@@ -29,7 +29,6 @@ from ivm.plan.rewrite.computed_keys import lift_computed
 from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
 from ivm.plan.rewrite.negation import lift_negations
-from ivm.views.aggregate_state import keeps_state, state_name
 from ivm.views.heads import Head
 from ivm.views.layouts import Layout, ranked_layout, view_layout
 
@@ -184,7 +183,7 @@ class Installed:
         """The names of the trees that some rules need: views, aggregate state, permuted and sensitivity indices."""
         views = {name for rule in rules for name in rule.writes}
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
-        state = {state_name(name) for name in views if keeps_state(self.layouts[name])}
+        state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
         read = [*(plan for *_, plan in plans), *(plan for rule in rules for plan in rule.searches)]
         indices = {tree_name(index) for plan in read for index in indices_of(plan) if permuted(index)}

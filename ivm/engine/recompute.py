@@ -14,11 +14,9 @@ from ivm.engine.head_edits import Source, check_sums, compose_rows, fold_binding
 from ivm.engine.installed import Installed
 from ivm.errors import RoomError, UnknownViewError
 from ivm.join.evaluate import evaluate
-from ivm.join.join import concatenated
 from ivm.lang.ir import Rule
 from ivm.plan.constants import Encoder
 from ivm.plan.index import tree_name
-from ivm.views.aggregate_state import keeps_state, view_rows
 from ivm.views.layouts import SUM
 from pagestore.host import INSERT
 
@@ -46,8 +44,6 @@ def recompute(source: Source, installed: Installed, encode: Encoder, name: str, 
         return [np.empty((layout.visible, 0), np.int64)]
     width, predicate = len(parts[0][1]), installed.program.predicates[name]
     found = compose_rows(source, predicate, parts, head_spec(layout, width))
-    if keeps_state(layout):
-        found = [view_rows(name, layout, concatenated(found), encode.keys)]
     if layout.kind == SUM:
         check_sums(source, predicate, *found)
     return [rows[: layout.visible] for rows in found]

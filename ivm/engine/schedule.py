@@ -23,7 +23,6 @@ from ivm.maintenance.probe import ACTIONS, probed, probes_of
 from ivm.maintenance.surgery import Delta
 from ivm.plan.index import Index, permuted
 from ivm.plan.plan import Plan
-from ivm.views.aggregate_state import keeps_state
 from pagestore.compiled import Door, FlushRoom, PageBooks, Queues
 from pagestore.host import FEW, MOST, TREE_WORDS, EditQueue, Edits, Pages, Transaction, Tree
 
@@ -232,7 +231,7 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     """Can a kernel take this step?"""
     if isinstance(step, Flush):
         kept = installed.stored[step.name]
-        return not (keeps_state(kept.layout) or kept.checked)
+        return not (kept.layout.fold or kept.checked)
     if isinstance(step, Settle):
         return False
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]

@@ -1,36 +1,192 @@
-"""Aggregations: their form, `f[x] = r <- agg<<r = sum(v)>> body`, and their types."""
+"""Aggregations: their form, `f[x] = r <- agg<<r = sum(v)>> body`, and their types.
 
-from collections.abc import Mapping, Sequence
+agg<<n = count()>>              no argument                       agg<<l = min(v), h = max(v)>>    two heads
+agg<<t = sum(v)>>               a term                            agg<<q = quantile(v, 0.9)>>      a constant
+agg<<i = argmax(item, price)>>  what is taken, then what orders   agg<<(n, v) = top(v, 3)>>        n numbers rows
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import NamedTuple
 
 from ivm.errors import AggregateError
 from ivm.lang.dependencies import recursive_names
-from ivm.lang.ir import Aggregate, Rule, Type
-from ivm.lang.traverse import variables, writes
+from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Rule, Type, Var
+from ivm.lang.syntax_tree import Node
+from ivm.lang.traverse import atoms, variables, writes
 from ivm.lang.types import UNORDERED, scale
+from pagestore.host import is_operator
 
-TAKES = {
-    "count": "it counts bindings and takes no argument",
-    "sum": "it adds int64 and decimal columns; floats are added exactly by total",
-    "total": "it adds float64 columns; int64 and decimal columns are added by sum",
-    "concat": "it joins string columns",
-    "min": "it takes numbers, dates, timestamps and strings",
-    "max": "it takes numbers, dates, timestamps and strings",
+
+class Operation(NamedTuple):
+    """What an aggregate takes: how many variables, which constants, and what is said where it is misused.
+
+    The first variable is of a type that `admits`; `ordered` says whether the others order assignments, which then
+    have an ordered type. `gives` is the type of the result, None for that of the first variable.
+    """
+
+    least: int
+    most: int
+    takes: str
+    admits: Callable[[Type], bool] = lambda type_: True
+    gives: Type | None = None
+    constants: tuple[str, ...] = ()
+    numbered: bool = False
+
+
+def _is_number(type_: Type) -> bool:
+    return type_ in ("int64", "float64") or scale(type_) is not None
+
+
+def _is_ordered(type_: Type) -> bool:
+    return type_ not in UNORDERED
+
+
+MANY = 12  # arguments of one aggregate
+NUMBERS = "it takes int64, decimal and float64 columns"
+ORDERED = "it takes numbers, dates, timestamps and strings"
+TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"
+MOMENT = Operation(1, 1, NUMBERS, _is_number, "float64")
+EXTREME = Operation(1, 1, ORDERED, _is_ordered)
+CHOICE = Operation(2, MANY, TAKEN)
+END = Operation(1, MANY, "it takes what to show, then what to order by, as in first(price, day)")
+SOME = Operation(1, MANY, "it takes what to show, what to order by, and a number of rows, as in top(item, price, 3)",
+                 constants=("k",), numbered=True)  # fmt: skip
+OPERATIONS = {
+    "count": Operation(0, 0, "it counts bindings and takes no argument", gives="int64"),
+    "sum": Operation(1, 1, "it adds int64 and decimal columns; floats are added exactly by total",
+                     lambda type_: type_ == "int64" or scale(type_) is not None),
+    "total": Operation(1, 1, "it adds float64 columns; int64 and decimal columns are added by sum",
+                       lambda type_: type_ == "float64"),
+    "avg": MOMENT, "variance": MOMENT, "stddev": MOMENT, "var_pop": MOMENT, "stddev_pop": MOMENT,
+    "min": EXTREME, "max": EXTREME, "argmin": CHOICE, "argmax": CHOICE, "first": END, "last": END,
+    "count_distinct": Operation(1, MANY, "it counts the different values of its arguments", gives="int64"),
+    "median": Operation(1, 1, f"{NUMBERS}; quantile(x, 0.5) is of any ordered column", _is_number, "float64"),
+    "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered, None, ("share",)),
+    "top": SOME, "bottom": SOME,
+    "concat": Operation(1, MANY, "it joins string columns, in an order and with a separator if these are given, as in "
+                        'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE, ("separator",)),
+}  # fmt: skip
+REFUSED = {
+    "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = w, w <= v",
 }
+REGISTERED = Operation(1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64")
 
 
-def check_aggregate(rule: Rule, aggregate: Aggregate) -> None:
-    """Raise AggregateError unless the rule has the form of an aggregation."""
-    op, result, head = aggregate.op, aggregate.result, rule.heads[0]
-    if op not in TAKES:
-        raise AggregateError(aggregate.where, f"{op} is no aggregate: there are {', '.join(TAKES)}")
-    if (op == "count") != (aggregate.argument is None):
-        reason = TAKES[op] if op == "count" else f"{op} takes one argument, as in {op}(x)"
-        raise AggregateError(aggregate.where, reason)
-    if len(rule.heads) > 1 or head.value != result or result in head.args:
+def told_apart(aggregate: Aggregate, terms: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
+    """The terms of an aggregate that it computes with, and the constants that it takes behind them."""
+    operation = OPERATIONS.get(aggregate.op)
+    taken = len(operation.constants) if operation else 0
+    constants = [term for term in terms[max(1, len(terms) - taken) :] if isinstance(term, Const)] if taken else []
+    return terms[: len(terms) - len(constants)], (*constants,)
+
+
+def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Aggregate, ...]:
+    """The aggregates in the order of the heads whose values they are.  Raises AggregateError."""
+    found = {one.result: one for one in aggregates}
+    for one in aggregates:
+        if len(aggregates) != len(heads) or [*(head.value for head in heads)].count(one.result) != 1:
+            reason = "an aggregation has one head" if len(aggregates) == 1 else "each aggregate has one head"
+            raise AggregateError(
+                heads[0].where, f"{reason}, a function with {one.result.name} as its value: f[x] = {one.result.name}"
+            )
+    return tuple(found[head.value] for head in heads if isinstance(head.value, Var) and head.value in found)
+
+
+def in_key_order(rule: Rule) -> Rule:
+    """The rule with aggregates that are ordered by its key variables where no order is given."""
+    return replace(rule, aggregates=tuple(_in_key_order(rule, one) for one in rule.aggregates))
+
+
+def _in_key_order(rule: Rule, aggregate: Aggregate) -> Aggregate:
+    op, arguments = aggregate.op, aggregate.arguments
+    if not arguments:
+        return aggregate
+    if op in ("argmin", "argmax", "first", "last", "top", "bottom", "concat") and len(arguments) > 1:
+        return replace(aggregate, by=len(arguments) - 1)
+    if op not in ("first", "last", "concat") and op in OPERATIONS:
+        return aggregate
+    order = key_variables(rule)
+    return replace(aggregate, arguments=(arguments[0], *order), by=len(order))
+
+
+def key_variables(rule: Rule) -> tuple[Var, ...]:
+    """The variables in key position of some atom of the body (*Key- and value-position*), in order of appearance.
+
+    In F[x] = a, G[y] = b, r = a + b they are x and y.
+    """
+    free = {v for disjunct in rule.body for v in variables(*disjunct)}
+    args = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
+    return tuple(dict.fromkeys(arg for arg in args if isinstance(arg, Var) and arg in free))
+
+
+def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
+    """Raise AggregateError unless a head and its aggregate have the form of an aggregation."""
+    op, result = aggregate.op, aggregate.result
+    operation = operation_of(aggregate)
+    if op == "count" and aggregate.arguments:
+        raise AggregateError(aggregate.where, operation.takes)
+    own = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
+    if len(aggregate.arguments) < operation.least or own > operation.most:
+        few = f"{op} takes one argument, as in {op}(x)" if operation.most == 1 and not operation.constants else ""
+        raise AggregateError(aggregate.where, few or f"{op}: {operation.takes}")
+    _check_constants(aggregate, operation)
+    if operation.numbered != (aggregate.place is not None):
+        form = f"(n, x) = {op}(x, 3)" if operation.numbered else f"x = {op}(...)"
+        raise AggregateError(
+            aggregate.where, f"{op} gives each group {'some rows' if operation.numbered else 'one row'}: write {form}"
+        )
+    keys = head.args if aggregate.place is None else head.args[:-1]
+    if aggregate.place is not None and (not head.args or head.args[-1] != aggregate.place or aggregate.place in keys):
+        name = aggregate.place.name
+        raise AggregateError(
+            head.where, f"{name} numbers the rows of a group, so it is the last key: f[x, {name}] = {result.name}"
+        )
+    if result in head.args:
         reason = f"an aggregation has one head, a function with {result.name} as its value"
         raise AggregateError(head.where, f"{reason}: f[x] = {result.name}")
-    if any(result in variables(*disjunct) for disjunct in rule.body):
-        raise AggregateError(result.where, f"{result.name} is the result, so the body cannot use it")
+    if sum(one.predicate == head.predicate for one in rule.heads) > 1:
+        raise AggregateError(head.where, f"{head.predicate} is the head of two aggregates: give each a name of its own")
+    for one in aggregate.results:
+        if any(one in variables(*disjunct) for disjunct in rule.body):
+            raise AggregateError(one.where, f"{one.name} is the result, so the body cannot use it")
+
+
+def operation_of(aggregate: Aggregate) -> Operation:
+    """What an aggregate takes and gives.  Raises AggregateError where there is none of its name."""
+    if aggregate.op in OPERATIONS:
+        return OPERATIONS[aggregate.op]
+    if is_operator(aggregate.op):
+        return REGISTERED
+    if aggregate.op in REFUSED:
+        raise AggregateError(aggregate.where, f"{aggregate.op} is no aggregate: {REFUSED[aggregate.op]}")
+    raise AggregateError(
+        aggregate.where, f"{aggregate.op} is no aggregate: there are {', '.join(OPERATIONS)}, and the operators that "
+        "pagestore.register_operator has made"
+    )  # fmt: skip
+
+
+def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
+    """Raise AggregateError unless an aggregate has the constants that it takes."""
+    values = [const.value for const in aggregate.constants]
+    for what in operation.constants:
+        value = values[0] if values else None
+        good = {
+            "k": isinstance(value, int) and 1 <= value <= ROWS_MAX,
+            "share": isinstance(value, int | float | Decimal) and 0 <= value <= 1,
+            "separator": value is None or isinstance(value, str),
+        }[what]
+        if not good:
+            wanted = {
+                "k": f"a number of rows from 1 to {ROWS_MAX:,}",
+                "share": "a share from 0 to 1",
+                "separator": "a text",
+            }
+            raise AggregateError(aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out")
+
+
+ROWS_MAX = 1_000_000
 
 
 def check_sole(rules: Sequence[Rule]) -> None:
@@ -46,20 +202,22 @@ def check_sole(rules: Sequence[Rule]) -> None:
                 raise AggregateError(rule.where, f"{reason}: join the bodies with `;`")
 
 
-def result_type(aggregate: Aggregate, types: Mapping[str, Type]) -> Type:
-    """The type of the aggregate's result.  Raises AggregateError if it does not take its argument's type."""
-    if aggregate.argument is None:
-        return "int64"
-    op, type_ = aggregate.op, types[aggregate.argument.name]
-    digits = scale(type_)
-    if op == "sum" and digits is not None:
-        return f"decimal(18,{digits})"
-    if not _admits(op, type_):
-        raise AggregateError(aggregate.where, f"{op} does not take {type_}: {TAKES[op]}")
-    return type_
-
-
-def _admits(op: str, type_: Type) -> bool:
-    if op in ("min", "max"):
-        return type_ not in UNORDERED
-    return type_ == {"sum": "int64", "total": "float64", "concat": "string"}[op]
+def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, Type]:
+    """The types of an aggregate's results.  Raises AggregateError if it does not take its arguments' types."""
+    operation, op = operation_of(aggregate), aggregate.op
+    found = [types[v.name] for v in aggregate.arguments]
+    for type_ in found:
+        if type_ == ROPE:
+            raise AggregateError(aggregate.where, f"{op} does not take a concat")
+    if found and not operation.admits(found[0]):
+        raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
+    ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []
+    given = op in ("argmin", "argmax", "top", "bottom")  # an order by key variables may hold bools
+    if given and (unordered := [type_ for type_ in ordering if not _is_ordered(type_)]):
+        raise AggregateError(
+            aggregate.where, f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}"
+        )
+    result = operation.gives or found[0]
+    if op == "sum" and (digits := scale(found[0])) is not None:
+        result = f"decimal(18,{digits})"
+    return {aggregate.result.name: result, **({aggregate.place.name: "int64"} if aggregate.place else {})}

@@ -50,8 +50,8 @@ def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, 
     """Raise a RuleError for a fault that shows before the rules' types are known."""
     for rule in rules:
         _check_heads_are_views(rule, predicates)
-        if rule.aggregate:
-            check_aggregate(rule, rule.aggregate)
+        for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
+            check_aggregate(rule, head, aggregate)
         check_safety(rule)
     check_sole((*known.rules, *rules))
     check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import ConstructError, SafetyError, Where
+from ivm.lang.aggregate import in_order_of, told_apart
 from ivm.lang.ir import MIRRORED, Aggregate, Atom, Binary, Compare, Const, Term, Var
 from ivm.lang.syntax_tree import And, Anonymous, Call, Clause, Formula, Node, Not, Operation, Or
 from ivm.lang.types import folded
@@ -49,13 +50,13 @@ class Hoist:
         taken = _names(clause)
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
-    def clause(self) -> tuple[tuple[Atom, ...], Aggregate | None, Conj]:
-        """The heads, the aggregation if there is one, and the body.  Raises SafetyError for a misplaced `_`."""
+    def clause(self) -> tuple[tuple[Atom, ...], tuple[Aggregate, ...], Conj]:
+        """The heads, the aggregates in their order, and the body.  Raises SafetyError for a misplaced `_`."""
         body = self.conjunction(self.source.body)
         extra: list[Part] = []
         heads = tuple(self.head(head, extra) for head in self.source.heads)
-        aggregate = self.aggregate(extra)
-        return heads, aggregate, Conj((*body.parts, *extra))
+        aggregates = tuple(self.aggregate(one, terms, extra) for one, terms in self.source.aggregates)
+        return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
     def head(self, head: Call | Operation, extra: list[Part]) -> Atom:
         """A head with variables as arguments; the literals that define new ones are appended to `extra`."""
@@ -74,14 +75,11 @@ class Hoist:
             raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
         return self.variable(node, extra)
 
-    def aggregate(self, extra: list[Part]) -> Aggregate | None:
-        """The aggregation with a variable as its argument."""
-        if self.source.aggregate is None:
-            return None
-        aggregate, argument = self.source.aggregate
-        if argument is None:
-            return aggregate
-        return replace(aggregate, argument=self.variable(argument, extra))
+    def aggregate(self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]) -> Aggregate:
+        """The aggregate with variables as its arguments, and with the constants that it takes."""
+        terms, constants = told_apart(aggregate, terms)
+        arguments = tuple(self.variable(term, extra) for term in terms)
+        return replace(aggregate, arguments=arguments, constants=constants)
 
     # -- formulas
 
@@ -175,13 +173,13 @@ def _names(node: object) -> set[str]:
         case tuple():
             return set().union(*map(_names, node))
         case Clause():
-            return _names((node.heads, node.body, node.aggregate))
+            return _names((node.heads, node.body, node.aggregates))
         case Call():
             return _names(node.args)
         case Operation():
             return _names((node.left, node.right))
         case Aggregate():
-            return _names(node.result)
+            return _names(node.results)
         case And() | Or():
             return _names(node.items)
         case Not():

@@ -9,9 +9,23 @@ from dataclasses import replace
 from functools import partial
 
 from ivm.errors import RuleTypeError
-from ivm.lang.aggregate import result_type
-from ivm.lang.ir import Atom, Binary, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Type, Var
-from ivm.lang.traverse import atoms, variables
+from ivm.lang.aggregate import result_types
+from ivm.lang.ir import (
+    ROPE,
+    Atom,
+    Binary,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Type,
+    Var,
+)
+from ivm.lang.traverse import atoms, unnamed_in, variables
 from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale
 
 Types = dict[str, Type]
@@ -23,6 +37,7 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
     types: Types = {}
+    _refuse_ropes(rule, known)
     for disjunct in rule.body:
         for atom in atoms(disjunct):
             _note_columns(atom, known[atom.predicate].types, types)
@@ -33,9 +48,25 @@ def infer(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
             _hint(head, known[head.predicate].types, types)
     _spread(equations, types, lambda term: True)
     body = tuple(_typed_body(disjunct, known, types) for disjunct in rule.body)
-    if rule.aggregate:
-        types[rule.aggregate.result.name] = result_type(rule.aggregate, types)
+    for aggregate in rule.aggregates:
+        types |= result_types(aggregate, types)
     return replace(rule, body=body, types=types)
+
+
+def _refuse_ropes(rule: Rule, known: Mapping[str, Predicate]) -> None:
+    """Raise RuleTypeError where a rule reads the text of a concat."""
+    unnamed = unnamed_in(rule)
+    for atom in (atom for disjunct in rule.body for atom in atoms(disjunct)):
+        value = atom.value
+        if (
+            value is not None
+            and known[atom.predicate].value == ROPE
+            and not (isinstance(value, Var) and value.name in unnamed)
+        ):
+            raise RuleTypeError(
+                value.where, f"{atom.predicate} is a concat, and rules do not read its text: ask for it as "
+                f'workspace.rope("{atom.predicate}", ...), or in a rule only whether it is there, by `_`'
+            )  # fmt: skip
 
 
 def is_literal(term: Term) -> bool:

@@ -26,6 +26,8 @@ Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, dec
 Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # the operators of comparisons, turned
 
+ROPE = "rope"  # the type of a concat: its text is read piece by piece, and a row holds a word that tells texts apart
+
 NOWHERE = Where("<none>", 0, 0)
 
 
@@ -63,7 +65,8 @@ class Predicate(Placed):
     @property
     def stored_types(self) -> tuple[str, ...]:
         """The types of all columns as a relation has them."""
-        return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(self.types))
+        types = ("int64" if type_ == ROPE else type_ for type_ in self.types)
+        return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +133,35 @@ Disjunct = tuple[Literal, ...]
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Placed):
-    """`result` is op over `argument` (None for count), grouped by the keys of the only head."""
+    """`result` is op over the variables `arguments`, grouped by the keys of its head (lang/aggregate.py).
 
-    op: str  # count, sum, min, max, total, concat
+    Arguments are ordered by the last ones, `by` counts them, as in `argmin(item, price)`.  `constants` are those that
+    the operation takes, as 0.9 of `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`, numbers the rows of a
+    group.
+    """
+
+    op: str
     result: Var
-    argument: Var | None
+    arguments: tuple[Var, ...] = ()
+    constants: tuple[Const, ...] = ()
+    place: Var | None = None
+    by: int = 0
+
+    @property
+    def argument(self) -> Var | None:
+        """The first argument; None for count."""
+        return self.arguments[0] if self.arguments else None
+
+    @property
+    def results(self) -> tuple[Var, ...]:
+        """The variables that the aggregate defines."""
+        return (self.result,) if self.place is None else (self.place, self.result)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
-    """heads <- body; all arguments of heads are variables, and an aggregating rule has one head and one disjunct.
+    """heads <- body; all arguments of heads are variables.  An aggregating rule has one disjunct and for each head one
+    of `aggregates`, which is the head's value.
 
     A binding whose arithmetic fails is refused, or becomes a row of the atom `failed` if there is one.  A rule that
     `refuses` derives nothing: each of its bindings is refused (see plan/rewrite/failure.py).
@@ -147,11 +169,16 @@ class Rule(Placed):
 
     heads: tuple[Atom, ...]
     body: tuple[Disjunct, ...]
-    aggregate: Aggregate | None = None
+    aggregates: tuple[Aggregate, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
     text: str = field(default="", compare=False, repr=False)
     failed: Atom | None = None
     refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def aggregate(self) -> Aggregate | None:
+        """The first aggregate, if there is one."""
+        return self.aggregates[0] if self.aggregates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +213,7 @@ def show(node: Placed) -> str:
 def show_rule(rule: Rule) -> str:
     """`f[x] = d <- agg<<d = count()>> edge(x, y).`"""
     heads = ", ".join(map(show_literal, rule.heads))
-    aggregate = show_aggregate(rule.aggregate) + " " if rule.aggregate else ""
+    aggregate = f"agg<<{', '.join(map(show_aggregate, rule.aggregates))}>> " if rule.aggregates else ""
     body = " ; ".join(", ".join(map(show_literal, disjunct)) for disjunct in rule.body)
     return f"{heads} <- {aggregate}{body}."
 
@@ -221,9 +248,10 @@ def _function(name: str, variables: tuple[Var, ...]) -> Atom:
 
 
 def show_aggregate(aggregate: Aggregate) -> str:
-    """`agg<<t = sum(c)>>`"""
-    argument = show_term(aggregate.argument) if aggregate.argument else ""
-    return f"agg<<{aggregate.result.name} = {aggregate.op}({argument})>>"
+    """`t = sum(c)`, `(n, v) = top(v, 3)`"""
+    terms = ", ".join([*map(str, aggregate.arguments), *map(str, aggregate.constants)])
+    names = ", ".join(show_name(v.name) for v in aggregate.results)
+    return f"{f'({names})' if aggregate.place else names} = {aggregate.op}({terms})"
 
 
 def show_literal(literal: Literal) -> str:

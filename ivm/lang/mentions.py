@@ -22,8 +22,8 @@ def mentioned(text: str, source: str) -> set[str]:
                 own |= {split(head)[0].name for head in statement.heads}
                 parts = (statement.body, *(split(head)[1] for head in statement.heads))
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
-                argument = statement.aggregate[1] if statement.aggregate else None
-                needed |= {name for part in (*parts, *terms, argument) for name in _names(part)}
+                folded = [term for _, given in statement.aggregates for term in given]
+                needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Change():
                 needed |= set(_names(statement.head))
     return needed - own

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ivm.errors import ConstructError, RuleSyntaxError, Where
+from ivm.lang.aggregate import in_key_order
 from ivm.lang.hoist import Conj, Disj, Hoist, Part, Refusal
 from ivm.lang.ir import Aggregate, Atom, Compare, Disjunct, Literal, Negation, Rule, Var
 from ivm.lang.syntax_tree import Clause
@@ -28,22 +29,22 @@ NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 def normalise(clause: Clause) -> list[Rule]:
     """The rules that a clause means: one, or an auxiliary view and the aggregate over it.  Raises RuleError."""
     hoist = Hoist(clause)
-    heads, aggregate, body = hoist.clause()
+    heads, aggregates, body = hoist.clause()
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         reason = f"a rule needs a body; to insert a row write +{heads[0].predicate}..."
         raise RuleSyntaxError(clause.where, reason)
-    bound = _in_heads(heads, aggregate)
+    bound = _in_heads(heads, aggregates)
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
-    rule = Rule(heads, disjuncts, aggregate, where=clause.where, text=clause.text)
+    rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
-    if aggregate is None or _counts_once(disjuncts, scope):
-        return [rule]
-    return _through_auxiliary(rule, scope)
+    if not aggregates or _counts_once(disjuncts, scope):
+        return [in_key_order(rule)]
+    *helpers, rule = _through_auxiliary(rule, scope)
+    return [*helpers, in_key_order(rule)]
 
 
-def _in_heads(heads: tuple[Atom, ...], aggregate: Aggregate | None) -> set[Var]:
-    found = set(variables(*heads, aggregate))
-    return found - {aggregate.result} if aggregate else found
+def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:
+    return {*variables(*heads, *aggregates)}.difference(*(one.results for one in aggregates))
 
 
 def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
@@ -54,7 +55,7 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
     args = tuple(v for v in free if v in scope)
     atom = Atom(f"{rule.heads[0].predicate}$body", args, where=rule.where)
-    return [replace(rule, heads=(atom,), aggregate=None), replace(rule, body=((atom,),))]
+    return [replace(rule, heads=(atom,), aggregates=()), replace(rule, body=((atom,),))]
 
 
 # -- scope

@@ -128,9 +128,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause:
         """`heads <- aggregate body.`"""
-        heads, aggregate, body = parts
+        heads, aggregates, body = parts
         text = self.text[meta.start_pos : meta.end_pos]
-        return Clause(heads, _conjunction(body), aggregate, where=self.at(meta), text=text)
+        return Clause(heads, _conjunction(body), aggregates or (), where=self.at(meta), text=text)
 
     def fact(self, meta: Meta, parts: list[Any]) -> Clause:
         """A rule without a body, as `c[x] = a[x] + b[x].`"""
@@ -167,10 +167,19 @@ class Builder(Transformer[Token, list[Statement]]):
         """An edit whose head has no value: `-f[x]`."""
         return self.edit(meta, parts)
 
-    def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, Node | None]:
-        """`agg<<result = op(argument)>>`, and its argument."""
-        _, result, _, op, argument = parts
-        return Aggregate(str(op), Var(str(result), where=self.at(result)), None, where=self.at(op)), argument
+    def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[tuple[Aggregate, tuple[Node, ...]], ...]:
+        """`agg<<result = op(terms), ...>>`: each aggregate with its terms."""
+        return tuple(parts[1:])
+
+    def fold(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, tuple[Node, ...]]:
+        """`result = op(terms)`, and the terms."""
+        *names, _, op, terms = parts
+        *place, result = (Var(str(name), where=self.at(name)) for name in names)
+        return Aggregate(str(op), result, place=place[0] if place else None, where=self.at(op)), terms or ()
+
+    def placed(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, tuple[Node, ...]]:
+        """`(place, result) = op(terms)`, and the terms."""
+        return self.fold(meta, parts)
 
     # -- formulas
 

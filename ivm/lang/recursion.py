@@ -31,7 +31,7 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
     found = [one for rule in found for one in _split(rule, names)]
     names = recursive_names((*known, *found))
     bodies = {rule.heads[0].predicate: rule for rule in found if rule.heads[0].predicate.endswith("$body")}
-    folded = {rule.heads[0].predicate: rule.aggregate.op for rule in found if rule.aggregate}
+    folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
     made: list[Rule] = []
     for rule in found:
         name = rule.heads[0].predicate
@@ -46,7 +46,9 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
 def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
     """One rule for each head if one of them is recursive."""
     if any(name in names for name in writes(rule)):
-        yield from (replace(rule, heads=(head,)) for head in rule.heads)
+        aggregates = rule.aggregates or [None] * len(rule.heads)
+        for head, one in zip(rule.heads, aggregates, strict=True):
+            yield replace(rule, heads=(head,), aggregates=(one,) if one else ())
     else:
         yield rule
 
@@ -64,8 +66,8 @@ def _as_aggregate(rule: Rule, op: str) -> Rule:
     if not isinstance(head.value, Var):
         return rule
     result = replace(head.value, name=f"{head.value.name}$")
-    aggregate = Aggregate(op, result, head.value, where=head.where)
-    return replace(rule, heads=(replace(head, value=result),), aggregate=aggregate)
+    aggregate = Aggregate(op, result, (head.value,), where=head.where)
+    return replace(rule, heads=(replace(head, value=result),), aggregates=(aggregate,))
 
 
 # -- what is refused

@@ -23,8 +23,8 @@ def check_safety(rule: Rule) -> None:
 
 
 def _needed(rule: Rule) -> tuple[Var, ...]:
-    needed = variables(*rule.heads, rule.aggregate)
-    return tuple(v for v in needed if rule.aggregate is None or v != rule.aggregate.result)
+    results = {v for aggregate in rule.aggregates for v in aggregate.results}
+    return tuple(v for v in variables(*rule.heads, *rule.aggregates) if v not in results)
 
 
 def _check_body(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:

@@ -71,7 +71,7 @@ class Clause(Placed):
 
     heads: tuple[Call | Operation, ...]
     body: And
-    aggregate: tuple[Aggregate, Node | None] | None  # and its argument, a term
+    aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # each with its terms
     text: str = ""
 
 

@@ -44,13 +44,13 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
             case Negation():
                 yield from (v for v in _variables(node.body) if v not in node.exists)
             case Aggregate():
-                yield from _variables((node.argument,))
+                yield from _variables(node.arguments)
 
 
 def constants(rule: Rule) -> Iterator[Const]:
     """Every constant of a rule, also those inside negations."""
     heads = (term for head in rule.heads for term in head.terms)
-    yield from _constants((*heads, rule.aggregate, *chain(*rule.body)))
+    yield from _constants((*heads, *rule.aggregates, *chain(*rule.body)))
 
 
 def _constants(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Const]:
@@ -65,12 +65,12 @@ def _constants(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[C
             case Negation():
                 yield from _constants(node.body)
             case Aggregate():
-                yield from _constants((node.argument,))
+                yield from node.constants
 
 
 def unnamed_in(rule: Rule) -> set[str]:
     """The names of the variables that stand for one `_` each: those that hoist.py made and nothing else holds."""
-    heads = chain(*(head.terms for head in rule.heads), [rule.aggregate.argument] if rule.aggregate else ())
+    heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
     uses = Counter(_occurring((*heads, *chain(*rule.body))))
     return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
 

@@ -1,76 +1,82 @@
-"""The state of some aggregates: a tree beside the view, from which the value of each group follows.
-
-    aggregate           a record of the state   the view's row
-    count, sum of f[]   (0; d) or (0; t, eta)   (t), so a change erases the old row and inserts the new one
-    min, max            (s..., v; eta)          (s...; v) for the group's first v; a max stores ~v to reverse the order;
-                                                of texts, for the one that is least or greatest as a text
-    total               (s..., place; t, eta)   (s...; t), the sum of the group's parts, rounded once (exact_sum.py)
+"""The rows of aggregates that keep a state beside their view (states.py), and how they follow its changes.
 
     least[x] = m <- agg<<m = min(v)>> cost(x, v).       state (7, 3; 1) (7, 5; 2) (9, 1; 1)       view (7; 3) (9; 1)
 
-s is the group's key and eta a support. A group is found by rank, in O(log n) however large it is (*Aggregations*): the
-rank of the prefix s is the number of records before the group.
+A group is found by rank, in O(log n) however large it is (*Aggregations*): the rank of the prefix s is the number of
+records before the group.  Within it an assignment is found by rank, too, or by the sum of the supports before it.
+Texts have another order than their words: all records of a changed group are read and compared as texts.
 """
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.views.exact_sum import PLACE_END, round_totals
-from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, TOTAL, Layout
-from pagestore.host import COUNT as RECORDS
+from ivm.lang.types import scale
+from ivm.views.exact_sum import round_parts
+from ivm.views.layouts import Layout
+from ivm.views.order_statistics import midpoints, place_of
+from ivm.views.states import ALONE, LOWER, PARTS, UPPER, WEIGHED, Fold
 from pagestore.host import (
+    CARRY,
+    CHECKSUM,
+    COUNT,
     ERASE,
     INSERT,
     SET,
+    SUM,
+    WORD_MAX,
+    WORD_MIN,
     Pages,
-    Spec,
     Tree,
     begins,
     count_prefixes,
     distinct,
+    fold_many,
+    is_operator,
+    operator,
+    operator_code,
     ranks,
     read_batches,
+    rows_of,
     select,
+    select_weighted,
 )  # fmt: skip
 
 TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to words in the order of these
 
 
-def keeps_state(layout: Layout) -> bool:
-    """Does an aggregate of this layout need a tree of state?"""
-    return layout.kind in (*MAX_OR_MIN, TOTAL) or (layout.bare and layout.kind != PLAIN)
+class Records(NamedTuple):
+    """The records of a state, in its tree or in memory: `take` gives those of ranks, as int64[C, n], and `weigh` those
+    that hold the assignments with so many before them."""
+
+    take: Callable[[np.ndarray], np.ndarray]
+    weigh: Callable[[np.ndarray], np.ndarray]
 
 
-def state_name(name: str) -> str:
-    """The name in the store of a view's tree of state."""
-    return f"$apart:{name}"
+class Groups(NamedTuple):
+    """Some groups of a state: keys[K, n], their records' ranks from start[n] to stop[n]; and where the state weighs
+    records, how many assignments are before each group and in it."""
+
+    keys: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    before: np.ndarray
+    weight: np.ndarray
 
 
-def state_spec(layout: Layout, columns: int) -> Spec:
-    """The shape of the tree of state, given how many columns its edits have (see heads.py)."""
-    if layout.kind in (COUNT, SUM):
-        return Spec(0, 1, columns - 1)
-    values = 2 if layout.kind == TOTAL else 1
-    return Spec(0, columns - values, values, ((RECORDS, 0),))
-
-
-def view_rows(name: str, layout: Layout, rows: np.ndarray, order: TextKeys) -> np.ndarray:
-    """The view's rows int64[C, n] of some groups, given all state of these, in key order.  Raises RangeError."""
-    if layout.kind in (COUNT, SUM):
+def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> np.ndarray:
+    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError."""
+    fold = layout.fold
+    assert fold
+    rows = np.concatenate([*read_batches(pages, state), np.empty((state.spec.columns, 0), np.int64)], axis=1)
+    if fold.state.kind == ALONE:
         return rows[1:2]
-    keys = _group_keys(layout, rows)
-    fresh = begins(rows[:keys])
-    if layout.kind == TOTAL:
-        try:
-            values = round_totals(rows[keys], rows[keys + 1], np.flatnonzero(fresh))
-        except RangeError as error:
-            raise RangeError(f"{name}: {error}") from None
-    else:
-        chosen = _extremes(layout, rows, fresh, order) if layout.texts else fresh
-        values = ~rows[keys, chosen] if layout.kind == MAX else rows[keys, chosen]
-    return values[None] if layout.bare else np.concatenate([rows[:keys, fresh], values[None]])
+    groups, records = in_memory(rows, fold.state.group)
+    return _Rows(name, layout, pages, state, order).of(groups, records)[0]
 
 
 def view_edits(
@@ -85,46 +91,217 @@ def view_edits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edits of the view (actions int64[n], rows int64[C, n]) that follow from a delta of its state.
 
-    O(groups * log n), and of texts O(records of the groups * log n).  Raises RangeError.
+    O(groups * log n); to number rows O(rows * log n); where texts are least, greatest or in the middle, O(records of
+    the groups * log n).  Raises RangeError.
     """
-    if layout.kind in (COUNT, SUM):
+    fold = layout.fold
+    assert fold
+    if fold.state.kind == ALONE:
         return actions, rows[1:2]
-    groups = distinct(rows[: _group_keys(layout, rows)])
-    found, which = _state_of(pages, layout, state, groups)
-    new = view_rows(name, layout, found, order)
+    keys = distinct(rows[: fold.state.group])
+    groups = _groups_in(pages, state, fold, keys)
+    there = np.flatnonzero(groups.start < groups.stop)
+    found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state)
+    if fold.is_text_ordered:
+        found, records = _near_end(fold, pages, state, found, records)
+    new, which = _Rows(name, layout, pages, state, order).of(found, records)
     if layout.bare:
         old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
-        gone = old[:, : groups.shape[1]]  # nothing, if the state did not change
+        gone = old[:, : keys.shape[1]]  # nothing, if the state did not change
         return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
-    gone = np.delete(groups, which, axis=1)
+    gone = _surplus(pages, view, fold, keys, np.bincount(there[which], minlength=keys.shape[1]))
     gone = np.concatenate([gone, np.zeros((1, gone.shape[1]), np.int64)])
     return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate([new, gone], axis=1)
 
 
-def _extremes(layout: Layout, rows: np.ndarray, fresh: np.ndarray, order: TextKeys) -> np.ndarray:
-    """The place of the least or greatest text in the state of each group, whose first records are `fresh`."""
-    words = rows[-2]
-    keys = -order(~words) if layout.kind == MAX else order(words)
-    ranked: np.ndarray = np.lexsort((keys, np.cumsum(fresh)))
-    return ranked[np.flatnonzero(fresh)]
+def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The keys of a view's rows, of groups keys[K, n], that are more than the rows[n] which these have now."""
+    if not fold.numbered:
+        return keys[:, rows == 0]
+    keys = keys[: view.spec.keys - 1]  # none where one group is all
+    had = count_prefixes(pages, view, keys, fold.rows_max) if len(keys) else np.full(len(rows), view.count)
+    more = np.maximum(had - rows, 0)
+    which = np.repeat(np.arange(len(rows)), more)
+    numbers = np.arange(len(which)) + np.repeat(rows + 1 - np.cumsum(more) + more, more)
+    return np.concatenate([keys[:, which], numbers[None]])
 
 
-def _group_keys(layout: Layout, rows: np.ndarray) -> int:
-    """How many columns of the state are the group's key."""
-    return len(rows) - (3 if layout.kind == TOTAL else 2)
+class _Rows:
+    """The rows of a view that follow from groups which have records."""
+
+    def __init__(self, name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> None:
+        assert layout.fold
+        self._name, self._bare, self._fold = name, layout.bare, layout.fold
+        self._pages, self._tree, self._order = pages, state, order
+
+    def of(self, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
+        """The rows int64[C, n] in key order, and for each the place of its group.  Raises RangeError."""
+        fold, which = self._fold, np.arange(len(groups.start))
+        if fold.is_text_ordered:
+            groups, records = _by_texts(fold, groups, records, self._order)
+        if fold.numbered:
+            numbers, values, which = numbered(fold, groups, records)
+            keys = groups.keys[: len(groups.keys) if fold.grouped else 0, which]
+            return np.concatenate([keys, numbers[None], values[None]]), which
+        if fold.state.kind == PARTS:
+            values, which = self._of_parts(groups, records)
+        elif fold.op == "concat" or is_operator(fold.op):
+            values = self._folded(groups, records)
+        else:
+            values = chosen(fold, groups, records)
+        return values[None] if self._bare else np.concatenate([groups.keys[:, which], values[None]]), which
+
+    def _of_parts(self, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
+        rows, _ = all_of(groups, records)
+        sizes = groups.stop - groups.start
+        digits = None if self._fold.type == "float64" else scale(self._fold.type) or 0
+        try:
+            values, there = round_parts(self._fold.op, rows[-3], rows[-2], np.cumsum(sizes) - sizes, digits)
+        except RangeError as error:
+            raise RangeError(f"{self._name}: {error}") from None
+        return values, np.flatnonzero(there)
+
+    def _folded(self, groups: Groups, records: Records) -> np.ndarray:
+        """What a scan makes of each group: a concat's checksum, or the fold of a registered operator."""
+        fold, columns = self._fold, self._tree.spec.keys
+        if fold.op == "concat" or not fold.is_text_ordered:
+            scan = (CHECKSUM, columns + 1) if fold.op == "concat" else (operator_code(fold.op), columns - 1)
+            words: np.ndarray = fold_groups(self._pages, self._tree, (scan,), groups.keys)[0]
+            return words
+        rows, which = all_of(groups, records)
+        values, combine = rows[-2].tolist(), operator(operator_code(fold.op)).call
+        ends = np.searchsorted(which, np.arange(len(groups.start) + 1)).tolist()
+        return np.array([reduce(combine, values[a:b]) for a, b in pairwise(ends)], np.int64)
 
 
-def _state_of(pages: Pages, layout: Layout, state: Tree, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records of groups[K, n], the first of each or for `total` and texts all, in order, and each one's group."""
-    start = ranks(pages, state, groups)
-    if layout.kind == TOTAL:
-        stop = ranks(pages, state, np.concatenate([groups, np.full((1, groups.shape[1]), PLACE_END)]))
-    elif layout.texts:
-        stop = start + count_prefixes(pages, state, groups, state.count)
+# -- where groups are
+
+
+def in_memory(rows: np.ndarray, group: int) -> tuple[Groups, Records]:
+    """All groups of the records rows[C, n], which are in order, by the first `group` words."""
+    start = np.flatnonzero(begins(rows[:group]))
+    stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
+    sums = np.append(0, np.cumsum(rows[-1]))
+    records = Records(
+        lambda ranks: rows.take(ranks, axis=1),
+        lambda ranks: rows.take(np.searchsorted(sums, ranks, "right") - 1, axis=1),
+    )
+    return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
+
+
+def _in_tree(pages: Pages, state: Tree) -> Records:
+    return Records(
+        lambda ranks: select(pages, state, ranks), lambda ranks: select_weighted(pages, state, state.spec.keys, ranks)
+    )
+
+
+def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Groups:
+    """The groups keys[K, n] of a tree of state; those without records are empty."""
+    start = ranks(pages, state, keys)
+    stop = start + fold_groups(pages, state, ((COUNT, 0),), keys)[0]
+    none = np.zeros(keys.shape[1], np.int64)
+    if fold.op not in WEIGHED:
+        return Groups(keys, start, stop, none, none)
+    sums = (SUM, state.spec.keys), (CARRY, state.spec.keys)
+    rows = rows_of(state.spec, sums)
+    assert rows
+    before = fold_many(pages, state, rows, np.empty((0, keys.shape[1]), np.int64), keys)
+    return Groups(
+        keys, start, stop, np.where(before.full, before.words[0], 0), fold_groups(pages, state, sums, keys)[0]
+    )
+
+
+def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray) -> np.ndarray:
+    """The words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 where there are none."""
+    rows = rows_of(state.spec, scan)
+    assert rows
+    behind, last = behind_prefixes(keys)
+    found = fold_many(pages, state, rows, keys, behind)
+    words = np.where(found.full, found.words, 0)
+    if last.any():
+        rest = fold_many(pages, state, rows, keys[:, last], np.empty((0, np.count_nonzero(last)), np.int64))
+        words[:, last] = np.where(rest.full, rest.words, 0)
+    return words
+
+
+def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least prefixes behind keys[K, n], and which keys have none behind them."""
+    behind, carry = keys.copy(), np.ones(keys.shape[1], bool)
+    for column in behind[::-1]:
+        full = column == WORD_MAX
+        column[carry] = np.where(full, WORD_MIN, column + ~full)[carry]
+        carry = carry & full
+    return behind, carry
+
+
+# -- texts
+
+
+def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Records) -> tuple[Groups, Records]:
+    """Only those records of each group that its row may come from, where what comes before the first text says so."""
+    upper = fold.op in UPPER
+    before_text = fold.state.group + fold.state.texts[0]
+    if before_text == fold.state.group or fold.op not in (*UPPER, *LOWER):
+        return groups, records
+    if fold.numbered:
+        most = np.minimum(fold.rows_max, groups.weight)
+        ends = records.weigh(groups.before + (groups.weight - most if upper else most - 1))
     else:
-        stop = np.minimum(start + 1, state.count)
-    sizes = stop - start
+        ends = records.take(groups.stop - 1 if upper else groups.start)
+    prefixes = ends[:before_text]
+    bound = ranks(pages, state, prefixes)
+    if upper:
+        return groups._replace(start=bound), records
+    return groups._replace(stop=bound + fold_groups(pages, state, ((COUNT, 0),), prefixes)[0]), records
+
+
+def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> tuple[Groups, Records]:
+    """The records of groups in memory, in the order of their texts."""
+    rows, which = all_of(groups, records)
+    if fold.state.falling:
+        rows[fold.state.group : -1] = ~rows[fold.state.group : -1]
+    words = [*rows[fold.state.group : -1]]
+    for text in fold.state.texts:
+        words[text] = order(words[text])
+    rows = rows.take(np.lexsort((*words[::-1], which)), axis=1)
+    return in_memory(rows, fold.state.group)
+
+
+def all_of(groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
+    """All records of groups, and the place of each one's group."""
+    sizes = groups.stop - groups.start
     which = np.repeat(np.arange(len(sizes)), sizes)
-    found = select(pages, state, np.arange(len(which)) + np.repeat(stop - np.cumsum(sizes), sizes))
-    same = (found[: len(groups)] == groups[:, which]).all(axis=0)
-    return found[:, same], which[same]
+    return records.take(np.arange(len(which)) + np.repeat(groups.stop - np.cumsum(sizes), sizes)), which
+
+
+# -- what is chosen of a group
+
+
+def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
+    """The result of an aggregate for each group by where it stands in the order of these: words int64[n]."""
+    op = fold.op
+    if op == "count_distinct" or not len(groups.start):
+        sizes: np.ndarray = groups.stop - groups.start
+        return sizes
+    if op == "median":
+        low = records.weigh(groups.before + (groups.weight - 1) // 2)[-2]
+        return midpoints(low, records.weigh(groups.before + groups.weight // 2)[-2], fold.type)
+    if op == "quantile":
+        found = records.weigh(groups.before + place_of(fold.constants[0], groups.weight))
+    elif fold.state.falling and not fold.state.texts:
+        found = ~records.take(groups.start)
+    else:
+        found = records.take(groups.stop - 1 if op in UPPER else groups.start)
+    words: np.ndarray = found[-2]
+    return words
+
+
+def numbered(fold: Fold, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first assignments of groups from the top or the bottom: numbers from 1, values, the place of the group."""
+    most = np.minimum(fold.rows_max, groups.weight)
+    which = np.repeat(np.arange(len(most)), most)
+    numbers = np.arange(len(which)) - np.repeat(np.cumsum(most) - most, most)
+    before, weight = groups.before[which], groups.weight[which]
+    ranked = before + (weight - 1 - numbers if fold.op in UPPER else numbers)
+    values = records.weigh(ranked)[-2] if len(ranked) else np.empty(0, np.int64)
+    return numbers + 1, values, which

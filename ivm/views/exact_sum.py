@@ -1,13 +1,19 @@
-"""Sums of floats, exact and rounded once, whatever was added and taken away (*Aggregations: floating-point sums*).
+"""Sums of numbers and of their squares, exact and rounded once, whatever was added and taken away
+(*Aggregations: floating-point sums*).
 
-Every float64 is a whole number of 2^-1126.  It is cut into parts of 32 bits, each with the number's sign, and the
-parts of one place add up as words do: each place is an Abelian group.
+Every float64 is a whole number of 2^-1126, its square one of 2^-2252; an integer is one of 1.  They are cut into parts
+of 32 bits, and the parts of one place add up as words do: each place is an Abelian group.
 
     0.75 - 2^500       place 35: 3 << 4        place 50: -(1 << 26)        (at 2^-1126 * 2^(32 * place))
+
+    place    0 to 67   numbers                 100, 101  how many are inf, and -inf
+             128 on    squares                 512       how many numbers there are, where that is kept
 
 A place is stored while some summand has a part there, so the stored parts depend on the summands and not on their
 history. The paper adds a constant X to keep borrows short; parts with signs of their own need no borrow at all.
 """
+
+from math import isqrt
 
 import numpy as np
 
@@ -17,26 +23,37 @@ from pagestore.host import float_values, float_words
 UNIT = 1126  # the least exponent of a 53-bit whole number that a float64 is made of
 MASK = (1 << 32) - 1
 INFINITE = 100  # the place that counts summands inf; the next one counts -inf
-PLACE_END = 102
+SQUARES = 128
+COUNTED = 512
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the number; each int64[m]
 
 
-def split_floats(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut float64 words[n] into parts: (place, part, index of the number), each int64[m].
+def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> Parts:
+    """Cut words[n], of float64 or of integers, into parts; those of squares and counts as well where they are kept.
 
-    A zero has one part, 0 at place 0.
+    >>> [list(map(int, found)) for found in parts_of(np.array([-1, 3]), False, True, True)]
+    [[0, 0, 1, 128, 128, 512, 512], [4294967295, 3, -1, 1, 9, 1, 1], [0, 1, 0, 0, 1, 0, 1]]
+    """
+    found = [split_floats(words) if floats else _split_integers(words)]
+    if squared:
+        found.append(_split_squares(words) if floats else _split_integer_squares(words))
+    if counted:
+        found.append((np.full(len(words), COUNTED), np.ones(len(words), np.int64), np.arange(len(words))))
+    places, parts, which = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return places, parts, which
+
+
+def split_floats(words: np.ndarray) -> Parts:
+    """Cut float64 words[n] into parts.  A zero has one part, 0 at place 0.
 
     >>> split_floats(float_words(np.array([0.75, -np.inf, 0.0])))
     (array([101,   0,  35]), array([ 1,  0, 48]), array([1, 2, 0]))
     """
     values = float_values(words)
     finite, zero = np.isfinite(values), values == 0
-    mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    size, shift = np.abs(whole), exponent + (UNIT - 53) & 31
-    low = (size & MASK) << shift
-    high = ((size >> 32) << shift) + (low >> 32)
-    found = np.sign(whole) * np.stack([low & MASK, high & MASK, high >> 32])
-    places = (exponent.astype(np.int64) + (UNIT - 53) >> 5) + np.arange(3)[:, None]
+    whole, exponent = _whole(values)
+    places, found = _split(np.abs(whole), exponent + UNIT)
+    found *= np.sign(whole)
     found[0, ~finite] = 1
     places[0, ~finite] = INFINITE + (values[~finite] < 0)
     places[0, zero] = 0
@@ -45,23 +62,103 @@ def split_floats(words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return places[kept], found[kept], np.nonzero(kept)[1]
 
 
-def round_totals(places: np.ndarray, amounts: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The total of each group of parts, as float64 words[g]; those of group g start at starts[g], by place.
+def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Finite floats[n] as whole numbers of 53 bits and exponents of 2; others as 0."""
+    mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
+    return (mantissa * 2.0**53).astype(np.int64), exponent.astype(np.int64) - 53
 
-    Raises RangeError for a total beyond float64, or of both inf and -inf.
+
+def _split(size: np.ndarray, exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places and the three parts, int64[3, n] each, of size * 2^exponent, where 0 <= size < 2^62, 0 <= exponent."""
+    shift = exponent & 31
+    low = (size & MASK) << shift
+    high = ((size >> 32) << shift) + (low >> 32)
+    return (exponent >> 5) + np.arange(3)[:, None], np.stack([low & MASK, high & MASK, high >> 32])
+
+
+def _split_squares(words: np.ndarray) -> Parts:
+    whole, exponent = _whole(float_values(words))
+    size = np.abs(whole)
+    high, low = size >> 27, size & (1 << 27) - 1
+    base = 2 * exponent + 2 * UNIT
+    pieces = [_split(*piece) for piece in ((low * low, base), (2 * high * low, base + 27), (high * high, base + 54))]
+    return _kept(np.concatenate([p for p, _ in pieces]) + SQUARES, np.concatenate([found for _, found in pieces]))
+
+
+def _split_integers(words: np.ndarray) -> Parts:
+    return _kept(np.arange(2)[:, None] + np.zeros_like(words), np.stack([words & MASK, words >> 32]))
+
+
+def _split_integer_squares(words: np.ndarray) -> Parts:
+    """Of x = h * 2^32 + l the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; in words without a sign, since |x| is one."""
+    size = np.abs(words).view(np.uint64)  # of the least word, too: its negative is itself, and without a sign right
+    high, low, mask = size >> np.uint64(32), size & np.uint64(MASK), np.uint64(MASK)
+    squares, mixed, highs = low * low, 2 * high * low, high * high
+    second = (squares >> np.uint64(32)) + (mixed & mask)
+    third = (mixed >> np.uint64(32)) + (highs & mask) + (second >> np.uint64(32))
+    fourth = (highs >> np.uint64(32)) + (third >> np.uint64(32))
+    found = np.stack([squares & mask, second & mask, third & mask, fourth]).view(np.int64)
+    return _kept(np.arange(SQUARES, SQUARES + 4)[:, None] + np.zeros_like(words), found)
+
+
+def _kept(places: np.ndarray, found: np.ndarray) -> Parts:
+    kept = found != 0
+    return places[kept], found[kept], np.nonzero(kept)[1]
+
+
+def round_parts(
+    op: str, places: np.ndarray, amounts: np.ndarray, starts: np.ndarray, scale: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `op` (total, avg, variance, ...) makes of each group of parts: float64 words[g], and which groups have one.
+
+    The parts of group g start at starts[g], by place.  `scale` is the number of digits behind the point of integers,
+    None of floats.  A sample of one has no variance.  Raises RangeError for a result beyond float64, or of inf and
+    -inf.
     """
     ends = np.append(starts, len(places))[1:].tolist()
     pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))
-    return float_words(np.array([_total(pairs[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)], np.float64))
+    found = [_rounded(op, pairs[a:b], scale) for a, b in zip(starts.tolist(), ends, strict=True)]
+    there = np.array([value is not None for value in found], bool)
+    return float_words(np.array([value for value in found if value is not None], np.float64)), there
 
 
-def _total(pairs: list[tuple[int, int]]) -> float:
-    last = pairs[-1][0]
-    if last >= INFINITE:
-        if len(pairs) > 1 and pairs[-2][0] == INFINITE:
-            raise RangeError("a total of inf and -inf is not a number")
-        return np.inf if last == INFINITE else -np.inf
+def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float | None:
+    count = pairs[-1][1] if pairs[-1][0] == COUNTED else 1
+    infinite = {place for place, _ in pairs if INFINITE <= place < SQUARES}
+    if infinite:
+        if len(infinite) > 1 or op not in ("total", "avg"):
+            what = "inf and -inf" if len(infinite) > 1 else "inf"
+            raise RangeError(f"{_named(op)} of {what} is not a number")
+        return float("inf") if INFINITE in infinite else float("-inf")
+    numbers = sum(amount << 32 * place for place, amount in pairs if place < INFINITE)
+    unit = 1 << UNIT if scale is None else 10**scale
     try:
-        return sum(amount << 32 * place for place, amount in pairs) / (1 << UNIT)  # rounded correctly by Python
+        if op in ("total", "avg"):
+            return numbers / (unit * (count if op == "avg" else 1))  # rounded correctly by Python
+        freedom = count - (op in ("variance", "stddev"))
+        if not freedom:
+            return None
+        squares = sum(amount << 32 * (place - SQUARES) for place, amount in pairs if SQUARES <= place < COUNTED)
+        above, below = count * squares - numbers * numbers, count * freedom * unit * unit
+        return square_root(above, below) if op.startswith("stddev") else above / below
     except OverflowError:
-        raise RangeError("a total is beyond the range of float64") from None
+        raise RangeError(f"{_named(op)} is beyond the range of float64") from None
+
+
+def _named(op: str) -> str:
+    return f"an {op}" if op == "avg" else f"a {op}"
+
+
+def square_root(above: int, below: int) -> float:
+    """The square root of above / below, rounded correctly.
+
+    >>> square_root(2, 1), square_root(1, 4), square_root(0, 7)
+    (1.4142135623730951, 0.5, 0.0)
+    """
+    if not above:
+        return 0.0
+    shift = max(0, (132 + below.bit_length() - above.bit_length()) // 2 + 1)
+    whole, rest = divmod(above << 2 * shift, below)
+    root = isqrt(whole)
+    inexact = bool(rest) or root * root != whole  # one more bit, which only says that the root is not exact
+    return (2 * root + inexact) / (1 << shift + 1)

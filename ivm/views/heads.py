@@ -5,27 +5,28 @@
     support    (s...; eta)      ADD (+1 / -1), erased at 0              projection, or several rules
     count      (s...; d)        ADD (+1 / -1), d is the support         agg<<d = count()>>
     sum        (s...; t, eta)   ADD (+t, +1 / -t, -1)                   agg<<t = sum(v)>>, an Abelian group
-    min, max   (s...; m)        ADD (+1 / -1) to (s..., v) in its state agg<<m = min(v)>>, see aggregate_state.py
-    total      (s...; t)        ADD of the parts of v to its state      agg<<t = total(v)>>, see exact_sum.py
+    fold       (s...; m)        ADD (+1 / -1) to (s..., v) in a state   agg<<m = min(v)>>, see states.py
+               (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       views that read themselves
 
 A function F[s] = t that is no aggregate has t among its key columns, so a delta can hold the old and the new value at
 once; ERASE comes first. Two values for one key in the final state are a conflict.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
 
-from ivm.lang.ir import Atom, Compare, Rule, Term, Var
+from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var
 from ivm.lang.traverse import variables
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
 from ivm.plan.expression import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
 from ivm.plan.plan import Plan
-from ivm.views.exact_sum import split_floats
-from ivm.views.layouts import COUNT, MAX, MAX_OR_MIN, PLAIN, SUM, SUPPORT, TOTAL, Layout
+from ivm.views.exact_sum import parts_of
+from ivm.views.layouts import COUNT, PLAIN, SUM, SUPPORT, Layout
+from ivm.views.states import ALONE, PARTS, Fold, State, group_of, value_of
 from pagestore.host import ADD, INSERT, WORD_MIN, one_batch
 
 
@@ -43,7 +44,7 @@ class Head:
         kinds = {self._layouts[head.predicate].kind for head in rule.heads}
         if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
             return None
-        terms = [term for head in rule.heads for term in (head.args if rule.aggregate else head.terms)]
+        terms = [term for head in rule.heads for term in (head.args if rule.aggregates else head.terms)]
         names = {v.name for v in variables(*terms)}
         return frozenset(level for level, name in enumerate(plan.variables) if name in names)
 
@@ -86,7 +87,7 @@ class Head:
             if self._rule.refuses and batch.n:
                 (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
                 raise refusal(self._rule.refuses[place(code)], code)
-            edits = [*(self._edit(head, actions, batch, times) for head in self._rule.heads), *failed]
+            edits = [*self._edits(actions, batch, times), *failed]
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
         for head, part in zip(heads, edits, strict=False):  # without `failed`, unless some fail
@@ -183,12 +184,52 @@ class Head:
         words = [*(batch.columns[v.name][which] for v in told), codes[which]]
         return np.full(len(which), ADD), np.stack([*words, _weights(actions[which], None)])
 
+    def _edits(
+        self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The edits of each head; heads that share a state have the same."""
+        made: dict[State, tuple[np.ndarray, np.ndarray]] = {}
+        for number, head in enumerate(self._rule.heads):
+            fold = self._layouts[head.predicate].fold
+            if fold and fold.state.kind != ALONE:
+                if fold.state not in made:
+                    made[fold.state] = self._state_edit(
+                        fold, self._rule.aggregates[number], head, actions, batch, times
+                    )
+                yield made[fold.state]
+            else:
+                yield self._edit(head, number, actions, batch, times)
+
+    def _state_edit(
+        self,
+        fold: Fold,
+        aggregate: Aggregate,
+        head: Atom,
+        actions: np.ndarray,
+        batch: Batch,
+        times: np.ndarray | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edits of a state of parts or of values."""
+        state, weights = fold.state, _weights(actions, times)
+        group = group_of(head, aggregate)
+        words = [batch.columns[v.name] for v in group] or [np.zeros(batch.n, np.int64)]
+        if state.kind == PARTS:
+            assert aggregate.argument
+            values = batch.columns[aggregate.argument.name]
+            places, found, which = parts_of(values, fold.type == "float64", state.squared, state.counted)
+            weights = weights[which]
+            words = [*(word[which] for word in words), places, found * weights]
+        else:
+            values_ = [batch.columns[v.name] for v in value_of(aggregate, group)]
+            words += [~value for value in values_] if state.falling else values_
+        return np.full(len(weights), ADD), np.stack([*words, weights])
+
     def _edit(
-        self, head: Atom, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+        self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
-        terms = head.args if self._rule.aggregate else head.terms
+        terms = head.args if self._rule.aggregates else head.terms
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
             words = [np.zeros(batch.n, np.int64)]  # the state of a bare aggregate has the key 0
@@ -196,20 +237,11 @@ class Head:
             order = np.argsort(actions == INSERT, kind="stable")
             return actions[order], np.stack(words).take(order, axis=1)
         if layout.kind == SUM:
-            table = np.stack(_signed(words, self._argument(batch), weights))
+            argument = self._rule.aggregates[number].argument
+            assert argument
+            table = np.stack(_signed(words, batch.columns[argument.name], weights))
             return np.full(table.shape[1], ADD), table
-        if layout.kind in MAX_OR_MIN:
-            values = self._argument(batch)
-            words.append(~values if layout.kind == MAX else values)
-        if layout.kind == TOTAL:
-            places, found, which = split_floats(self._argument(batch))
-            weights = weights[which]
-            words = [*(word[which] for word in words), places, found * weights]
         return np.full(len(weights), ADD), np.stack([*words, weights])
-
-    def _argument(self, batch: Batch) -> np.ndarray:
-        assert self._rule.aggregate and self._rule.aggregate.argument
-        return batch.columns[self._rule.aggregate.argument.name]
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:

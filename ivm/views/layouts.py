@@ -6,6 +6,7 @@
     a view with a projection, or of several rules        support   (x, y; count)    how many bindings derive the row
     an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
     an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
+    any other aggregate m[x] = n <- agg<<n = min(v)>>    fold      (x; n)           which follows from its state
     a view that reads itself                             ranked    (x, y; rank)     in what order rows follow
     ... a min or max that reads itself                   ranked    (x; m, rank)
 
@@ -18,20 +19,17 @@ from ivm.errors import AggregateError, ConstructError
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import variables
 from ivm.plan.plan import Plan
+from ivm.views.states import Fold, states_of
 from pagestore.host import KEYS_MAX
 
-PLAIN, SUPPORT, COUNT, SUM, MIN, MAX, TOTAL = "plain", "support", "count", "sum", "min", "max", "total"
-RANKED = "ranked"
-MAX_OR_MIN = (MAX, MIN)
-AGGREGATES = (COUNT, SUM, MIN, MAX, TOTAL)
+PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
 
 
 class Layout(NamedTuple):
     """How a predicate is stored: its key words, its shown value words, and hidden words (a support) behind them.
 
-    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every min, max
-    and total, also has a tree of state (aggregate_state.py); edits go there first, a bare aggregate's under key 0.
-    A min or max of `texts` compares by the order of these and not by words.
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every one but
+    count and sum, also has a tree of state (states.py), to which edits go first; `fold` says how its rows follow.
     """
 
     kind: str
@@ -39,7 +37,7 @@ class Layout(NamedTuple):
     shown: int
     hidden: int
     bare: bool = False
-    texts: bool = False
+    fold: Fold | None = None
 
     @property
     def visible(self) -> int:
@@ -82,7 +80,7 @@ def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
 
 def _checked(predicate: Predicate, layout: Layout) -> Layout:
     """A layout whose keys fit a tree.  Raises ConstructError, with the predicate's place, if they do not."""
-    keys = layout.keys + (layout.kind in MAX_OR_MIN)
+    keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
         what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
         raise ConstructError(
@@ -103,30 +101,36 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
             predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "
             f"{predicate.name}(x) <- ..., x = 0"
         )  # fmt: skip
-    keys = len(predicate.keys)
-    aggregates = [rule.aggregate for rule, _ in writers if rule.aggregate]
-    if aggregates:
-        aggregate = aggregates[0]
+    if writers[0][0].aggregates:
         if len(writers) > 1 or len(writers[0][1]) > 1:
             raise AggregateError(
                 writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule with one conjunction; "
                 "derive the union as a view of its own and aggregate that"
             )  # fmt: skip
-        kind = aggregate.op
-        if kind in AGGREGATES:
-            texts = kind in MAX_OR_MIN and predicate.types[-1] == "string"
-            if not keys:
-                return Layout(kind, 1, 0, 0, bare=True, texts=texts)
-            return Layout(kind, keys, 1, int(kind == SUM), texts=texts)
-        raise ConstructError(
-            aggregate.where, f"{kind} is not evaluated; there are {', '.join(AGGREGATES)}.  Derive the texts as a view "
-            'of their own, and ask a range of it for scan("concat:column")'
-        )  # fmt: skip
+        return _aggregated(predicate, writers[0][0])
     words = len(predicate.types)
     (rule, plans), *others = writers
     if not others and len(plans) == 1 and is_projection_free(plans[0], rule.heads, predicate.name):
         return Layout(PLAIN, words, 0, 0)
     return Layout(SUPPORT, words, 0, 1)
+
+
+def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
+    """The layout of an aggregate's view."""
+    place = [head.predicate for head in rule.heads].index(predicate.name)
+    aggregate, state = rule.aggregates[place], states_of(rule)[place]
+    kind = aggregate.op if aggregate.op in (COUNT, SUM) else FOLD
+    fold = state and Fold(
+        aggregate.op,
+        state,
+        rule.types[aggregate.argument.name] if aggregate.argument else "int64",
+        tuple(const.value for const in aggregate.constants),
+        aggregate.place is not None,
+        len(predicate.keys) > (aggregate.place is not None),
+    )
+    if not predicate.keys:
+        return Layout(kind, 1, 0, 0, bare=True, fold=fold)
+    return Layout(kind, len(predicate.keys), 1, int(kind == SUM), fold=fold)
 
 
 def is_projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:

@@ -78,6 +78,11 @@ def name_of(code: int) -> str:
     return code.to_bytes(8, "little").rstrip(b"\0").decode("ascii", "replace")
 
 
+def is_operator(name: str) -> bool:
+    """Whether an operator of that name is registered in this process."""
+    return is_name(name) and code_of(name) in _registered
+
+
 def operator(code: int) -> Operator:
     """The registered operator with a code. Raises MissingError."""
     found = _registered.get(code)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagestore.errors import MissingError
-from pagestore.pages.fold_operators import CARRY, COUNT, THEN
+from pagestore.pages.fold_operators import CARRY, COUNT, SUM, THEN
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, Door, MappedWords, Table, Words
 from pagestore.trees.kernels import range_fold as kernel
@@ -22,6 +22,7 @@ MAP = MappedWords, Bytes, int  # the fields of Pages
 FOLD = Door(kernel.fold_intervals, *MAP, int, int, int, FoldWords, Bounds, Table, Words, Words)
 ONE = Door(kernel.fold_one, int, int, int)
 SELECT = Door(rank_select.select_records, *MAP, int, int, int, int, int, Words, Table)
+WEIGHTED = Door(rank_select.find_weighted, *MAP, int, int, int, int, int, int, Words, Table)
 WORK_WORDS = Door(kernel.work_words, int, int)
 
 
@@ -137,4 +138,21 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
         raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
     checked(SELECT.call(*pages, tree.pointer, tree.height, spec.keys, spec.columns, row, ranks, out), spec)
+    return out
+
+
+def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) -> np.ndarray:
+    """As `select`, where each record counts as often as its value column `column`, 1 or more, says.
+
+    The tree carries the sum of that column, and each rank is below the sum of all. O(log count) each. Raises
+    MissingError without such a scan.
+    """
+    spec = tree.spec
+    rows = rows_of(spec, ((SUM, column), (CARRY, column)))
+    if rows is None:
+        raise MissingError(f"records are weighed by a sum of column {column}, and this tree carries none")
+    ranks = np.ascontiguousarray(ranks, np.int64)
+    out = np.zeros((spec.columns, len(ranks)), np.int64)
+    shape = (tree.pointer, tree.height, spec.keys, spec.columns)
+    checked(WEIGHTED.call(*pages, *shape, rows.first, column, ranks, out), spec)
     return out

@@ -243,10 +243,6 @@ class TestDegenerateBodies:
         with pytest.raises(errors.ConstructError, match=r"^main:1:31: this aggregates over no variable, .*; name one"):
             views(EDGE + "n[] = c <- agg<<c = count()>> (edge(1, _) ; edge(_, 1)).")
 
-    def test_a_concatenation_is_refused(self, views):
-        with pytest.raises(errors.ConstructError, match=r'^main:1:57: concat is not .*scan\("concat:c'):
-            views("word[x] = t -> int(x), string(t). all[] = n <- agg<<n = concat(t)>> word[_] = t.")
-
 
 def test_a_long_churn_over_few_rows(views):
     # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        deg[x] = n <- agg<<n = count()>> edge(x, y).

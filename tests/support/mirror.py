@@ -8,6 +8,7 @@ import pytest
 import ivm
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import compile
+from ivm.lang.ir import ROPE
 from tests.support import naive
 
 Edit = tuple[str, tuple, bool]
@@ -70,6 +71,8 @@ class Mirror:
         for name, predicate in self.program.predicates.items():
             if "$" not in name:
                 rows = list(self.workspace[name])
+                if predicate.value == ROPE:
+                    rows = [(*key, str(self.workspace.rope(name, *key))) for *key, _ in rows]
                 assert sorted(rows) == sorted(naive.rows_of(self.state[name])), name
                 assert len(self.workspace[name]) == len(rows), name
                 assert all(len(row) == len(predicate.types) for row in rows)

@@ -8,17 +8,22 @@ each head row is derived.
 
 import math
 import operator
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
 
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang import Program
 from ivm.lang.dependencies import strata_of
-from ivm.lang.ir import Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
-from ivm.lang.traverse import atoms, variables
+from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Edit, Literal, Predicate, Rule, Term, Var
+from ivm.lang.traverse import variables
 from ivm.plan.expression import risk
+from pagestore.host import operator as registered
+from pagestore.host import operator_code
 
 State = dict[str, set | dict]
 Binding = dict[str, object]
@@ -113,8 +118,8 @@ def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
 
 def derived(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
     """Every head row with its predicate, once for each binding of each disjunct that derives it."""
-    if rule.aggregate:
-        yield from ((rule.heads[0].predicate, row) for row in aggregated(rule, state))
+    if rule.aggregates:
+        yield from aggregated(rule, state)
         return
     for disjunct in rule.body:
         for binding in bindings(disjunct, {}, state):
@@ -284,33 +289,62 @@ def in_range(v: object) -> object:
     return v
 
 
-def keys(rule: Rule) -> tuple[Var, ...]:
-    """The rule's key variables (*Key- and value-position*): those in key position of some atom of the body.
-
-    In order of appearance.  In F[x] = a, G[y] = b, r = a + b they are x and y.
-    """
-    positions = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
-    found = dict.fromkeys(arg for arg in positions if isinstance(arg, Var))
-    free = {v for disjunct in rule.body for v in variables(*disjunct)}
-    return tuple(v for v in found if v in free)
-
-
-def aggregated(rule: Rule, state: State) -> Iterator[tuple]:
-    """A row (key..., result) per group; concat joins in the order of the rule's key variables."""
-    groups: dict[tuple, list] = defaultdict(list)
-    order = [v.name for v in keys(rule)]
-    for disjunct in rule.body:  # several only for min and max, to which it does not matter how often a value comes
-        for binding in bindings(disjunct, {}, state):
-            group = tuple(binding[v.name] for v in rule.heads[0].args)
-            argument = rule.aggregate.argument
-            groups[group].append((tuple(binding.get(n) for n in order), argument and binding[argument.name]))
-    for group, members in groups.items():
-        yield (*group, in_range(AGGREGATE[rule.aggregate.op](values(members))))
+def aggregated(rule: Rule, state: State) -> Iterator[tuple[str, tuple]]:
+    """A row (key..., result) for each group and aggregate, or some rows (key..., place, result), with its predicate."""
+    found = [binding for disjunct in rule.body for binding in bindings(disjunct, {}, state)]  # several for min and max
+    for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
+        groups: dict[tuple, list[tuple]] = defaultdict(list)
+        for binding in found:
+            args = head.args if aggregate.place is None else head.args[:-1]
+            groups[tuple(binding[v.name] for v in args)].append(tuple(binding[v.name] for v in aggregate.arguments))
+        for group, members in groups.items():
+            yield from ((head.predicate, (*group, *row)) for row in results(aggregate, members))
 
 
-def values(members: list) -> list:
-    """The argument in each binding, in the order of the rule's key variables where that matters."""
-    return [v for _, v in (members if any(None in order for order, _ in members) else sorted(members))]
+def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
+    """What an aggregate makes of the arguments of all assignments: one result, none, or numbered ones."""
+    op, constants = aggregate.op, [const.value for const in aggregate.constants]
+    if op == "count":
+        return [(len(members),)]
+    taken = [member[0] for member in members]
+    in_order = [member[-1] for member in sorted((*member[1:], member[0]) for member in members)]
+    try:
+        if op in ("top", "bottom"):
+            return [*enumerate((in_order[::-1] if op == "top" else in_order)[: constants[0]], start=1)]
+        if op in ("variance", "stddev") and len(members) == 1:
+            return []
+        if op == "quantile":
+            share = Fraction(str(constants[0]))
+            return [(in_order[max(0, math.ceil(share * len(members)) - 1)],)]
+        if op == "count_distinct":
+            return [(len(set(members)),)]
+        if op == "concat":
+            return [("".join(in_order) if not constants else constants[0].join(in_order),)]
+        if op not in AGGREGATE:
+            return [(reduce(registered(operator_code(op)).call, in_order),)]
+        return [(in_range(AGGREGATE[op](in_order if op in ENDS else taken)),)]
+    except OverflowError as error:
+        raise RangeError(str(error)) from None
 
 
-AGGREGATE = {"count": len, "sum": sum, "min": min, "max": max, "total": math.fsum, "concat": "".join}
+def exact(values: list) -> list[Fraction]:
+    return [Fraction(value) for value in values]
+
+
+ENDS = ("argmin", "argmax", "first", "last")
+AGGREGATE = {
+    "sum": sum,
+    "min": min,
+    "max": max,
+    "total": math.fsum,
+    "avg": lambda values: float(statistics.mean(exact(values))),
+    "variance": lambda values: float(statistics.variance(exact(values))),
+    "var_pop": lambda values: float(statistics.pvariance(exact(values))),
+    "stddev": lambda values: float(statistics.stdev(exact(values))),
+    "stddev_pop": lambda values: float(statistics.pstdev(exact(values))),
+    "median": lambda values: float(statistics.median(exact(values))),
+    "argmin": lambda values: values[0],
+    "first": lambda values: values[0],
+    "argmax": lambda values: values[-1],
+    "last": lambda values: values[-1],
+}

@@ -25,6 +25,7 @@ DECLARATIONS = """\
 a(x) -> int(x).  e(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).
 t(x, y, z) -> int(x), int(y), int(z).  f[x] = v -> int(x), int(v).  g[x, y] = v -> int(x), int(y), int(v).
 """
+FLOATING = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
 DOMAIN = st.integers(0, 3)
 VARIABLES = ["x", "y", "z", "w", "u"]
 
@@ -131,10 +132,33 @@ class Clause:
         return f"{name}[{', '.join(keys)}] = {value} <- {', '.join(literals)}.", {name: (len(keys), True)}
 
     def aggregate(self, name: str, literals: list[str], bound: list[str]) -> tuple[str, dict[str, Shape]]:
-        keys = self.some(bound)
-        op = self.pick(["count()", *(f"{name}({self.pick(bound)})" for name in ("sum", "min", "max"))])
-        head = f"{name}[{', '.join(keys)}] = n"
-        return f"{head} <- agg<<n = {op}>> {', '.join(literals)}.", {name: (len(keys), True)}
+        """One to three aggregates, often over the same groups and arguments, so that they share a state."""
+        keys, argument = self.some(bound), self.pick(bound)
+        heads, folds, shapes = [], [], {}
+        for letter in ["", "b", "c"][: self.pick([1, 1, 2, 3])]:
+            keys, argument = (keys, argument) if self.once_in(2) else (self.some(bound), self.pick(bound))
+            op, numbered = self.operation(argument, bound)
+            args = [*keys, f"n{letter}"] if numbered else keys
+            heads.append(f"{name}{letter}[{', '.join(args)}] = m{letter}")
+            folds.append(f"(n{letter}, m{letter}) = {op}" if numbered else f"m{letter} = {op}")
+            if op.partition("(")[0] not in FLOATING:  # nothing else of the programs is a float
+                shapes[f"{name}{letter}"] = len(args), True
+        return f"{', '.join(heads)} <- agg<<{', '.join(folds)}>> {', '.join(literals)}.", shapes
+
+    def operation(self, argument: str, bound: list[str]) -> tuple[str, bool]:
+        """An aggregate of a variable, and whether it numbers the rows of a group."""
+        other = self.pick(bound)
+        plain = ["sum", "min", "max", "first", "last", "count_distinct", *FLOATING]
+        ordered = ["argmin", "argmax", "first", "last", "count_distinct"]
+        share, most = self.pick(["0", "0.25", "0.5", "0.9", "1"]), self.number(1, 3)
+        return self.pick([
+            ("count()", False),
+            *((f"{op}({argument})", False) for op in plain),
+            *((f"{op}({argument}, {other})", False) for op in ordered),
+            (f"quantile({argument}, {share})", False),
+            (f"top({argument}, {most})", True),
+            (f"bottom({argument}, {other}, {most})", True),
+        ])  # fmt: skip
 
     # -- bodies
 

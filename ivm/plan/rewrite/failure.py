@@ -39,7 +39,7 @@ def refusing(program: Program) -> Program:
         body = tuple(found for disjunct in rule.body for found in _failures(disjunct, helpers))
         if not body:
             continue
-        made = replace(rule, heads=(), body=body, aggregate=None, types={**rule.types, CODE.name: "int64"})
+        made = replace(rule, heads=(), body=body, aggregates=(), types={**rule.types, CODE.name: "int64"})
         if rule.failed is None:
             count = sum("$refused" in name for name in predicates)
             head = Atom(f"{rule.heads[0].predicate}$refused{count}", (CODE,), where=rule.where)

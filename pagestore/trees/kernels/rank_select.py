@@ -3,7 +3,8 @@
     root      | 0 (3 records) | 40 (5) | 90 (2) |        rank of 95: 3 + 5, and those below 95 in the third leaf
                                                          select(6): 3 <= 6 < 8, so in the second leaf, place 6 - 3
 
-Both go by the count folds of index pages and of ScanTrees: O(height * log entries).
+Both go by the count folds of index pages and of ScanTrees: O(height * log entries). A record that stands for several,
+as many as its value column says, is found by the sum of that column in the same way (`find_weighted`).
 """
 
 from pagestore.pages.enter import child, enter
@@ -39,7 +40,7 @@ def select(words, seen, page_words, root, height, keys, count_row, rank):
     for level in range(height - 1, 0, -1):
         if page < 0:
             return page, 0
-        slot, rank = count_down(words, page, keys, count_row, rank)
+        slot, rank = go_down(words, page, keys + 1 + count_row, count_row, rank)
         if slot == words[page + ENTRY_COUNT]:
             return -words[page + ID], 0
         page = child(words, seen, page_words, page, keys, slot, level - 1, columns_folded(root, keys, end, level - 1))
@@ -49,17 +50,17 @@ def select(words, seen, page_words, root, height, keys, count_row, rank):
 
 
 @kernel
-def count_down(words, page, keys, count_row, rank):
-    """The child that holds the record of a rank, and its rank in there: down the ScanTree, then along a leaf.
+def go_down(words, page, c, row, rank):
+    """The entry that holds what has a rank, and its rank in there: down the ScanTree of a row, then along column c.
 
-    Counts that are wrong lead behind the last child at most.
+    Counts that are wrong lead behind the last entry at most.
     """
-    header = scan_header(words, page, count_row + 1)
+    header = scan_header(words, page, row + 1)
     depth = header & 255
     slot = 0
     if depth:
         area = page + (header >> 8 & 0xFFFFFF)
-        base, start, width = tree_column(words, page, area, 1 + count_row)
+        base, start, width = tree_column(words, page, area, 1 + row)
         k = 1
         while not k >> depth:
             k <<= 1
@@ -68,7 +69,7 @@ def count_down(words, page, keys, count_row, rank):
                 rank -= below
                 k += 1
         slot = tree_start(words, page, area, words[page + ENTRY_COUNT], depth, k - (1 << depth))
-    base, start, width = column(words, page, keys + 1 + count_row)
+    base, start, width = column(words, page, c)
     while slot < words[page + ENTRY_COUNT]:
         below = base + bits(words, start, width, slot)
         if rank < below:
@@ -85,6 +86,28 @@ def select_records(words, seen, page_words, root, height, keys, columns, count_r
         page, slot = select(words, seen, page_words, root, height, keys, count_row, ranks[i])
         if page < 0:
             return page
+        for c in range(columns):
+            out[c, i] = field(words, page, c, slot)
+    return 1
+
+
+@kernel
+def find_weighted(words, seen, page_words, root, height, keys, columns, row, weight, ranks, out):
+    """As `select_records`, where a record stands for as many as its column `weight` says, which scan row `row` sums."""
+    end = row + 1
+    for i in range(ranks.shape[0]):
+        rank = ranks[i]
+        page = enter(words, seen, page_words, root, height - 1, columns_folded(root, keys, end, height - 1))
+        slot = 0
+        for level in range(height - 1, -1, -1):
+            if page < 0:
+                return page
+            slot, rank = go_down(words, page, weight if level == 0 else keys + 1 + row, row, rank)
+            if slot == words[page + ENTRY_COUNT]:
+                return -words[page + ID]
+            if level:
+                below = columns_folded(root, keys, end, level - 1)
+                page = child(words, seen, page_words, page, keys, slot, level - 1, below)
         for c in range(columns):
             out[c, i] = field(words, page, c, slot)
     return 1

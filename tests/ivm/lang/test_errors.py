@@ -9,7 +9,7 @@ from ivm.lang import NOTHING, compile, query
 
 DECLARATIONS = """q(x) -> int(x).  edge(x, y) -> int(x), int(y).  born[x] = d -> int(x), date(d).
 price[i] = p -> string(i), decimal(p).  mass[x] = m -> int(x), float(m).  flag[x] = b -> int(x), bool(b).
-rate[i] = p -> string(i), decimal(10, 4)(p).
+rate[i] = p -> string(i), decimal(10, 4)(p).  tag(x, s) -> int(x), string(s).
 """
 
 
@@ -38,7 +38,7 @@ def refused(text: str, error: type[errors.RuleError], at: str, says: str) -> Non
         (".", "1:1", "expected a rule, a declaration or an edit but found `.`"),
         ("p[x] <- q(x).", "1:6", "expected `=` but found `<-`"),
         ("p(x) -> int x.", "1:13", "expected `(` or `?` but found `x`"),
-        ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `>>` but found `q`"),
+        ("d[x] = n <- agg<<n = count() q(x).", "1:30", "expected `,` or `>>` but found `q`"),
         ("p(x) <- q(x), x = 'a'.", "1:19", "strings are written in double quotes"),
         ('p(x) <- q(x), x = "a.\n', "1:19", "does not end on its line"),
         ('p(x) <- q(x), x = "a\\q".', "1:19", "unknown escape"),
@@ -249,6 +249,22 @@ def test_redefinition(text, at, says):
         ("d[x] = n <- agg<<n = total(x)>> q(x).", "1:22", "total does not take int64"),
         ("d[x] = n <- agg<<n = concat(x)>> q(x).", "1:22", "concat does not take int64"),
         ("d[x] = n <- agg<<n = count()>> q(x). d[x] = y <- edge(x, y).", "1:38", "join the bodies with `;`"),
+        ("d[x] = n, e[x] = n <- agg<<n = count(), m = min(y)>> edge(x, y).", "1:1", "each aggregate has one head"),
+        ("d[x] = n, d[x] = m <- agg<<n = count(), m = min(y)>> edge(x, y).", "1:1", "d is the head of two aggregates"),
+        ("d[x] = n <- agg<<n = argmin(y)>> edge(x, y).", "1:22", "what to show, then what to order by"),
+        ("d[x] = n <- agg<<n = quantile(y)>> edge(x, y).", "1:22", "its last argument is a share from 0 to 1"),
+        ("d[x] = n <- agg<<n = quantile(y, 1.5)>> edge(x, y).", "1:22", "a share from 0 to 1"),
+        ("d[x] = n <- agg<<n = top(y, 3)>> edge(x, y).", "1:22", "top gives each group some rows: write (n, x) = top"),
+        ("d[x] = n <- agg<<(k, n) = min(y)>> edge(x, y).", "1:27", "min gives each group one row"),
+        (
+            "d[k, x] = n <- agg<<(k, n) = top(y, 3)>> edge(x, y).",
+            "1:1",
+            "k numbers the rows of a group, so it is the last",
+        ),
+        ("d[x, k] = n <- agg<<(k, n) = top(y, 0)>> edge(x, y).", "1:30", "a number of rows from 1 to 1,000,000"),
+        ("d[x] = n <- agg<<n = median(s)>> tag(x, s).", "1:22", "median does not take string"),
+        ("d[x] = n <- agg<<n = rank(y)>> edge(x, y).", "1:22", "a row's rank is a count of rows"),
+        ("d[x] = n <- agg<<n = concat(s, 1.5)>> tag(x, s).", "1:22", "its last argument is a text"),
     ],
 )
 def test_aggregates(text, at, says):

@@ -86,7 +86,7 @@ def test_str_is_the_text():
     [rule] = program.rules
     assert str(rule) == text
     assert [str(literal) for literal in rule.body[0]] == ["edge(x, y)", "!(edge(y, z), z < 3)", "y != x * 2"]
-    assert (str(rule.aggregate), str(rule.aggregate.result)) == ("agg<<n = sum(y)>>", "n")
+    assert (str(rule.aggregate), str(rule.aggregate.result)) == ("n = sum(y)", "n")
     assert str(program.predicates["edge"]) == declaration
 
 

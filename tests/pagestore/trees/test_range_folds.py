@@ -17,7 +17,7 @@ from pagestore.pages.scan_tree_check import fold_of, read_scan_tree, scan_tree_f
 from pagestore.trees.apply import apply, compose_edits
 from pagestore.trees.bulk import bulk
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
-from pagestore.trees.range_folds import Rows, fold_many, ranks, rows_of, select
+from pagestore.trees.range_folds import Rows, fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
@@ -152,6 +152,25 @@ def test_rank_and_select_are_each_others_inverse():
         select(pager.pages, tree, np.array([0, -1]))
     with pytest.raises(MissingError, match='"count" scan'):
         select(pager.pages, tree._replace(spec=spec_of(SCANS[1])), np.array([0]))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 200, 5000])
+def test_a_record_is_selected_by_the_sum_of_a_column(n):
+    """Each record stands for as many as its second value says: which holds each place, on pages of all levels."""
+    rng = np.random.default_rng(n)
+    pager, weights = MemoryPager(4096, 1 << 12), rng.choice([1, 1, 2, 7, 3000], n)
+    rows = np.stack([3 * np.arange(n), rng.integers(0, 9, n), weights]) if n else np.empty((3, 0), np.int64)
+    tree = bulk(pager, Spec(0, 1, 2, ((COUNT, 0), (SUM, 2), (CARRY, 2))), [rows])
+    keys = rng.choice(3 * np.arange(n + 1), n // 3, replace=False)  # and as it is after edits
+    edits = np.stack([keys, np.zeros_like(keys), np.full_like(keys, 5)])
+    tree = apply(pager, tree, *compose_edits(np.full(len(keys), SET), edits, tree.spec))[0]
+    rows = np.concatenate([*read_batches(pager.pages, tree), rows[:, :0]], axis=1)
+    ends = np.cumsum(rows[2])
+    places = np.unique(np.concatenate([ends - 1, ends - rows[2], rng.integers(0, ends[-1], 500)])) if n else ends
+    found = select_weighted(pager.pages, tree, 2, places)
+    assert np.array_equal(found, rows[:, np.searchsorted(ends, places, "right")])
+    with pytest.raises(MissingError):
+        select_weighted(pager.pages, tree, 1, places)
 
 
 def test_sums_beyond_a_word_are_exact():

@@ -1,0 +1,101 @@
+"""The text of a concat, read when it is asked for: the state of the aggregate is the rope (*Aggregations*).
+
+    names[shop] = n <- agg<<n = concat(item, day, ", ")>> sold(shop, day, item).
+
+    state   (shop, day, item; eta)        ws.rope("names", "harbour")   is the items of a range of it, with separators
+
+A change edits O(log n) nodes of the state, which are pages, however long the text is.  The view's row has a checksum of
+the range, so that it changes where the text does.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ivm.engine.installed import Installed
+from ivm.errors import UnknownViewError
+from ivm.lang.ir import ROPE
+from ivm.plan.constants import Encoder
+from ivm.views.aggregate_state import behind_prefixes
+from ivm.views.states import Fold
+from pagestore.host import Column, Rope, Snapshot, TextFinder, Transaction, Type, encode, read_batches
+
+
+class ConcatRope(Rope):
+    """The text of one group, as a Rope has it; it reads its version while that is open.
+
+    >>> import ivm, tempfile
+    >>> with ivm.open(tempfile.mkdtemp() + "/s.pages") as workspace:
+    ...     workspace.install("item(n, s) -> int(n), string(s).")
+    ...     workspace.install('list[] = t <- agg<<t = concat(s, ", ")>> item(_, s).', "rules")
+    ...     _ = workspace.exec('+item(1, "tea"). +item(2, "cake").')
+    ...     str(workspace.rope("list")), [*workspace.rope("list")]
+    ('tea, cake', ['tea', ', cake'])
+    """
+
+    def __init__(self, source: Snapshot | Transaction, name: str, fold: Fold, key: tuple[int, ...]) -> None:
+        self._source, self._name, self._fold, self._key = source, name, fold, key
+
+    def __repr__(self) -> str:
+        return f"<rope of {self._name}>"
+
+    @property
+    def _bytes(self) -> bool:
+        return False
+
+    @cached_property
+    def _separator(self) -> str:
+        return str(self._fold.constants[0]) if self._fold.constants else ""
+
+    def _texts(self) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.compute as pc  # late: it takes as long to import as the rest of pyarrow
+
+        begun = False
+        for words in self._ids():
+            texts = self._source.decode("string", words)
+            if self._separator:
+                plain = texts.slice(0, 0 if begun else 1)
+                others = pc.binary_join_element_wise(self._separator, texts.slice(len(plain)).cast(pa.string()), "")
+                texts = pa.concat_arrays([plain.cast(pa.string()), others])
+            begun = begun or len(texts) > 0
+            yield texts
+
+    def _ids(self) -> Iterator[np.ndarray]:
+        """The texts' ids in order, each as often as there are assignments of it."""
+        state = self._fold.state
+        tree = self._source.tree(state.name)
+        behind, last = behind_prefixes(np.array(self._key)[:, None])
+        end = () if last[0] else tuple(behind[:, 0].tolist())
+        batches = read_batches(self._source.pages, tree, self._key, end, rows=ROWS)
+        if any(text < state.values - 1 for text in state.texts):  # ordered by texts, whose words are in another order
+            none = np.empty((state.group + state.values + 1, 0), np.int64)
+            rows = np.concatenate([*batches, none], axis=1)
+            words = [*rows[state.group : -1]]
+            for text in state.texts:
+                words[text] = Encoder(self._source).keys(words[text])
+            batches = iter([rows.take(np.lexsort(words[::-1]), axis=1)])
+        for rows in batches:
+            yield np.repeat(rows[-2], rows[-1])
+
+
+ROWS = 4096  # texts read at a time
+
+
+def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]) -> ConcatRope:
+    """The rope of a concat's group.  Raises UnknownViewError for another view, KeyError where there is no group."""
+    predicate = installed.predicate(name)
+    fold = installed.layouts[name].fold
+    if predicate.value != ROPE or not fold:
+        raise UnknownViewError(f"{name} is no concat, so it has no rope")
+    if len(key) != len(predicate.keys):
+        raise KeyError(f"{name} has {len(predicate.keys)} keys, and {key!r} has {len(key)}")
+    texts = TextFinder(source.dictionary)
+    typed = zip(predicate.keys, key, strict=True)
+    words = tuple(int(encode(Column("key", Type.parse(t)), [value], texts)[0]) for t, value in typed) or (0,)
+    rope = ConcatRope(source, name, fold, words)
+    if next(rope._ids(), None) is None:
+        raise KeyError(key)
+    return rope

@@ -1,0 +1,50 @@
+"""Medians and quantiles: which assignments of an ordered group they are, and what lies between two.
+
+values    1  2  2  9        median 2.0        quantile 0.5: 2        quantile 0.9: 9        quantile 0: 1
+"""
+
+from fractions import Fraction
+from math import isinf
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.lang.ir import Type, Value
+from ivm.lang.types import scale
+from pagestore.host import float_values, float_words
+
+EXACT = 1 << 52  # words below it add up to a float without rounding
+
+
+def place_of(share: Value, sizes: np.ndarray) -> np.ndarray:
+    """The places, from 0, of a quantile in groups of sizes[n]: at least that share of a group is not behind it.
+
+    >>> place_of(0.5, np.array([1, 2, 3, 4])).tolist(), place_of(1, np.array([3])).tolist()
+    ([0, 0, 1, 1], [2])
+    """
+    exact = Fraction(str(share))
+    if int(sizes.max(initial=0)) * max(exact.numerator, 1) < EXACT:
+        found: np.ndarray = np.maximum(-(-sizes * exact.numerator // exact.denominator) - 1, 0)
+        return found
+    places = (max(-(-size * exact.numerator // exact.denominator) - 1, 0) for size in sizes.tolist())
+    return np.fromiter(places, np.int64, len(sizes))
+
+
+def midpoints(low: np.ndarray, high: np.ndarray, type_: Type) -> np.ndarray:
+    """The exact means of words low[n] and high[n] of a type, rounded once: float64 words[n].  Raises RangeError."""
+    digits = scale(type_) or 0
+    if type_ != "float64" and not digits and (np.abs(low) < EXACT).all() and (np.abs(high) < EXACT).all():
+        return float_words((low + high) / 2)
+    if type_ == "float64":
+        pairs = zip(float_values(low).tolist(), float_values(high).tolist(), strict=True)
+        return float_words(np.array([_mean(a, b) for a, b in pairs], np.float64))
+    unit = 2 * 10**digits
+    return float_words(np.array([(a + b) / unit for a, b in zip(low.tolist(), high.tolist(), strict=True)], np.float64))
+
+
+def _mean(a: float, b: float) -> float:
+    if a == b:
+        return a
+    if isinf(a) and isinf(b):
+        raise RangeError("the median of inf and -inf is not a number")
+    return a + b if isinf(a) or isinf(b) else float((Fraction(a) + Fraction(b)) / 2)

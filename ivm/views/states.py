@@ -1,0 +1,145 @@
+"""The trees of state that aggregates keep beside their views, and which aggregates of a rule share one.
+
+    kind       a record               for
+    alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
+    parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
+    values     (s..., v...; eta)      all else: what the aggregate orders by, then what it takes, in order
+
+s is the group's key, 0 for an aggregate without keys, and eta is how many assignments there are.
+
+    lo[x] = a, hi[x] = b, mid[x] = c <- agg<<a = min(v), b = max(v), c = median(v)>> cost(x, v).
+
+has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by rank; median also
+needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
+from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, is_operator, operator_code
+
+APART = "$apart:"  # and the name of the first view that it serves
+ALONE, PARTS, VALUES = "alone", "parts", "values"
+MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # what parts with their count say, but for total
+SQUARED = MOMENTS[1:]
+WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
+LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
+UPPER = ("max", "argmax", "last", "top")
+
+
+class State(NamedTuple):
+    """A tree of state: its name, its kind, how many words are a group's key and a value, and the operations it serves.
+
+    `texts` are the places among a value's words that are texts; `falling` says that values are complemented.
+    """
+
+    name: str
+    kind: str
+    group: int
+    values: int
+    ops: tuple[str, ...] = ()
+    texts: tuple[int, ...] = ()
+    falling: bool = False
+
+    @property
+    def squared(self) -> bool:
+        """Are there parts of squares, too?"""
+        return any(op in SQUARED for op in self.ops)
+
+    @property
+    def counted(self) -> bool:
+        """Do parts say how many assignments there are?"""
+        return any(op in MOMENTS for op in self.ops)
+
+    @property
+    def visible(self) -> int:
+        """How many words of a record tell whether a view may change: the support, too, if assignments are counted."""
+        spec = self.spec
+        hides = self.kind == PARTS or (self.kind == VALUES and not {*WEIGHED, "concat"}.intersection(self.ops))
+        return spec.keys + spec.values - hides
+
+    @property
+    def spec(self) -> Spec:
+        """The shape of the tree."""
+        if self.kind == ALONE:
+            return Spec(0, 1, self.values)
+        if self.kind == PARTS:
+            return Spec(0, self.group + 1, 2, ((COUNT, 0),))
+        keys = self.group + self.values
+        scans = [(COUNT, 0)]
+        if any(op in WEIGHED for op in self.ops):
+            scans += [(SUM, keys), (CARRY, keys)]
+        if "concat" in self.ops:
+            scans.append((CHECKSUM, keys + 1))
+        scans += [(operator_code(op), keys - 1) for op in dict.fromkeys(self.ops) if is_operator(op)]
+        return Spec(0, keys, 1, (*scans,))
+
+
+class Fold(NamedTuple):
+    """How a view's rows follow from a state: the operation, its constants, the type of what it takes and whether it
+    numbers the rows of a group; `grouped` is False if there is one group."""
+
+    op: str
+    state: State
+    type: Type
+    constants: tuple[Value, ...] = ()
+    numbered: bool = False
+    grouped: bool = True
+
+    @property
+    def rows_max(self) -> int:
+        """The most rows that a group has in the view."""
+        (most,) = self.constants if self.numbered else (1,)
+        assert isinstance(most, int)
+        return most
+
+    @property
+    def is_text_ordered(self) -> bool:
+        """Does the order of texts matter, which is not that of their words?"""
+        return bool(self.state.texts) and self.op not in ("count_distinct", "concat")
+
+
+def states_of(rule: Rule) -> list[State | None]:
+    """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
+    wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
+    states: list[State | None] = []
+    for key in wanted:
+        if key is None:
+            states.append(None)
+            continue
+        kind, group, values = key
+        sharing = [n for n, other in enumerate(wanted) if other == key]
+        ops = tuple(rule.aggregates[n].op for n in sharing)
+        texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] == "string") if kind == VALUES else ()
+        name = f"{APART}{rule.heads[sharing[0]].predicate}"
+        if kind == ALONE:
+            values = values or (rule.aggregates[sharing[0]].result,)
+        words = 1 + (ops[0] == "sum") if kind == ALONE else len(values)
+        states.append(State(name, kind, max(1, len(group)), words, ops, texts, ops == ("max",)))
+    return states
+
+
+def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> tuple[str, tuple[Var, ...], tuple[Var, ...]] | None:
+    """What an aggregate keeps: the kind, the group's key and the variables of a value."""
+    group, op = group_of(head, aggregate), aggregate.op
+    if op in ("count", "sum"):
+        return None if head.args else (ALONE, (aggregate.result,), ())
+    if op in (*MOMENTS, "total"):
+        return PARTS, group, aggregate.arguments
+    return VALUES, group, value_of(aggregate, group)
+
+
+def group_of(head: Atom, aggregate: Aggregate) -> tuple[Var, ...]:
+    """The variables of a group's key."""
+    args = head.args if aggregate.place is None else head.args[:-1]
+    return tuple(arg for arg in args if isinstance(arg, Var))  # all are
+
+
+def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
+    """The variables of a value in the order of its words: what orders comes before what is taken."""
+    taken = aggregate.arguments[: len(aggregate.arguments) - aggregate.by]
+    order = aggregate.arguments[len(taken) :]
+    if aggregate.op not in ("argmin", "argmax", "top", "bottom"):
+        order = tuple(v for v in order if v not in group)
+    return order if order[-1:] == taken else order + taken
