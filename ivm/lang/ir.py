@@ -222,7 +222,7 @@ def _function(name: str, variables: tuple[Var, ...]) -> Atom:
 def show_aggregate(aggregate: Aggregate) -> str:
     """`agg<<t = sum(c)>>`"""
     argument = show_term(aggregate.argument) if aggregate.argument else ""
-    return f"agg<<{aggregate.result.name} = {aggregate.op}({argument})>>"
+    return f"agg<<{show_term(aggregate.result)} = {aggregate.op}({argument})>>"
 
 
 def show_literal(literal: Literal) -> str:
