@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ivm
+import pagestore
 from ivm.errors import FunctionConflictError, IvmError, MaintainError
 from ivm.spark.exact_parts import total_parts
 from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
@@ -95,10 +96,14 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
 
 def opened(batch: Batch, cell: int, **options: Any) -> ivm.Workspace:
     """The workspace of a cell. Raises CellsError if its store is missing."""
+    return ivm.open(_there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options})
+
+
+def _there(batch: Batch, cell: int) -> Path:
     path = path_of(batch.folder, cell)
     if not path.exists():
         raise CellsError(f"{path} is missing: bring it back from a backup of the whole folder")
-    return ivm.open(path, create=False, **{"timeout": 600.0, **batch.options, **options})
+    return path
 
 
 # -- rounds
@@ -295,16 +300,14 @@ def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new
 
 
 def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
-    """A cell's rows of a relation or view; if `changed`, what the batch did to them."""
-    with opened(batch, cell, mode="r") as workspace:
-        if not changed:
-            with workspace.store.snapshot() as snap:
+    """A cell's rows of a relation or view; if `changed`, what the batch did to them. No rules are compiled for it."""
+    with pagestore.open(_there(batch, cell), mode="r") as store:
+        with store.snapshot() as snap:
+            if not changed:
                 return snap[name].to_arrow()
-        with workspace.store.snapshot() as snap:
             progress = Progress.of(snap)
-        newest = progress.version(batch.layout.rounds)
-        begin = progress.begin if progress.token == batch.token else newest
-        return workspace.store.diff(begin or newest, newest, name).read_all()
+            newest = progress.version(batch.layout.rounds) if progress.token == batch.token else int(snap.version)
+        return store.diff(progress.begin if progress.token == batch.token else newest, newest, name).read_all()
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
@@ -345,12 +348,14 @@ def _routed(table: pa.Table, channel: Channel) -> Iterator[tuple[int, pa.Table]]
 
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
-    columns = found.column_names
-    wanted = pa.concat_tables([found.slice(0, 0), *(t.cast(found.schema) for t in expected)])
-    for kind, one, other in (("lacks", wanted, found), ("has", found, wanted)):
-        missing = one.join(other, keys=columns, join_type="left anti")
-        if missing.num_rows:
-            return f"{name} {kind} {missing.num_rows} rows that other cells {'have' if kind == 'lacks' else 'lack'}, as {tuple(missing.slice(0, 1).to_pylist()[0].values())}"
+    """A row that one of two tables has and the other lacks, in words; null equals null."""
+    wanted = pa.concat_tables([found.slice(0, 0), *(table.cast(found.schema) for table in expected)])
+    signs = pa.array([1] * wanted.num_rows + [-1] * found.num_rows, pa.int64())
+    counted = pa.concat_tables([wanted, found]).append_column("@sign", signs)
+    counted = counted.group_by(found.column_names).aggregate([("@sign", "sum")])
+    for sign, words in ((1, "lacks {} rows that other cells have"), (-1, "has {} rows that other cells lack")):
+        odd = counted.filter(pc.equal(pc.sign(counted["@sign_sum"]), sign))
+        if odd.num_rows:
+            row = tuple(odd.select(found.column_names).slice(0, 1).to_pylist()[0].values())
+            return f"{name} {words.format(odd.num_rows)}, as {row}"
     return ""
-
-

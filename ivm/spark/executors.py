@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Stage = Callable[[Batch, int, list[Message]], list[Message]]
-SCHEMA = pa.schema([("cell", pa.int64()), ("channel", pa.int64()), ("payload", pa.binary())])
-SQL_SCHEMA = "cell long, channel long, payload binary"
+SCHEMA = pa.schema([("cell", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
+SQL_SCHEMA = "cell int, channel int, payload binary"
 
 
 class Executor(Protocol):
