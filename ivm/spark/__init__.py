@@ -5,5 +5,7 @@
 """
 
 from ivm.spark.cells import Cells
+from ivm.spark.follow import Feed
+from ivm.spark.materialize import Views, materialize
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "Feed", "Views", "materialize"]

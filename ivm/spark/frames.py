@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+import pagestore
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import Batch, Message
@@ -38,3 +39,18 @@ def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: 
 
     start: Any = spark.createDataFrame(write_messages(ticks(batch.layout.cells)), SQL_SCHEMA)
     return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))
+
+
+def reading_file(spark: "SparkSession", path: str, version: int, predicate: Predicate) -> "DataFrame":
+    """A relation of a store at a version, read by one task, batch by batch."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, name = pa.schema([field.with_nullable(True) for field in schema_of(predicate)]), predicate.name
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in batches:
+            with pagestore.open(path, mode="r") as store:
+                for found in store.at(version)[name].batches() if part.num_rows else ():
+                    yield pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
+
+    return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))
