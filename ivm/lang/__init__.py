@@ -11,6 +11,7 @@ declarations, names, safety, infer, aggregate, dependencies and edits (rules to 
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ivm.errors import RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
@@ -49,6 +50,12 @@ def query(text: str, known: Program, source: str = "query") -> Program:
 
 
 def _parse(text: str, source: str) -> list[Statement]:
+    """The statements of a text; those of a text that many stores have, as cells do, are parsed once."""
+    return list(_parsed(text, source)) if isinstance(text, str) else _parsed.__wrapped__(text, source)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, source: str) -> list[Statement]:
     """The statements of a text; its parser is imported when the first text is parsed."""
     from ivm.lang.parse import parse
 

@@ -101,7 +101,7 @@ def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: H
 
 
 def refuse(program: lang.Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not take: recursion, `concat`, edits, rules without atoms."""
+    """Raise ConstructError or AggregateError for what cells do not take: recursion, other aggregates, edits, names."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
@@ -119,12 +119,6 @@ def refuse(program: lang.Program) -> None:
                 rule.aggregate.where, f"{rule.aggregate.op} over cells is not supported, since what two cells made of "
                 f"a group does not say what both make: there are {', '.join(COMBINED_BY)}"
             )  # fmt: skip
-        for disjunct in rule.body:
-            if not any(isinstance(literal, Atom) for literal in disjunct):
-                raise ConstructError(
-                    rule.where, "a conjunction without an atom that is not negated holds in every cell alike, and "
-                    "would count once for each: give it an atom"
-                )  # fmt: skip
 
 
 class _Planner:
