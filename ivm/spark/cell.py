@@ -25,7 +25,7 @@ from ivm.errors import FunctionConflictError, IvmError, MaintainError
 from ivm.spark.exact_parts import total_parts
 from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
 from ivm.spark.routing import route
-from pagestore.errors import PagestoreError, SchemaError, WordError
+from pagestore.errors import SchemaError, WordError
 from pagestore.host import Snapshot, Transaction, Violation
 
 CHANGE, ORDER = "_change_type", "_commit_version"
@@ -83,7 +83,7 @@ def path_of(folder: str, cell: int) -> Path:
 
 
 def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Make the store of a cell, whole or not at all; where it is there, nothing happens. `rules`: options of install."""
+    """Make the store of a cell, whole or not at all, unless it is there. `rules` are options of install."""
     path = path_of(folder, cell)
     if path.exists():
         return
@@ -130,9 +130,9 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
             sent = list(_outgoing(workspace, batch, cell, round, progress))
         except REFUSALS as error:
             return [_tick(cell, {"failure": b64encode(pickle.dumps(error)).decode()})]
-        work = {name: workspace.stats(name).get("operations", 0) for name in received and workspace.predicates}
+        work = [workspace.stats(name)["operations"] for name in workspace.predicates] if received else []
     counts = [{"channel": n, "rows": sum(_rows(m) for m in sent if m.channel == n)} for n in {m.channel for m in sent}]
-    account = [*account, {"round": round, "received": received, "sent": counts, "operations": sum(work.values())}]
+    account = [*account, {"round": round, "received": received, "sent": counts, "operations": sum(work)}]
     return [*sent, _tick(cell, {"cell": cell, "rounds": account})]
 
 
@@ -157,7 +157,9 @@ def _apply(
     with workspace.store.snapshot() as snap:
         progress = Progress.of(snap)
     if progress.number > batch.number or (progress.token == batch.token and progress.undone):
-        raise CellsError(f"cell {cell}: batch {batch.number} was taken back or followed by another: open the cells anew")
+        raise CellsError(
+            f"cell {cell}: batch {batch.number} was taken back or followed by another: open the cells anew"
+        )
     if progress.token != batch.token:
         progress = Progress(batch.number, batch.token, workspace.store.version)
     tables = {number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()}
@@ -194,7 +196,7 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
 
 
 def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
-    """Of changes with a commit version, those of each key's newest one: what happened before does not count any more."""
+    """Of changes with a commit version, those of each key's newest one: those before do not count any more."""
     if ORDER not in table.column_names:
         return table
     newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
@@ -217,9 +219,7 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
         raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
 
 
-def _outgoing(
-    workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress
-) -> Iterator[Message]:
+def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress) -> Iterator[Message]:
     """What a cell sends for the next round: how the sources of its channels changed since the batch began."""
     old, new = progress.begin, progress.version(round)
     if old == new:
@@ -275,7 +275,7 @@ def read_table(payload: bytes) -> pa.Table:
 
 
 def undo(batch: Batch, cell: int) -> None:
-    """Take back what a cell has of a batch that was refused, in one commit; tasks of it that still run are refused then."""
+    """Take back what a cell has of a refused batch, in one commit; its tasks that still run are refused then."""
     with opened(batch, cell) as workspace:
         with workspace.store.snapshot() as snap:
             progress = Progress.of(snap)
@@ -311,17 +311,19 @@ def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Tab
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
-    """Everything that a cell would send if all were new, for `compare`; and the rows of others that it has, as ticks."""
+    """Everything that a cell would send if all were new, for `compare`, and a tick to itself."""
     found: list[Message] = []
     with opened(batch, cell, mode="r") as workspace:
         for number, channel in enumerate(batch.layout.channels):
             if channel.kind != BASE:
-                found += messages_of(_changes(workspace, channel, cell, batch.layout.cells, None, None), number, channel)
+                found += messages_of(
+                    _changes(workspace, channel, cell, batch.layout.cells, None, None), number, channel
+                )
     return [*found, _tick(cell, {})]
 
 
 def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violation]:
-    """The faults of a cell: of its pages, of its views, and where its fragments and parts are not what `audit` sent."""
+    """The faults of a cell's pages and views, and where its fragments and parts are not what `audit` sent."""
     expected: dict[str, list[pa.Table]] = defaultdict(list)
     for message in messages:
         if message.channel != TICK:

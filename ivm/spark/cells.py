@@ -25,7 +25,7 @@ from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
-from ivm.spark.cell import TICK, Batch, CellsError, Message, failure_of, messages_of
+from ivm.spark.cell import TICK, Batch, Message, failure_of, messages_of
 from ivm.spark.changes import as_changes, schema_of
 from ivm.spark.executors import SQL_SCHEMA, Executor, Here, OnSpark, Stage, write_messages
 from ivm.spark.folder import Folder
@@ -57,7 +57,7 @@ class Applied(NamedTuple):
 
 
 class Cells:
-    """A program over cells in a folder that all executors reach. One program at a time; close it, or use it in `with`."""
+    """Rules over cells in a folder that all executors reach. Close it, or use it in `with`: one program at a time."""
 
     def __init__(self, folder: Folder, spark: "SparkSession | None") -> None:
         """Use `Cells.create` or `Cells.open`."""
@@ -246,23 +246,26 @@ class Cells:
     # -- care
 
     def check(self) -> list[Violation]:
-        """The faults of all cells: pages, views, and rows that one cell has and another lacks. O(evaluating all rules)."""
+        """The faults of all cells, and rows that one has and another lacks. O(evaluating all rules)."""
         self._recover()
         left = self._run.run(self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells)
         return [violation for message in left for violation in stages.violations_of(message)]
 
     def explain(self) -> str:
-        """Each rule's shares, how many rows a cell holds of what it reads, its round, and what it sends; what is where."""
+        """Each rule's shares, how many rows a cell holds of what it reads, its round, and what it sends."""
         lines = [f"{self.layout.cells} cells, {self.layout.rounds} rounds"]
-        for number, writer in enumerate(self.layout.writers, 1):
+        for writer in self.layout.writers:
             shares = " ".join(f"{name}: {share}" for name, share in writer.shares.items()) or "none, in cell 0"
-            lines += [writer.rule, f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}"]
+            lines += [
+                writer.rule,
+                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}",
+            ]
             if writer.sent:
                 lines += [f"    sends {', '.join(writer.sent)} to be combined"]
         return "\n".join(lines)
 
     def reshard(self, cells: int) -> None:
-        """Lay the program out over more or fewer cells, from these cells' own stores; shares and hot values are chosen anew.
+        """Lay the program out over more or fewer cells, from their own stores; shares are chosen anew.
 
         The new stores are made beside the old ones, which go when all is done: a crash leaves the one or the other.
         O(loading all relations). Raises OptionError.

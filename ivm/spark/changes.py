@@ -23,7 +23,7 @@ def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
 
 
 def as_changes(table: Any, predicate: Predicate) -> pa.Table:
-    """Anything of Arrow as the relation's columns, `_change_type` insert or delete, and `_commit_version` if it is there.
+    """Anything of Arrow as the relation's columns, `_change_type`, and `_commit_version` if it is there.
 
     Without `_change_type` all rows are inserted. Raises EditError for columns that are missing or no column of the
     relation, types that do not fit, and other kinds of change.

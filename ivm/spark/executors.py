@@ -26,7 +26,7 @@ class Executor(Protocol):
     """Runs stages over all cells."""
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
-        """The messages that the last stage leaves. The first one gets those in Parquet files, or a tick for each cell."""
+        """What the last stage leaves. The first one gets messages in Parquet files, or a tick for each cell."""
 
 
 class Here:

@@ -1,10 +1,10 @@
 """The folder of some cells: what stands in it, and what is written so that a crash leaves the old state or the new one.
 
-    cells.json              the manifest: the layout, the generation, the newest batch that all cells have
-    lock                    held by the program that writes
-    generation-1/           a store for each cell; resharding makes the next generation beside it
-    pending/17/             a batch on its way: messages for the base relations, kept until all cells have them
-    pending/17/batch.json   written last, so that a batch without it was never begun
+cells.json              the manifest: the layout, the generation, the newest batch that all cells have
+lock                    held by the program that writes
+generation-1/           a store for each cell; resharding makes the next generation beside it
+pending/17/             a batch on its way: messages for the base relations, kept until all cells have them
+pending/17/batch.json   written last, so that a batch without it was never begun
 """
 
 import fcntl
@@ -35,14 +35,16 @@ class Folder:
         self._lock = self._hold()
 
     def _hold(self) -> IO[str]:
-        lock = open(self.path / "lock", "a+")
+        lock = open(self.path / "lock", "a+")  # noqa: SIM115
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.seek(0)
             holder = lock.read().strip() or "another"
             lock.close()
-            raise CellsError(f"{self.path} is in use by process {holder}: one program writes to cells at a time") from None
+            raise CellsError(
+                f"{self.path} is in use by process {holder}: one program writes to cells at a time"
+            ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

@@ -93,9 +93,7 @@ def _take(
     if batch is not None and batch <= batches.get(stream, -1):
         return Refreshed(progress["before"], store.version, False, ())
     cursors = dict(progress["cursors"])
-    changes = {
-        relation: _changes(workspace, relation, source, cursors, strict) for relation, source in sources.items()
-    }
+    changes = {relation: _changes(workspace, relation, source, cursors, strict) for relation, source in sources.items()}
     before = store.version
     workspace.strict = strict
     with store.transaction(f"refresh {name}") as txn:
@@ -112,9 +110,7 @@ def _take(
     return Refreshed(before, store.version, True, tuple(sorted(workspace.evaluated)))
 
 
-def _changes(
-    workspace: ivm.Workspace, relation: str, source: Any, cursors: dict[str, int], strict: bool
-) -> pa.Table:
+def _changes(workspace: ivm.Workspace, relation: str, source: Any, cursors: dict[str, int], strict: bool) -> pa.Table:
     """The changes that a source has for a relation; the cursors move on."""
     predicate = workspace.predicates.get(relation)
     if predicate is None or not predicate.extensional:

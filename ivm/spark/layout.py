@@ -1,4 +1,4 @@
-"""A program over cells: what each cell's store declares and derives, and which rows go from where to where, in which round.
+"""A program over cells: what each cell declares and derives, and which rows go from where to where, in which round.
 
     deg[x] = d <- agg<<d = count()>> edge(x, _).           in each cell, where the cube's only share is y's:
 
@@ -79,9 +79,9 @@ class Layout(NamedTuple):
 
         return cls(
             saved["cells"], saved["program"], saved["text"], saved["rounds"],
-            tuple(Channel(*c[:4], lying(c[4]), *c[5:]) for c in saved["channels"]),
+            tuple(Channel._make([*c[:4], lying(c[4]), *c[5:]]) for c in saved["channels"]),
             {name: lying(found) for name, found in saved["homes"].items()},
-            tuple(Writer(*w[:4], tuple(w[4])) for w in saved["writers"]),
+            tuple(Writer._make([*w[:4], tuple(w[4])]) for w in saved["writers"]),
         )  # fmt: skip
 
     def base(self, name: str) -> int:
@@ -133,7 +133,7 @@ class _Planner:
         self.fragments: dict[tuple[str, Distribution, int], str] = {}
         self.writers: list[Writer] = []
         self.parts: dict[str, list[tuple[str, int]]] = {}  # for each view, the local views that write it, and when
-        self.left = {name: 0 for name in program.predicates}  # rules to come that write a view
+        self.left = dict.fromkeys(program.predicates, 0)  # rules to come that write a view
         for rule in program.rules:
             for name in {head.predicate for head in rule.heads}:
                 self.left[name] += 1
@@ -195,13 +195,19 @@ class _Planner:
 
         def sent(shares: dict[str, int]) -> float:
             names = zip(heads, rule.heads, strict=True)
-            return sum(self.sizes[h.predicate] for keys, h in names if h.predicate not in self.sole or not shares.keys() <= keys)
+            return sum(
+                self.sizes[h.predicate]
+                for keys, h in names
+                if h.predicate not in self.sole or not shares.keys() <= keys
+            )
 
         first = [v.name for head in rule.heads for v in head.args if isinstance(v, Var)]
         shares = choose_shares(disjunct, self.sizes, self.cells, first, is_there, sent)
         hot, spreaders = hot_of(disjunct, shares.of, self.sizes, self.hot)
         lies = {
-            atom: distribution_of(atom, shares.of, hot, {name for name, spreader in spreaders.items() if spreader == atom})
+            atom: distribution_of(
+                atom, shares.of, hot, {name for name, spreader in spreaders.items() if spreader == atom}
+            )
             for atom in atoms(disjunct)
         }
         return shares, lies

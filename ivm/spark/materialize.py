@@ -1,8 +1,8 @@
 """Incrementally maintained views for Spark, whose own materialized views are truncated and recomputed on each run.
 
-    views = materialize(spark, "triangles", rules, sources={"edge": changes}, path="/data/triangles.pages")
-    views.read("tri")           the view as a DataFrame
-    views.changes("tri")        the rows that came and went in this refresh, with `_change_type`
+views = materialize(spark, "triangles", rules, sources={"edge": changes}, path="/data/triangles.pages")
+views.read("tri")           the view as a DataFrame
+views.changes("tri")        the rows that came and went in this refresh, with `_change_type`
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,9 @@ def materialize(
     """
     place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
-    tables = {relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()}
+    tables = {
+        relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
+    }
     did = refresh(place, name, rules, tables, incremental, batch, **options)
     return Views(spark, place, compile(rules).predicates, did)
 

@@ -5,7 +5,7 @@
 A row of the first edge has an x and a y: it goes to both cells (h(x), h(y), 0) and (h(x), h(y), 1). An assignment of
 x, y and z has all three coordinates, so exactly one cell has the rows of all three atoms for it.
 
-A *hot* value of x, one that very many rows of an atom have, would fill the cells of one coordinate. The rows of one
+A *hot* value of x, that very many rows of an atom have, would fill the cells of one coordinate. The rows of one
 atom that have it are spread along x by a hash of the whole row, and those of the other atoms go to every coordinate
 of x. The assignment is then where the row of the first atom is: still in exactly one cell.
 """
@@ -24,7 +24,7 @@ GOLDEN, MIX_1, MIX_2 = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE
 class Dimension(NamedTuple):
     """One dimension of the cube, as a relation's rows lie in it.
 
-    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to every coordinate. A row whose
+    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all of them. A row whose
     hash is in `hot` goes to every coordinate, too, or if it is `spread`, to one by the hash of all of its columns.
     """
 

@@ -1,4 +1,4 @@
-"""Shares of a conjunction's variables: the integers whose product is at most the number of cells and whose cost is least.
+"""Shares of variables: the integers whose product is at most the number of cells and whose cost is least.
 
     tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).    64 cells, n edges    shares 4 4 4, 3 n / 16 rows in a cell
 
@@ -66,7 +66,9 @@ def choose_shares(
     return chosen
 
 
-def distribution_of(atom: Atom, shares: Mapping[str, int], hot: Mapping[str, tuple[int, ...]], spread: set[str]) -> Distribution:
+def distribution_of(
+    atom: Atom, shares: Mapping[str, int], hot: Mapping[str, tuple[int, ...]], spread: set[str]
+) -> Distribution:
     """How the rows of an atom lie in the cube; `hot` has the hot hashes of variables, `spread` those it spreads."""
     columns = {term.name: place for place, term in reversed([*enumerate(atom.terms)]) if isinstance(term, Var)}
     return tuple(
@@ -77,7 +79,9 @@ def distribution_of(atom: Atom, shares: Mapping[str, int], hot: Mapping[str, tup
     )
 
 
-def hot_of(body: Disjunct, shares: Mapping[str, int], sizes: Mapping[str, float], hot: Hot) -> tuple[dict[str, tuple[int, ...]], dict[str, Atom]]:
+def hot_of(
+    body: Disjunct, shares: Mapping[str, int], sizes: Mapping[str, float], hot: Hot
+) -> tuple[dict[str, tuple[int, ...]], dict[str, Atom]]:
     """The hot hashes of variables with shares, and for each the atom whose rows are spread: the largest that can be."""
     found: dict[str, tuple[int, ...]] = {}
     spreaders: dict[str, Atom] = {}
@@ -89,11 +93,7 @@ def hot_of(body: Disjunct, shares: Mapping[str, int], sizes: Mapping[str, float]
             if isinstance(term, Var) and term.name == name
             for hash_ in hot.get((atom.predicate, place), ())
         }
-        able = [
-            atom
-            for atom in body
-            if isinstance(atom, Atom) and Var(name) in atom.terms and len({*atom.terms}) > 1
-        ]
+        able = [atom for atom in body if isinstance(atom, Atom) and Var(name) in atom.terms and len({*atom.terms}) > 1]
         if hashes and able:
             found[name] = tuple(sorted(hashes))
             spreaders[name] = max(able, key=lambda atom: sizes[atom.predicate])

@@ -1,7 +1,7 @@
 """A sink of Spark's streams, and so of its declarative pipelines: each batch is a refresh of the views.
 
     spark.dataSource.register(ViewsSink)
-    stream.writeStream.format("ivm").options(path=..., name=..., rules=..., relation="edge", checkpointLocation=...).start()
+    stream.writeStream.format("ivm").options(path=..., name=..., rules=..., relation="edge").start()
 
 Tasks stage their rows in files beside the workspace, named at random. The commit, in a process of its own, takes those
 that its tasks name, so what a task left that was tried again is never read; it is swept after a day.

@@ -22,7 +22,7 @@ class Sizes(NamedTuple):
 
 
 def measure(tables: Mapping[str, Any], predicates: Mapping[str, Predicate], cells: int) -> Sizes:
-    """The sizes of Arrow tables or DataFrames, by relation. A value is hot if it has more rows than a cell's fair share."""
+    """The sizes of tables or DataFrames, by relation. A value is hot if it has more rows than a cell's fair share."""
     sizes: dict[str, float] = {}
     hot: dict[tuple[str, int], frozenset[int]] = {}
     for name, table in tables.items():

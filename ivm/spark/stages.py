@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from ivm.spark import cell as cells
-from ivm.spark.cell import Batch, Message
-from ivm.spark.changes import CHANGE
+from ivm.spark.cell import CHANGE, Batch, Message
+from ivm.spark.layout import BASE
 from ivm.spark.routing import hash_value
 from ivm.spark.sizes import Sizes, counts, limit
 from pagestore.host import Violation
@@ -64,7 +64,7 @@ def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message
     """The base rows of an old cell, sent home in a new layout."""
     found: list[Message] = []
     for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
-        if channel.kind == cells.BASE:
+        if channel.kind == BASE:
             rows = cells.rows_of(old, cell, channel.target)
             kinds = pa.array(["insert"]).take(pa.array([0] * rows.num_rows, pa.int32()))
             found += cells.messages_of(rows.append_column(CHANGE, kinds), number, channel)
@@ -75,7 +75,7 @@ def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> li
     """The sizes of the cell's relations and views, and the values that many of its base rows have, as hashes."""
     sizes: dict[str, int] = {}
     frequent: dict[tuple[str, int], dict[int, int]] = {}
-    bases = {channel.target for channel in batch.layout.channels if channel.kind == cells.BASE}
+    bases = {channel.target for channel in batch.layout.channels if channel.kind == BASE}
     for name in batch.layout.homes:
         table = cells.rows_of(batch, cell, name.replace("$", " @"))
         sizes[name] = table.num_rows
@@ -100,4 +100,6 @@ def merge_sizes(messages: Iterable[Message], cells_wanted: int) -> Sizes:
         column: frozenset(hash_ for hash_, n in found.items() if n > limit(sizes[column[0]], cells_wanted))
         for column, found in frequent.items()
     }
-    return Sizes({name: max(1, n) for name, n in sizes.items()}, {column: found for column, found in hot.items() if found})
+    return Sizes(
+        {name: max(1, n) for name, n in sizes.items()}, {column: found for column, found in hot.items() if found}
+    )

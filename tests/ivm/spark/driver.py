@@ -25,7 +25,9 @@ CELLS = 3
 def batch(number: int) -> dict[tuple[int, int], str]:
     """The changes of a batch: an edge and what happens to it."""
     chance = random.Random(number)
-    return {(chance.randrange(9), chance.randrange(9)): chance.choice(["insert", "insert", "delete"]) for _ in range(12)}
+    return {
+        (chance.randrange(9), chance.randrange(9)): chance.choice(["insert", "insert", "delete"]) for _ in range(12)
+    }
 
 
 def table(number: int) -> pa.Table:

@@ -48,7 +48,9 @@ def test_change_rows_are_taken_once(tmp_path: Path) -> None:
     feed = {"_change_type": ["insert"] * 3 + ["delete"], "_commit_version": [1, 1, 1, 2]}
     refresh(path, "views", RULES, {"edge": edges((1, 2), (2, 3), (1, 3), (2, 3), **feed)})
     assert found(path) == ([], [(1, 2)])
-    refresh(path, "views", RULES, {"edge": edges((1, 2), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])})
+    refresh(
+        path, "views", RULES, {"edge": edges((1, 2), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])}
+    )
     assert found(path) == ([(1, 2, 3)], [(1, 2), (2, 1)])
     change = edges((1, 3), _change_type=["delete"])
     assert refresh(path, "views", RULES, {"edge": change}, batch=7).new

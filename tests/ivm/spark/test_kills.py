@@ -33,7 +33,9 @@ BATCHES = 400  # more than a driver gets done before it is killed
 def run_and_kill(what: str, folder: Path, seconds: float, *how: str) -> int:
     """Start a driver, kill it and all of its group some seconds after its first batch; returns the last one it told."""
     command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), str(BATCHES), *how]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    child = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
     try:
         assert child.stdout
         told = child.stdout.readline()

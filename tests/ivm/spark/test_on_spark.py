@@ -38,9 +38,8 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         assert cells.check() == []
         cells.reshard(2)
         assert [*cells["tri"]] == sorted(one["tri"])
-    with Cells.open(tmp_path / "c") as cells:
-        with pytest.raises(OptionError, match="without spark="):
-            cells.read("tri")
+    with Cells.open(tmp_path / "c") as cells, pytest.raises(OptionError, match="without spark="):
+        cells.read("tri")
 
 
 def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_path: Path) -> None:
