@@ -8,7 +8,8 @@
     ├── uninstall        UninstallError
     ├── edit             EditError
     ├── maintain         MaintainError: the transaction is rolled back
-    │     FunctionConflictError, RangeError, RoomError, LimitError, DivergenceError
+    │     FunctionConflictError, RangeError, RoomError, LimitError, DivergenceError,
+    │     RecomputeError
     └── read             UnknownViewError
 
 Each message is a sentence with the evidence: which predicate, which key, which place, and what to do.
@@ -140,6 +141,10 @@ class LimitError(MaintainError, RuntimeError):
 
 class DivergenceError(MaintainError):
     """What is stored for rules does not follow from the relations; `ivm fsck --repair` rebuilds it."""
+
+
+class RecomputeError(MaintainError):
+    """A view would be evaluated anew, where only following changes was allowed."""
 
 
 # -- read

@@ -49,7 +49,8 @@ class RuleHost:
         installed = same_branch[0].rules_of(txn) if same_branch else load(txn)
         watched = {name for workspace in same_branch for name in workspace.subscriptions}
         built = built_sizes(txn)
-        engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built))
+        strict = any(workspace.strict for workspace in same_branch)
+        engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
         engine.follow_changes(before)
         if engine.built != built or HOST not in txn.base.catalog.dependants:
             save(txn, installed, engine.built)

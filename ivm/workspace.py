@@ -80,6 +80,8 @@ class Workspace:
         self._accounts: dict[str, Account] = {}
         self.subscriptions = Subscriptions()
         self._built_sizes = BuiltSizes()
+        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view anew
+        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated anew
         self._rules = KnownRules(store)
         if store.mode == "rw":  # reading views takes no rules
             self._rules_now()
@@ -389,7 +391,9 @@ class Workspace:
 
     def _engine(self, txn: pagestore.Transaction, installed: Installed) -> Engine:
         built = dict(self._built_sizes.of(txn))
-        return Engine(txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built)
+        return Engine(
+            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions, built=built, strict=self.strict
+        )
 
     def _commit(self, installed: Installed, txn: pagestore.Transaction, edits: Mapping[str, Edits]) -> int:
         """Maintain every view and commit all of it as one version."""
@@ -408,6 +412,7 @@ class Workspace:
     def committed(self, engine: Engine) -> None:
         """Keep the accounts of a transaction that was committed, and tell subscribers."""
         self._accounts |= engine.accounts
+        self.evaluated = frozenset(engine.evaluated)
         self._notify(engine)
 
     def _notify(self, engine: Engine) -> None:

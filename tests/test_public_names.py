@@ -46,9 +46,10 @@ MODULES = {  # each public module, and the names that it offers
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
         AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
-        LimitError OptionError RangeError RecursionRefusedError RedefinitionError RoomError RuleError RuleSyntaxError
-        RuleTypeError SafetyError UninstallError UnknownPredicateError UnknownViewError Where
+        LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError RoomError RuleError
+        RuleSyntaxError RuleTypeError SafetyError UninstallError UnknownPredicateError UnknownViewError Where
     """,
+    "ivm.spark": "Cells Feed Views materialize",
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """

@@ -20,7 +20,7 @@ from ivm.engine.head_edits import check_sums, fold_bindings, out_of_range
 from ivm.engine.installed import InstalledRule, InstalledStratum
 from ivm.engine.recompute import naming_the_rule
 from ivm.engine.schedule import Flush, Schedule, Settle, Step, schedule_of
-from ivm.errors import DivergenceError
+from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.flat_trie import is_flat_cheaper
 from ivm.lang.ir import Predicate
 from ivm.maintenance.maintain import binding_difference, maintain
@@ -64,6 +64,8 @@ class Engine(Filler):
     deltas: dict[Index, Delta] = field(default_factory=dict)
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
+    strict: bool = False  # whether to raise RecomputeError rather than evaluate a view anew
+    evaluated: set[str] = field(default_factory=set)  # the views that were evaluated anew
 
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
@@ -234,6 +236,7 @@ class Engine(Filler):
             if any(unordered(name) in self.built for name in stratum.recursive) or not fixpoint.maintain(
                 {**new, **self.before}, new, self.deltas, most
             ):
+                self._note_evaluation(stratum.recursive)
                 self.refill(stratum)
             else:
                 self._account(stratum, fixpoint)
@@ -305,6 +308,7 @@ class Engine(Filler):
 
         Bindings that are only counted are erased and inserted by count and add up; listed, they might not fit memory.
         """
+        self._note_evaluation(rule.writes)
         plan = rule.plans[number]
         head = self.installed.heads[plan]
         before = self._evaluate_plan(plan, old, head.asked)
@@ -318,6 +322,15 @@ class Engine(Filler):
         for action, evaluation in ((ERASE, before), (INSERT, after)):
             edits = fold_bindings(self.installed, head, evaluation.parts, action, self.encode)
             yield from ((name, edit) for name, edit in edits if len(edit[0]))
+
+    def _note_evaluation(self, names: Iterable[str]) -> None:
+        """Note that views are evaluated anew.  Raises RecomputeError where that is not allowed."""
+        if self.strict:
+            raise RecomputeError(
+                f"{min(names)}: so much changes that following it would cost more than evaluating the view anew, which "
+                "a strict refresh does not do: send fewer changes at a time, or allow it"
+            )
+        self.evaluated.update(names)
 
     def _rebuild_stale_sensitivity(self, rule: InstalledRule, number: int, new: Mapping[Index, Tree]) -> None:
         """Rebuild a plan's sensitivity indices when half of their rows may be stale, so that they stay near its trace.

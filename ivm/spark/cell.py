@@ -1,0 +1,363 @@
+"""One cell: a store of its own, to which the rounds of a batch are applied once each, however often they are tried.
+
+    step(batch, cell, round, messages)      one transaction, then the messages that the cell sends for the next round
+
+Beside the rows, in the same commit, stands the property `cells.progress`: the batch, the version before it, and the
+version after each of its rounds. A task that is tried again finds its round there, changes nothing, and reads from the
+same versions the same messages that it sent before.
+"""
+
+import json
+import pickle
+from base64 import b64decode, b64encode
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import ivm
+import pagestore
+from ivm.errors import FunctionConflictError, IvmError, MaintainError
+from ivm.spark.exact_parts import total_parts
+from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
+from ivm.spark.routing import route
+from pagestore.errors import SchemaError, WordError
+from pagestore.host import Snapshot, Transaction, Violation
+
+CHANGE, ORDER = "_change_type", "_commit_version"
+PROGRESS = "cells.progress"
+TICK = -1  # the channel of what a cell tells itself of the rounds so far
+MESSAGE_ROWS = 1 << 18  # at most, so that no message outgrows what a row of Spark may hold
+REFUSALS = MaintainError, WordError, SchemaError  # what a batch itself is to blame for: trying again does not help
+
+
+class CellsError(IvmError):
+    """Cells cannot go on as asked: another batch is on its way, a store is missing, two programs write."""
+
+
+class Message(NamedTuple):
+    """Rows on their way to a cell: an Arrow stream; of the channel TICK, what the cell did so far as JSON."""
+
+    cell: int
+    channel: int
+    payload: bytes
+
+
+class Batch(NamedTuple):
+    """A batch as cells know it. The token tells an attempt from one that was taken back, whose tasks may still run."""
+
+    folder: str
+    layout: Layout
+    number: int
+    token: str
+    options: dict[str, Any]  # of ivm.open
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a cell is: the batch, the version before it, the versions after its rounds; or that it was taken back."""
+
+    number: int = -1
+    token: str = ""
+    begin: int = 0
+    rounds: dict[str, int] = field(default_factory=dict)
+    undone: bool = False
+
+    @classmethod
+    def of(cls, snap: Snapshot) -> "Progress":
+        """What a version says."""
+        return cls(**json.loads(str(snap.properties.get(PROGRESS, "{}"))))
+
+    def version(self, round: int) -> int:
+        """The version after a round, or the one that still held then."""
+        return max((v for r, v in self.rounds.items() if int(r) <= round), default=self.begin)
+
+
+def path_of(folder: str, cell: int) -> Path:
+    """The file of a cell."""
+    return Path(folder, f"cell-{cell:05d}.pages")
+
+
+def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Make the store of a cell, whole or not at all, unless it is there. `rules` are options of install."""
+    path = path_of(folder, cell)
+    if path.exists():
+        return
+    made = path.with_suffix(".new")
+    made.unlink(missing_ok=True)
+    with ivm.open(made, retain=layout.rounds + 16, **options) as workspace:
+        workspace.install(layout.text, "cells", **rules)
+    made.replace(path)
+
+
+def opened(batch: Batch, cell: int, **options: Any) -> ivm.Workspace:
+    """The workspace of a cell. Raises CellsError if its store is missing."""
+    return ivm.open(_there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options})
+
+
+def _there(batch: Batch, cell: int) -> Path:
+    path = path_of(batch.folder, cell)
+    if not path.exists():
+        raise CellsError(f"{path} is missing: bring it back from a backup of the whole folder")
+    return path
+
+
+# -- rounds
+
+
+def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> list[Message]:
+    """Apply a round's messages in one commit, unless that is done; returns the messages of the next round.
+
+    A batch that the rules refuse is not raised but told, in a message of the channel TICK (see `failure_of`), so that
+    nothing tries it again. Raises CellsError for a batch that was taken back, or that a newer one followed.
+    """
+    ticks, rows = [], defaultdict(list)
+    for message in messages:
+        if message.channel == TICK:
+            ticks.append(json.loads(message.payload))
+        else:
+            rows[message.channel].append(message.payload)
+    if failed := [tick for tick in ticks if "failure" in tick]:
+        return [_tick(cell, failed[0])]
+    account: list[Any] = ticks[0].get("rounds", []) if ticks else []
+    with opened(batch, cell) as workspace:
+        try:
+            progress, received = _apply(workspace, batch, cell, round, rows)
+            sent = list(_outgoing(workspace, batch, cell, round, progress))
+        except REFUSALS as error:
+            return [_tick(cell, {"failure": b64encode(pickle.dumps(error)).decode()})]
+        work = [workspace.stats(name)["operations"] for name in workspace.predicates] if received else []
+    counts = [{"channel": n, "rows": sum(_rows(m) for m in sent if m.channel == n)} for n in {m.channel for m in sent}]
+    account = [*account, {"round": round, "received": received, "sent": counts, "operations": sum(work)}]
+    return [*sent, _tick(cell, {"cell": cell, "rounds": account})]
+
+
+def failure_of(message: Message) -> Exception | None:
+    """The error by which a cell refused a batch."""
+    told = json.loads(message.payload).get("failure")
+    return pickle.loads(b64decode(told)) if told else None
+
+
+def _tick(cell: int, told: Mapping[str, Any]) -> Message:
+    return Message(cell, TICK, json.dumps(told).encode())
+
+
+def _rows(message: Message) -> int:
+    return int(read_table(message.payload).num_rows)
+
+
+def _apply(
+    workspace: ivm.Workspace, batch: Batch, cell: int, round: int, rows: Mapping[int, list[bytes]]
+) -> tuple[Progress, dict[int, int]]:
+    """The progress after a round, and how many rows of each channel it took."""
+    with workspace.store.snapshot() as snap:
+        progress = Progress.of(snap)
+    if progress.number > batch.number or (progress.token == batch.token and progress.undone):
+        raise CellsError(
+            f"cell {cell}: batch {batch.number} was taken back or followed by another: open the cells anew"
+        )
+    if progress.token != batch.token:
+        progress = Progress(batch.number, batch.token, workspace.store.version)
+    tables = {number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()}
+    received = {number: table.num_rows for number, table in tables.items()}
+    if not tables or str(round) in progress.rounds:
+        return progress, received
+    with workspace.store.transaction(f"batch {batch.number}, round {round}") as txn:
+        targets: dict[str, list[tuple[Channel, pa.Table]]] = defaultdict(list)
+        for number, table in tables.items():
+            channel = batch.layout.channels[number]
+            targets[channel.target].append((channel, table))
+        for name, found in targets.items():
+            _edit(txn, found[0][0], name, pa.concat_tables([table for _, table in found]))
+        progress = replace(progress, rounds=progress.rounds | {str(round): workspace.store.version + 1})
+        txn.properties[PROGRESS] = json.dumps(asdict(progress))
+    return progress, received
+
+
+def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> None:
+    """Take changes into a relation: first what goes, then what comes."""
+    relation = txn[name]
+    keys = list(relation.schema.key)
+    if channel.kind == BASE:
+        table = newest_changes(table, keys)
+        refuse_two_values(name, table, keys)
+    kinds = table[CHANGE]
+    columns = list(relation.schema.names)
+    gone = table.filter(pc.equal(kinds, "delete")).select(keys if channel.kind == BASE else columns)
+    came = table.filter(pc.equal(kinds, "insert")).select(columns)
+    if gone.num_rows:
+        relation.delete(gone)
+    if came.num_rows:
+        relation.set(came)
+
+
+def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
+    """Of changes with a commit version, those of each key's newest one: those before do not count any more."""
+    if ORDER not in table.column_names:
+        return table
+    newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
+    return table.join(newest, keys=[*keys, ORDER], join_type="inner").drop_columns([ORDER])
+
+
+def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
+    """Raise FunctionConflictError if a batch gives a key two values at a time."""
+    values = [column for column in table.column_names if column not in (*keys, CHANGE)]
+    came = table.filter(pc.equal(table[CHANGE], "insert")).select([*keys, *values])
+    if not values or not came.num_rows:
+        return
+    came = came.group_by([*keys, *values]).aggregate([])
+    counted = came.group_by(keys).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
+    if twice.num_rows:
+        rows = came.join(twice.slice(0, 1), keys=keys, join_type="inner").select([*keys, *values]).to_pylist()
+        one, other = (tuple(row.values()) for row in rows[:2])
+        shown = (one[len(keys) :], other[len(keys) :])
+        raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
+
+
+def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress) -> Iterator[Message]:
+    """What a cell sends for the next round: how the sources of its channels changed since the batch began."""
+    old, new = progress.begin, progress.version(round)
+    if old == new:
+        return
+    for number, channel in enumerate(batch.layout.channels):
+        if channel.kind != BASE and channel.round == round + 1:
+            table = _changes(workspace, channel, cell, batch.layout.cells, old, new)
+            yield from messages_of(table, number, channel)
+
+
+def _changes(
+    workspace: ivm.Workspace, channel: Channel, cell: int, cells: int, old: int | None, new: int | None
+) -> pa.Table:
+    """The changes of a channel's source, as its target has them; without versions, all of its rows as inserted."""
+    with workspace.store.snapshot() if new is None else workspace.store.at(new) as snap:
+        if channel.kind == TOTAL:
+            before = None if old is None else workspace.store.at(old)
+            table = total_parts(before, snap, workspace.predicates[channel.source])
+        elif old is None:
+            table = snap[channel.source].to_arrow()
+            table = table.append_column(CHANGE, pa.array(["insert"]).take(pa.array([0] * table.num_rows, pa.int32())))
+        else:
+            table = workspace.store.diff(old, int(snap.version), channel.source).read_all()
+    if channel.target.endswith(" @part"):
+        source = pa.array([channel.writer * cells + cell]).take(pa.array([0] * table.num_rows, pa.int32()))
+        table = table.add_column(channel.keys, CELL, source)
+    return table
+
+
+def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Message]:
+    """The rows of a channel as messages to the cells that get them."""
+    columns = sum(name not in (CHANGE, ORDER) for name in table.column_names)
+    for cell, rows in route(table, channel.routing, columns):
+        for start in range(0, rows.num_rows, MESSAGE_ROWS):
+            yield Message(cell, number, write_table(rows.slice(start, MESSAGE_ROWS)))
+
+
+def write_table(table: pa.Table) -> bytes:
+    """A table as an Arrow stream, without what pandas or Spark noted in its schema."""
+    sink = pa.BufferOutputStream()
+    table = table.replace_schema_metadata().combine_chunks()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def read_table(payload: bytes) -> pa.Table:
+    """What `write_table` wrote."""
+    return pa.ipc.open_stream(payload).read_all()
+
+
+# -- the whole of a cell
+
+
+def undo(batch: Batch, cell: int) -> None:
+    """Take back what a cell has of a refused batch, in one commit; its tasks that still run are refused then."""
+    with opened(batch, cell) as workspace:
+        with workspace.store.snapshot() as snap:
+            progress = Progress.of(snap)
+        if progress.token == batch.token and progress.undone:
+            return
+        begun = progress.token == batch.token
+        with workspace.store.transaction(f"batch {batch.number} is taken back") as txn:
+            for name in {channel.target for channel in batch.layout.channels} if begun else ():
+                _revert(workspace, txn, name, progress.begin, progress.version(batch.layout.rounds))
+            taken_back = Progress(batch.number - 1, batch.token, workspace.store.version + 1, {}, True)
+            txn.properties[PROGRESS] = json.dumps(asdict(taken_back))
+
+
+def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new: int) -> None:
+    table = workspace.store.diff(new, old, name).read_all()
+    relation = txn[name]
+    gone, came = (table.filter(pc.equal(table[CHANGE], kind)).drop_columns([CHANGE]) for kind in ("delete", "insert"))
+    if gone.num_rows:
+        relation.delete(gone)
+    if came.num_rows:
+        relation.set(came)
+
+
+def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
+    """A cell's rows of a relation or view; if `changed`, what the batch did to them. No rules are compiled for it."""
+    with pagestore.open(_there(batch, cell), mode="r") as store:
+        with store.snapshot() as snap:
+            if not changed:
+                return snap[name].to_arrow()
+            progress = Progress.of(snap)
+            newest = progress.version(batch.layout.rounds) if progress.token == batch.token else int(snap.version)
+        return store.diff(progress.begin if progress.token == batch.token else newest, newest, name).read_all()
+
+
+def audit(batch: Batch, cell: int) -> list[Message]:
+    """Everything that a cell would send if all were new, for `compare`, and a tick to itself."""
+    found: list[Message] = []
+    with opened(batch, cell, mode="r") as workspace:
+        for number, channel in enumerate(batch.layout.channels):
+            if channel.kind != BASE:
+                found += messages_of(
+                    _changes(workspace, channel, cell, batch.layout.cells, None, None), number, channel
+                )
+    return [*found, _tick(cell, {})]
+
+
+def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violation]:
+    """The faults of a cell's pages and views, and where its fragments and parts are not what `audit` sent."""
+    expected: dict[str, list[pa.Table]] = defaultdict(list)
+    for message in messages:
+        if message.channel != TICK:
+            target = batch.layout.channels[message.channel].target
+            expected[target].append(read_table(message.payload).drop_columns([CHANGE]))
+    with opened(batch, cell) as workspace:
+        found = [*workspace.store.check(), *workspace.check()]
+        with workspace.store.snapshot() as snap:
+            for channel in batch.layout.channels:
+                if channel.kind == BASE:
+                    away = sum(n != cell for n, _ in _routed(snap[channel.target].to_arrow(), channel))
+                    fact = f"{channel.target} has rows of {away} other cells" if away else ""
+                elif channel.target in expected or len(snap[channel.target]):
+                    fact = _difference(snap[channel.target].to_arrow(), channel.target, expected[channel.target])
+                else:
+                    continue
+                if fact:
+                    found.append(Violation("the cells agree", None, (), f"cell {cell}: {fact}"))
+    return [*dict.fromkeys(found)]
+
+
+def _routed(table: pa.Table, channel: Channel) -> Iterator[tuple[int, pa.Table]]:
+    return route(table, channel.routing)
+
+
+def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
+    """A row that one of two tables has and the other lacks, in words; null equals null."""
+    wanted = pa.concat_tables([found.slice(0, 0), *(table.cast(found.schema) for table in expected)])
+    signs = pa.array([1] * wanted.num_rows + [-1] * found.num_rows, pa.int64())
+    counted = pa.concat_tables([wanted, found]).append_column("@sign", signs)
+    counted = counted.group_by(found.column_names).aggregate([("@sign", "sum")])
+    for sign, words in ((1, "lacks {} rows that other cells have"), (-1, "has {} rows that other cells lack")):
+        odd = counted.filter(pc.equal(pc.sign(counted["@sign_sum"]), sign))
+        if odd.num_rows:
+            row = tuple(odd.select(found.column_names).slice(0, 1).to_pylist()[0].values())
+            return f"{name} {words.format(odd.num_rows)}, as {row}"
+    return ""

@@ -1,0 +1,93 @@
+"""Where the cells' work runs: in this process, one cell after the other, or in tasks of Spark.
+
+    stage(batch, cell, messages) -> messages        what each cell does between two shuffles
+
+Both take a batch through stages alike, so whatever is tried here holds there.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ivm.spark.cell import TICK, Batch, Message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Stage = Callable[[Batch, int, list[Message]], list[Message]]
+SCHEMA = pa.schema([("cell", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
+SQL_SCHEMA = "cell int, channel int, payload binary"
+
+
+class Executor(Protocol):
+    """Runs stages over all cells."""
+
+    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+        """What the last stage leaves. The first one gets messages in Parquet files, or a tick for each cell."""
+
+
+class Here:
+    """Runs the cells one after the other in this process."""
+
+    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+        """See Executor."""
+        waiting = ticks(cells) if files is None else [m for file in files for m in read_messages(pq.read_table(file))]
+        for stage in stages:
+            waiting = [sent for cell, messages in by_cell(waiting) for sent in stage(batch, cell, messages)]
+        return waiting
+
+
+class OnSpark:
+    """Runs each cell in a task of Spark; a job for all stages, with a shuffle before each."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self.spark = spark
+
+    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+        """See Executor."""
+        if files is None:
+            frame = self.spark.createDataFrame(write_messages(ticks(cells)), SQL_SCHEMA)
+        elif files:
+            frame = self.spark.read.schema(SQL_SCHEMA).parquet(*files)
+        else:
+            return []
+        for stage in stages:
+            frame = frame.repartitionById(cells, "cell").mapInArrow(_task(batch, stage), SQL_SCHEMA)
+        return read_messages(frame.toArrow())
+
+
+def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting = [message for part in batches for message in read_messages(part)]
+        for cell, messages in by_cell(waiting):
+            for sent in stage(batch, cell, messages):
+                yield write_messages([sent]).to_batches()[0]
+
+    return run
+
+
+def ticks(cells: int) -> list[Message]:
+    """A message for each cell that only makes it run."""
+    return [Message(cell, TICK, b"{}") for cell in range(cells)]
+
+
+def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:
+    """Messages by the cell that they go to, in order."""
+    found: dict[int, list[Message]] = defaultdict(list)
+    for message in messages:
+        found[message.cell].append(message)
+    return sorted(found.items())
+
+
+def write_messages(messages: Sequence[Message]) -> pa.Table:
+    """Messages as a table."""
+    columns = zip(*messages, strict=True) if messages else ([], [], [])
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def read_messages(table: Any) -> list[Message]:
+    """What `write_messages` made a table of."""
+    return [Message(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]

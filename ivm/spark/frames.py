@@ -1,0 +1,56 @@
+"""What cells read and write as DataFrames of Spark."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import pagestore
+from ivm.lang.ir import Predicate
+from ivm.spark import stages
+from ivm.spark.cell import Batch, Message
+from ivm.spark.changes import schema_of
+from ivm.spark.executors import SQL_SCHEMA, read_messages, ticks, write_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema: str) -> "DataFrame":
+    """Each partition's rows as messages."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for message in send(pa.Table.from_batches(parts)) if (parts := [*batches]) else ():
+            yield write_messages([message]).to_batches()[0]
+
+    return frame.mapInArrow(run, schema)
+
+
+def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool) -> "DataFrame":
+    """The rows of all cells, or their changes: a task for each cell."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, name = pa.schema([field.with_nullable(True) for field in schema_of(predicate, changed)]), predicate.name
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for message in (message for part in batches for message in read_messages(part)):
+            for found in stages.rows_of(batch, message.cell, [], name, changed):
+                yield from stages.table_of(found).cast(schema).to_batches()
+
+    start: Any = spark.createDataFrame(write_messages(ticks(batch.layout.cells)), SQL_SCHEMA)
+    return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))
+
+
+def reading_file(spark: "SparkSession", path: str, version: int, predicate: Predicate) -> "DataFrame":
+    """A relation of a store at a version, read by one task, batch by batch."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema, name = pa.schema([field.with_nullable(True) for field in schema_of(predicate)]), predicate.name
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in batches:
+            with pagestore.open(path, mode="r") as store:
+                for found in store.at(version)[name].batches() if part.num_rows else ():
+                    yield pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
+
+    return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))

@@ -1,0 +1,308 @@
+"""A program over cells: what each cell declares and derives, and which rows go from where to where, in which round.
+
+    deg[x] = d <- agg<<d = count()>> edge(x, _).           in each cell, where the cube's only share is y's:
+
+    edge              the base relation, each row in its *home*, the cell of its key's hash
+    `edge @1`         a *fragment*: the rows of edge that the cube gives to this cell
+    `deg @1`[x] = d   the rule over fragments: what this cell's assignments make of it
+    `deg @part`       what the cells have made of deg, each group in its home
+    deg[x] = d        their sum: the view
+
+A batch goes through the cells in rounds, one transaction of each cell a round. Round 0 edits base relations; a later
+round applies what the rounds before made of a predicate to fragments and parts. A rule has one round, in which all that
+it reads changes at once, so no cell ever derives from half of a batch.
+
+A view is *in place* if the head of its only rule has all variables with shares: each of its rows, or groups, is derived
+in one cell, and no part is sent. A rule reads a predicate in place if its rows lie as its cube wants them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from ivm import lang
+from ivm.errors import AggregateError, ConstructError
+from ivm.lang.dependencies import strata_of
+from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, show
+from ivm.lang.traverse import atoms, reads
+from ivm.spark.routing import Dimension, Distribution, whole
+from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of
+
+BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
+COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
+CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
+
+
+class Channel(NamedTuple):
+    """Rows on their way: the changes of `source` go to `target`, which has them in a round.
+
+    Of a base relation the source is the batch. A part's rows have a column of the writer and the cell behind the
+    `keys` of the view; those of an exact total have another one, of the place.
+    """
+
+    kind: str
+    source: str
+    target: str
+    round: int
+    routing: Distribution
+    keys: int = 0
+    writer: int = 0
+
+
+class Writer(NamedTuple):
+    """A conjunction over cells, for `explain`: its text, its shares, its round, and its heads that are sent."""
+
+    rule: str
+    shares: dict[str, int]
+    held: float
+    round: int
+    sent: tuple[str, ...]
+
+
+class Layout(NamedTuple):
+    """All that a cell needs to know; the same for all cells."""
+
+    cells: int
+    program: str
+    text: str
+    rounds: int
+    channels: tuple[Channel, ...]
+    homes: dict[str, Distribution]
+    writers: tuple[Writer, ...]
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> "Layout":
+        """The layout that JSON made of `_asdict()`."""
+
+        def lying(found: Iterable[Any]) -> Distribution:
+            return tuple(Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in found)
+
+        return cls(
+            saved["cells"], saved["program"], saved["text"], saved["rounds"],
+            tuple(Channel._make([*c[:4], lying(c[4]), *c[5:]]) for c in saved["channels"]),
+            {name: lying(found) for name, found in saved["homes"].items()},
+            tuple(Writer._make([*w[:4], tuple(w[4])]) for w in saved["writers"]),
+        )  # fmt: skip
+
+    def base(self, name: str) -> int:
+        """The number of the channel that takes a base relation's changes home."""
+        return next(n for n, channel in enumerate(self.channels) if channel.kind == BASE and channel.target == name)
+
+
+def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None) -> Layout:
+    """Lay a program out over cells, given how many rows its relations have (1 each without `sizes`) and hot values.
+
+    A view without a size is taken to have as many rows as the largest relation that its rule reads. Raises RuleError
+    for the text, and where cells do not take what it says.
+    """
+    program = lang.compile(text)
+    refuse(program)
+    program = replace(program, rules=tuple(chain(*map(_one_aggregate_each, program.rules))))
+    return _Planner(program, text, cells, dict(sizes or {}), hot or {}).layout()
+
+
+def _one_aggregate_each(rule: Rule) -> list[Rule]:
+    """A rule of several aggregates as a rule for each, since each is combined by an operator of its own."""
+    if len(rule.aggregates) < 2:
+        return [rule]
+    both = zip(rule.heads, rule.aggregates, strict=True)
+    return [replace(rule, heads=(head,), aggregates=(one,)) for head, one in both]
+
+
+def refuse(program: lang.Program) -> None:
+    """Raise ConstructError or AggregateError for what cells do not take: recursion, other aggregates, edits, names."""
+    for edit in program.edits:
+        raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
+    for stratum in strata_of(program.rules):
+        if stratum.recursive:
+            raise ConstructError(
+                stratum.rules[0].where, f"{min(stratum.recursive)} reads itself, and recursion over cells is not "
+                "supported: derive it in one store"
+            )  # fmt: skip
+    for predicate in program.predicates.values():
+        if "@" in predicate.name or any("@" in column for column in predicate.columns):
+            raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
+    for rule in program.rules:
+        for one in (one for one in rule.aggregates if one.op not in COMBINED_BY):
+            raise AggregateError(
+                one.where, f"{one.op} over cells is not supported, since what two cells made of "
+                f"a group does not say what both make: there are {', '.join(COMBINED_BY)}"
+            )  # fmt: skip
+
+
+class _Planner:
+    """Goes through the rules in dependency order, and knows of each predicate where its rows lie, and from when on."""
+
+    def __init__(self, program: lang.Program, text: str, cells: int, sizes: dict[str, float], hot: Hot) -> None:
+        self.program, self.text, self.cells, self.sizes, self.hot = program, text, cells, sizes, hot
+        self.statements: list[str] = []
+        self.channels: list[Channel] = []
+        self.homes: dict[str, Distribution] = {}
+        self.since: dict[str, int] = {}  # the round in which a predicate's rows are complete
+        self.fragments: dict[tuple[str, Distribution, int], str] = {}
+        self.writers: list[Writer] = []
+        self.parts: dict[str, list[tuple[str, int]]] = {}  # for each view, the local views that write it, and when
+        self.left = dict.fromkeys(program.predicates, 0)  # rules to come that write a view
+        for rule in program.rules:
+            for name in {head.predicate for head in rule.heads}:
+                self.left[name] += 1
+        self.sole = {name for name, count in self.left.items() if count == 1}
+
+    def layout(self) -> Layout:
+        """The whole program."""
+        for name, predicate in self.program.predicates.items():
+            if predicate.extensional:
+                self._place_base(name, predicate)
+        for rule in self.program.rules:
+            self._place_rule(rule)
+        rounds = 1 + max((channel.round for channel in self.channels), default=0)
+        return Layout(
+            self.cells, self.text, "\n".join(self.statements), rounds, tuple(self.channels), self.homes,
+            tuple(self.writers),
+        )  # fmt: skip
+
+    def _place_base(self, name: str, predicate: Predicate) -> None:
+        keys = predicate.key_count if predicate.key_count is not None else len(predicate.keys)
+        self.homes[name], self.since[name] = whole(range(keys), self.cells), 0
+        self.sizes.setdefault(name, 1.0)
+        self.statements.append(show(predicate))
+        self.channels.append(Channel(BASE, "", name, 0, self.homes[name], keys))
+
+    def _place_rule(self, rule: Rule) -> None:
+        largest = max(self.sizes[name] for name in reads(rule))
+        for head in rule.heads:
+            self.sizes.setdefault(head.predicate, largest)
+        bodies = [self._lie(rule, disjunct) for disjunct in rule.body]
+        here = {head.predicate: self._in_place(head, rule, bodies) for head in rule.heads}
+        when = max(
+            self.since[atom.predicate] + (lying != self.homes[atom.predicate])
+            for _, lies in bodies
+            for atom, lying in lies.items()
+        )
+        for disjunct, (shares, lies) in zip(rule.body, bodies, strict=True):
+            number = len(self.writers) + 1
+            names = {name: name if lying is not None else _spaced(f"{name} @{number}") for name, lying in here.items()}
+            renamed = {atom: self._source(atom, lying, when) for atom, lying in lies.items()}
+            self.statements.append(_statement(rule, disjunct, names, renamed))
+            sent = tuple(name for name, lying in here.items() if lying is None)
+            self.writers.append(Writer(show(replace(rule, body=(disjunct,))), shares.of, shares.held, when, sent))
+            for name in sent:
+                self.parts.setdefault(name, []).append((names[name], when))
+        for name, lying in here.items():
+            self.left[name] -= 1
+            if lying is not None:
+                self.homes[name], self.since[name] = lying, when
+            elif not self.left[name]:
+                self._combine(name, rule.aggregate.op if rule.aggregate else None)
+
+    def _lie(self, rule: Rule, disjunct: Disjunct) -> tuple[Shares, dict[Atom, Distribution]]:
+        """The shares of a conjunction, and how the rows of each atom lie."""
+        heads = [{v.name for v in head.args if isinstance(v, Var)} for head in rule.heads]
+
+        def is_there(atom: Atom, shares: dict[str, int]) -> bool:
+            return distribution_of(atom, shares, {}, set()) == self.homes[atom.predicate]
+
+        def sent(shares: dict[str, int]) -> float:
+            names = zip(heads, rule.heads, strict=True)
+            return sum(
+                self.sizes[h.predicate]
+                for keys, h in names
+                if h.predicate not in self.sole or not shares.keys() <= keys
+            )
+
+        first = [v.name for head in rule.heads for v in head.args if isinstance(v, Var)]
+        shares = choose_shares(disjunct, self.sizes, self.cells, first, is_there, sent)
+        hot, spreaders = hot_of(disjunct, shares.of, self.sizes, self.hot)
+        lies = {
+            atom: distribution_of(
+                atom, shares.of, hot, {name for name, spreader in spreaders.items() if spreader == atom}
+            )
+            for atom in atoms(disjunct)
+        }
+        return shares, lies
+
+    def _in_place(
+        self, head: Atom, rule: Rule, bodies: Sequence[tuple[Shares, dict[Atom, Distribution]]]
+    ) -> Distribution | None:
+        """How the rows of a head lie if each is derived in one cell only and by no other rule, else None."""
+        if head.predicate not in self.sole or [h.predicate for h in rule.heads].count(head.predicate) > 1:
+            return None
+        keys = Atom(head.predicate, head.args)
+        found = set()
+        for shares, lies in bodies:
+            if any(dimension.hot for lying in lies.values() for dimension in lying):
+                return None
+            if not shares.of.keys() <= {v.name for v in keys.args if isinstance(v, Var)}:
+                return None
+            found.add(distribution_of(keys, shares.of, {}, set()))
+        return found.pop() if len(found) == 1 else None
+
+    def _source(self, atom: Atom, lying: Distribution, when: int) -> str:
+        """The name of what an atom reads: the predicate itself if its rows lie so in this round, else a fragment."""
+        name = atom.predicate
+        if lying == self.homes[name] and self.since[name] == when:
+            return _spaced(name)
+        key = name, lying, when
+        if key not in self.fragments:
+            fragment = self.fragments[key] = _spaced(f"{name} @{len(self.fragments) + 1} of {when}")
+            predicate = self.program.predicates[name]
+            self.statements.append(show(replace(predicate, name=fragment)))
+            self.channels.append(Channel(FRAGMENT, _spaced(name), fragment, when, lying))
+        return self.fragments[key]
+
+    def _combine(self, name: str, op: str | None) -> None:
+        """Declare the parts of a view that several cells or rules write, and derive the view from them."""
+        predicate = self.program.predicates[name]
+        keys = len(predicate.keys)
+        when = 1 + max(when for _, when in self.parts[name])
+        home = whole(range(keys), self.cells)
+        self.homes[name], self.since[name] = home, when
+        part = _spaced(f"{name} @part")
+        columns, extra = predicate.columns, (CELL, PLACE) if op == "total" else (CELL,)
+        self.statements.append(show(_part_of(predicate, part, extra)))
+        args = (*map(Var, columns[:keys]), *map(Var, extra))
+        head = Atom(_spaced(name), args[:keys], _value(predicate))
+        if op is None:
+            self.statements.append(f"{show(head)} <- {show(Atom(part, args, _value(predicate)))}.")
+        else:
+            made = Aggregate(COMBINED_BY[op], Var(columns[-1]), (Var("@value"),))
+            self.statements.append(f"{show(head)} <- agg<<{show(made)}>> {show(Atom(part, args, Var('@value')))}.")
+        kind = TOTAL if op == "total" else PART
+        for writer, (local, _) in enumerate(self.parts[name]):
+            self.channels.append(Channel(kind, local, part, when, home, keys, writer))
+
+
+def _part_of(predicate: Predicate, name: str, extra: tuple[str, ...]) -> Predicate:
+    """The relation or function of what cells have made of a view."""
+    keys = len(predicate.keys)
+    columns = (*predicate.columns[:keys], *extra, *predicate.columns[keys:])
+    return Predicate(name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns)
+
+
+def _value(predicate: Predicate) -> Var | None:
+    return None if predicate.value is None else Var(predicate.columns[-1])
+
+
+def _statement(rule: Rule, disjunct: Disjunct, heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
+    """A rule over the relations of a cell."""
+    told = tuple(replace(head, predicate=_spaced(heads[head.predicate])) for head in rule.heads)
+    return show(replace(rule, heads=told, body=(_renamed(disjunct, sources),)))
+
+
+def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:
+    """Literals whose atoms have other names. `!= null`, which no text says, follows again from the declarations."""
+    found: list[Literal] = []
+    for literal in literals:
+        if isinstance(literal, Atom):
+            found.append(replace(literal, predicate=sources[literal]))
+        elif isinstance(literal, Negation):
+            found.append(replace(literal, body=_renamed(literal.body, sources)))
+        elif not (isinstance(literal, Compare) and isinstance(literal.right, Const) and literal.right.value is None):
+            found.append(literal)
+    return tuple(found)
+
+
+def _spaced(name: str) -> str:
+    """A name that a text may have: those that the compiler makes hold a $, as in `degree$body`."""
+    return name.replace("$", " @")

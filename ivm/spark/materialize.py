@@ -1,0 +1,92 @@
+"""Incrementally maintained views for Spark, whose own materialized views are truncated and recomputed on each run.
+
+views = materialize(spark, "triangles", rules, sources={"edge": changes}, path="/data/triangles.pages")
+views.read("tri")           the view as a DataFrame
+views.changes("tri")        the rows that came and went in this refresh, with `_change_type`
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
+
+import pyarrow as pa
+
+import pagestore
+from ivm.errors import UnknownViewError
+from ivm.lang import compile
+from ivm.lang.ir import Predicate
+from ivm.spark.changes import schema_of
+from ivm.spark.follow import AUTO, Refreshed, refresh
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Views:
+    """Views after a refresh. `version`, `new` and `recomputed` say what it did (see `ivm.spark.follow.Refreshed`)."""
+
+    def __init__(self, spark: "SparkSession", path: Path, predicates: Mapping[str, Predicate], did: Refreshed) -> None:
+        self._spark, self._path, self._predicates, self._did = spark, path, predicates, did
+        self.version, self.new, self.recomputed = did.version, did.new, did.recomputed
+
+    def read(self, name: str) -> "DataFrame":
+        """A relation or view as it was after this refresh; a task reads it from the file when the DataFrame is used.
+
+        Raises UnknownViewError.
+        """
+        from ivm.spark.frames import reading_file
+
+        return reading_file(self._spark, str(self._path), self.version, self._known(name))
+
+    def changes(self, name: str) -> "DataFrame":
+        """What this refresh changed: the columns, `_change_type` insert or delete, `_commit_version`.
+
+        Raises UnknownViewError, and VersionError when the version before is not retained any more.
+        """
+        predicate = self._known(name)
+        with pagestore.open(self._path, mode="r") as store:
+            if name not in store.at(self._did.before):
+                found = store.at(self.version)[name].to_arrow()
+                found = found.append_column("_change_type", pa.array(["insert"] * found.num_rows, pa.string()))
+            else:
+                found = store.diff(self._did.before, self.version, name).read_all()
+        table = found.cast(schema_of(predicate, changed=True))
+        table = table.append_column("_commit_version", pa.array([self.version] * table.num_rows, pa.int64()))
+        return self._spark.createDataFrame(table)
+
+    def _known(self, name: str) -> Predicate:
+        if name not in self._predicates or "$" in name:
+            raise UnknownViewError(f"nothing declares or derives {name}")
+        return self._predicates[name]
+
+
+def materialize(
+    spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
+    incremental: str = AUTO, batch: int | None = None, **options: Any,
+) -> Views:  # fmt: skip
+    """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates them.
+
+    `sources` has for each declared relation that may have changed one of:
+
+        change rows     a DataFrame with the relation's columns and `_change_type`: insert, delete, update_preimage,
+                        update_postimage. With `_commit_version`, rows that were taken before are not taken again
+        a snapshot      a DataFrame without `_change_type`: all rows of the table, compared with those before
+        a Feed          a relation of a pagestore file: what changed since the last refresh is read from it
+
+    The views stand in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
+    RecomputeError is raised rather than any view evaluated anew. `batch` is a rising number, as `foreachBatch` gives
+    it: one that is done is not taken again. Sources pass through the driver; O(changes), for snapshots O(rows). Raises
+    what `ivm.spark.follow.refresh` does.
+    """
+    place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    tables = {
+        relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
+    }
+    did = refresh(place, name, rules, tables, incremental, batch, **options)
+    return Views(spark, place, compile(rules).predicates, did)
+
+
+def _warehouse(spark: "SparkSession") -> Path:
+    return Path(urlparse(str(spark.conf.get("spark.sql.warehouse.dir"))).path)

@@ -1,0 +1,105 @@
+"""What cells do between two shuffles, as stages that an executor runs: `stage(batch, cell, messages) -> messages`."""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ivm.spark import cell as cells
+from ivm.spark.cell import CHANGE, Batch, Message
+from ivm.spark.layout import BASE
+from ivm.spark.routing import hash_value
+from ivm.spark.sizes import Sizes, counts, limit
+from pagestore.host import Violation
+
+RESULT = 0  # the channel of what goes to the driver
+
+
+def create(batch: Batch, cell: int, _: list[Message], rules: Mapping[str, Any]) -> list[Message]:
+    """Make the cell's store."""
+    cells.create(batch.folder, batch.layout, cell, rules, batch.options)
+    return []
+
+
+def step(batch: Batch, cell: int, messages: list[Message], round: int) -> list[Message]:
+    """Apply a round."""
+    return cells.step(batch, cell, round, messages)
+
+
+def undo(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
+    """Take a batch back."""
+    cells.undo(batch, cell)
+    return []
+
+
+def rows_of(batch: Batch, cell: int, _: list[Message], name: str, changed: bool) -> list[Message]:
+    """The rows of a relation or view, or their changes."""
+    return [Message(cell, RESULT, cells.write_table(cells.rows_of(batch, cell, name, changed)))]
+
+
+def table_of(message: Message) -> pa.Table:
+    """The rows in a message."""
+    return cells.read_table(message.payload)
+
+
+def audit(batch: Batch, cell: int, _: list[Message]) -> list[Message]:
+    """Send all that others should have."""
+    return cells.audit(batch, cell)
+
+
+def compare(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
+    """The cell's violations."""
+    return [Message(cell, RESULT, pickle.dumps(cells.compare(batch, cell, messages)))]
+
+
+def violations_of(message: Message) -> list[Violation]:
+    """What `compare` found."""
+    found: list[Violation] = pickle.loads(message.payload)
+    return found
+
+
+def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message]:
+    """The base rows of an old cell, sent home in a new layout."""
+    found: list[Message] = []
+    for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
+        if channel.kind == BASE:
+            rows = cells.rows_of(old, cell, channel.target)
+            kinds = pa.array(["insert"]).take(pa.array([0] * rows.num_rows, pa.int32()))
+            found += cells.messages_of(rows.append_column(CHANGE, kinds), number, channel)
+    return found
+
+
+def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> list[Message]:
+    """The sizes of the cell's relations and views, and the values that many of its base rows have, as hashes."""
+    sizes: dict[str, int] = {}
+    frequent: dict[tuple[str, int], dict[int, int]] = {}
+    bases = {channel.target for channel in batch.layout.channels if channel.kind == BASE}
+    for name in batch.layout.homes:
+        table = cells.rows_of(batch, cell, name.replace("$", " @"))
+        sizes[name] = table.num_rows
+        for place, column in enumerate(table.columns if name in bases and table.num_columns > 1 else ()):
+            few = table.num_rows / cells_wanted / 2
+            frequent[name, place] = {
+                hash_value(value, column.type): n for value, n in counts(column) if n > few and value is not None
+            }
+    return [Message(cell, RESULT, pickle.dumps((sizes, frequent)))]
+
+
+def merge_sizes(messages: Iterable[Message], cells_wanted: int) -> Sizes:
+    """The sizes of all cells together."""
+    sizes: Counter[str] = Counter()
+    frequent: dict[tuple[str, int], Counter[int]] = {}
+    for message in messages:
+        of_cell, found = pickle.loads(message.payload)
+        sizes.update(of_cell)
+        for column, hashes in found.items():
+            frequent.setdefault(column, Counter()).update(hashes)
+    hot = {
+        column: frozenset(hash_ for hash_, n in found.items() if n > limit(sizes[column[0]], cells_wanted))
+        for column, found in frequent.items()
+    }
+    return Sizes(
+        {name: max(1, n) for name, n in sizes.items()}, {column: found for column, found in hot.items() if found}
+    )

@@ -1,0 +1,89 @@
+"""A program for test_kills.py to kill: batch after batch over cells, or refresh after refresh of views.
+
+    python -m tests.ivm.spark.driver cells|views FOLDER BATCHES [spark]
+
+Each batch follows from its number alone, so whoever reads what is left knows what should be there.
+"""
+
+import random
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+
+from ivm.spark import Cells
+from ivm.spark.follow import refresh
+
+RULES = """edge(x, y) -> int(x), int(y).
+tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
+deg[x] = n <- agg<<n = count()>> edge(x, _).
+most[] = n <- agg<<n = max(d)>> deg[_] = d."""
+CELLS = 3
+
+
+def batch(number: int) -> dict[tuple[int, int], str]:
+    """The changes of a batch: an edge and what happens to it."""
+    chance = random.Random(number)
+    return {
+        (chance.randrange(9), chance.randrange(9)): chance.choice(["insert", "insert", "delete"]) for _ in range(12)
+    }
+
+
+def table(number: int) -> pa.Table:
+    """The same as a table."""
+    changes = batch(number)
+    return pa.table({"x": [x for x, _ in changes], "y": [y for _, y in changes], "_change_type": [*changes.values()]})
+
+
+def edges_after(number: int) -> set[tuple[int, int]]:
+    """The edges after all batches up to a number."""
+    found: set[tuple[int, int]] = set()
+    for n in range(1, number + 1):
+        for edge, kind in batch(n).items():
+            found.add(edge) if kind == "insert" else found.discard(edge)
+    return found
+
+
+def views_after(number: int) -> dict[str, list[tuple]]:
+    """The rows of every view then."""
+    edges = edges_after(number)
+    degree = {x: sum(a == x for a, _ in edges) for x, _ in edges}
+    return {
+        "edge": sorted(edges),
+        "tri": sorted((x, y, z) for x, y in edges for a, z in edges if a == y and (x, z) in edges),
+        "deg": sorted(degree.items()),
+        "most": [(max(degree.values()),)] if degree else [],
+    }
+
+
+def over_cells(folder: Path, batches: int, spark: object) -> None:
+    """Send all batches again, as a driver does that does not know which were done."""
+    if not (folder / "cells.json").exists():
+        Cells.create(folder, RULES, CELLS, options={"threads": 1}).close()
+    with Cells.open(folder, spark) as cells:
+        for number in range(1, batches + 1):
+            cells.apply(number, {"edge": table(number)})
+            print(number, flush=True)
+
+
+def of_views(folder: Path, batches: int) -> None:
+    """The same with refreshes."""
+    for number in range(1, batches + 1):
+        refresh(folder / "v.pages", "views", RULES, {"edge": table(number)}, batch=number)
+        print(number, flush=True)
+
+
+def main(what: str, folder: str, batches: str, *how: str) -> None:
+    """Run it."""
+    if what == "views":
+        of_views(Path(folder), int(batches))
+        return
+    from pagestore_tools.spark.session import local_session
+
+    with local_session("driver") if how else nullcontext() as spark:
+        over_cells(Path(folder), int(batches), spark)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

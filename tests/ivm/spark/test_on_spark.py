@@ -1,0 +1,102 @@
+"""Cells as tasks of Spark, views of its tables, and the sink of its streams, with one session for all."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import ivm
+from ivm.errors import FunctionConflictError, OptionError, RecomputeError, UnknownViewError
+from ivm.spark import Cells, Feed, materialize
+from tests.ivm.spark.test_cells import VALUES
+from tests.ivm.spark.test_follow import RULES, edges, found, truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: Path) -> None:
+    one = ivm.open(":memory:")
+    one.install(RULES)
+    rows = {(n % 17, n * 7 % 19) for n in range(120)}
+    with one.transaction() as txn:
+        txn.insert("edge", [*rows])
+    table = spark.createDataFrame(edges(*rows))
+    with Cells.create(tmp_path / "c", RULES, 4, spark, {"edge": table}, options={"threads": 1}) as cells:
+        gone = sorted(rows)[:9]
+        change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
+        names = pa.table({"x": [1, 2], "n": ["a", None]})
+        applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
+        with one.transaction() as txn:
+            txn.delete("edge", gone), txn.insert("edge", [(1, 1), (2, 1)]), txn.set("name", names)
+        assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
+        assert not cells.apply(1, {"edge": change}).new
+        for name in ("edge", "name", "tri", "deg"):
+            assert [*cells[name]] == sorted(map(tuple, cells.read(name).collect())) == sorted(one[name])
+        assert cells.read("edge", changed=True).count() == len([*cells.changes("edge")])
+        assert cells.check() == []
+        cells.reshard(2)
+        assert [*cells["tri"]] == sorted(one["tri"])
+    with Cells.open(tmp_path / "c") as cells, pytest.raises(OptionError, match="without spark="):
+        cells.read("tri")
+
+
+def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_path: Path) -> None:
+    text = VALUES + "only[s] = p <- sale(s, _, _, p)."
+    with Cells.create(tmp_path / "c", text, 3, spark, options={"threads": 1}) as cells:
+        sale = {"shop": ["a", "a"], "day": [pa.scalar(0, pa.date32()).as_py()] * 2, "item": [1, 2]}
+        with pytest.raises(FunctionConflictError, match="only"):
+            cells.apply(1, {"sale": pa.table({**sale, "price": [1.0, 2.0]})})
+        assert len(cells["sale"]) == 0 and cells.done == -1
+        cells.apply(1, {"sale": pa.table({**sale, "price": [2.0, 2.0]})})
+        assert len(cells["sale"]) == 2 and len(cells["only"]) == 1
+
+
+def test_views_of_tables_of_spark(spark: "SparkSession", tmp_path: Path) -> None:
+    path, rows = tmp_path / "v.pages", {(n % 7, n * 3 % 11) for n in range(60)}
+    views = materialize(spark, "graph", RULES, {"edge": spark.createDataFrame(edges(*rows))}, path)
+    assert sorted(map(tuple, views.read("tri").collect())) == truth(rows)[0]
+    assert views.new and views.changes("deg").count() == len(truth(rows)[1])
+    change = spark.createDataFrame(edges((0, 1), (99, 0), _change_type=["insert", "insert"]))
+    views = materialize(spark, "graph", RULES, {"edge": change}, path, incremental="strict")
+    assert found(path) == truth(rows | {(0, 1), (99, 0)})
+    assert (99, 1, "insert", views.version) in map(tuple, views.changes("deg").collect())
+    with pytest.raises(UnknownViewError):
+        views.read("nothing")
+    with pytest.raises(RecomputeError):
+        materialize(spark, "graph", RULES + " p(x) <- edge(x, _).", {}, path, incremental="strict")
+    views = materialize(spark, "feed", RULES, {"edge": Feed(str(path), "edge")}, tmp_path / "w.pages")
+    assert found(tmp_path / "w.pages") == found(path)
+
+
+def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
+    """As a sink, which pipelines take, and by foreachBatch; a batch that comes again is not taken again."""
+    from ivm.spark.sink import ViewsSink, ViewsWriter
+
+    spark.dataSource.register(ViewsSink)
+    folder, path = tmp_path / "in", tmp_path / "v.pages"
+    options = {"path": str(path), "name": "graph", "rules": RULES, "relation": "edge"}
+
+    def run() -> None:
+        stream = spark.readStream.schema("x long, y long").parquet(str(folder))
+        sink = stream.writeStream.format("ivm").options(**options, checkpointLocation=str(tmp_path / "point"))
+        sink.trigger(availableNow=True).start().awaitTermination()
+
+    spark.createDataFrame(edges((1, 2), (2, 3)).append_column("_change_type", pa.array(["insert"] * 2)))
+    spark.createDataFrame(edges((1, 2), (2, 3))).coalesce(1).write.parquet(str(folder))
+    stream_rows = {(1, 2), (2, 3)}
+    options["rules"] = options["rules"]
+    with pytest.raises(Exception, match="rules is missing"):
+        broken = spark.readStream.schema("x long, y long").parquet(str(folder)).writeStream.format("ivm")
+        broken = broken.options(path="p", name="n", relation="edge", checkpointLocation=str(tmp_path / "broken"))
+        broken.trigger(availableNow=True).start().awaitTermination()
+    run()
+    assert found(path)[1] == truth(stream_rows)[1]
+    writer = ViewsWriter(str(path), "graph", RULES, "edge", "auto")
+    staged = writer.write(iter(edges((7, 7), _change_type=["insert"]).to_batches()))
+    writer.commit([staged, None], 0)  # as when a driver ends between the commit and its note of it
+    assert found(path)[1] == truth(stream_rows)[1]
+    writer.commit([writer.write(iter(edges((7, 7), _change_type=["insert"]).to_batches()))], 1)
+    assert (7, 1) in found(path)[1]
+    assert not [*(tmp_path / "v.pages.staged").iterdir()]
