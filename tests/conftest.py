@@ -36,13 +36,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One Spark session with two threads for all tests; skips where pyspark is not installed."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
     from pagestore_tools.spark.session import local_session
 
-    with local_session("tests") as session:
-        yield session
+    folder = tmp_path_factory.mktemp("path")  # where Spark looks for sources, whatever is installed
+    (folder / "pyspark_pagestore").symlink_to(ROOT / "tools" / "spark" / "found")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+        with local_session("tests") as session:
+            yield session
 
 
 @pytest.fixture(scope="session")

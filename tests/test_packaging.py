@@ -1,9 +1,13 @@
-"""The wheel holds every package of the source tree."""
+"""The wheel holds every package of the source tree, and an editable install what Spark looks for."""
 
 import tomllib
+import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+RENAMED = {"pagestore_tools.spark.found": "pyspark_pagestore"}
 
 
 def test_every_package_folder_is_listed() -> None:
@@ -14,4 +18,19 @@ def test_every_package_folder_is_listed() -> None:
         for init in (ROOT / top).rglob("__init__.py")
     ]
     names = [".".join(parts).replace("tools", "pagestore_tools", 1) for parts in found]
-    assert sorted(listed) == sorted(names)
+    assert sorted(listed) == sorted(RENAMED.get(name, name) for name in names)
+
+
+def test_an_editable_wheel_has_the_module_that_spark_finds(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools.build_meta", reason="building takes setuptools")
+    from pagestore_tools.kernels.backend import add_file
+
+    wheel = tmp_path / "one-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as made:
+        made.writestr("one.py", "pass\n")
+        made.writestr("one-1.0.dist-info/RECORD", "one.py,,\none-1.0.dist-info/RECORD,,\n")
+    add_file(wheel, "two/__init__.py", b"x = 1\n")
+    with zipfile.ZipFile(wheel) as made:
+        assert made.read("two/__init__.py") == b"x = 1\n"
+        record = made.read("one-1.0.dist-info/RECORD").decode().splitlines()
+        assert [line.partition(",")[0] for line in record] == ["one.py", "one-1.0.dist-info/RECORD", "two/__init__.py"]

@@ -133,9 +133,10 @@ class Schema:
         """Read `name: type, ...`; without a key, the key is all columns. A schema is taken as it is, or with this key.
 
         Raises SchemaError."""
-        if isinstance(text, Schema) and key is None:
-            return text
-        columns = text.columns if isinstance(text, Schema) else parse_columns(text)
+        if isinstance(text, Schema):
+            columns, key = text.columns, text.key if key is None else key
+        else:
+            columns = parse_columns(text)
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
         if not columns or len(columns) > RELATION_COLUMNS_MAX:

@@ -1,20 +1,24 @@
 """The build backend of this project: setuptools, and kernels compiled into the wheel.
 
 `pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings level=all` for every level
-of its architecture, and `level=none` leaves them to be compiled at first use. An editable install compiles none.
+of its architecture, and `level=none` leaves them to be compiled at first use. An editable install compiles none. It has
+a copy of the module that Spark finds by its name: Spark lists the folders on the path, in which an editable install
+has nothing else.
 """
 
+import base64
+import hashlib
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
 from setuptools.build_meta import (  # noqa: F401 - the hooks that stay as they are
-    build_editable,
     build_sdist,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
@@ -24,6 +28,7 @@ from setuptools.build_meta import (  # noqa: F401 - the hooks that stay as they 
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "pagestore" / "shipped"
+FOUND = ROOT / "tools" / "spark" / "found" / "__init__.py"
 COMPILING = ["abi3info", "numba>=0.61", "numpy>=2", "pyelftools"]
 MACHINES = "x86_64", "aarch64"
 
@@ -50,6 +55,28 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     subprocess.run(command, cwd=ROOT, check=True)
     settings = {**(config_settings or {}), "--build-option": ["--plat-name", platform_tag(wanted)]}
     return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Build the wheel of an editable install, with the module that Spark finds."""
+    name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    add_file(Path(wheel_directory, name), "pyspark_pagestore/__init__.py", FOUND.read_bytes())
+    return name
+
+
+def add_file(wheel: Path, name: str, content: bytes) -> None:
+    """Add a file to a wheel, and to its record."""
+    with zipfile.ZipFile(wheel) as old:
+        files = {info.filename: old.read(info) for info in old.infolist()}
+    [record] = [one for one in files if one.endswith(".dist-info/RECORD")]
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    files[name] = content
+    files[record] += f"{name},sha256={digest},{len(content)}\n".encode()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as new:
+        for file, data in files.items():
+            new.writestr(file, data)
 
 
 def level(config_settings: Settings) -> str:

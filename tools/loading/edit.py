@@ -14,6 +14,7 @@ from pagestore.trees.reading import read, read_batches
 from .fill import Conflicts
 
 FEW_KEYS = 10_000  # that are looked for one by one
+PUT_IN_PLACE = "keep one of them, or put the new values in place with --upsert"
 EDIT_ROWS = 1 << 20  # rows of one batch of edits: the more there are, the fewer pages are written twice
 
 
@@ -28,13 +29,19 @@ class Edited:
         self.keys: list[np.ndarray] = []
 
 
-def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], source: str) -> Edited:
+def append(
+    txn: Transaction,
+    relation: WritableRelation,
+    words: Iterable[np.ndarray],
+    source: str,
+    remedy: str = PUT_IN_PLACE,
+) -> Edited:
     """Add rows, int64[C, n] in any order; those that are there already change nothing.
 
     Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
-    conflicts = Conflicts(txn, relation, source, "keep one of them, or put the new values in place with --upsert")
+    conflicts = Conflicts(txn, relation, source, remedy)
     for rows in _large(words):
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)

@@ -28,25 +28,26 @@ class Filled:
 
 def fill(
     txn: Transaction, relation: WritableRelation, words: Callable[[], Iterator[np.ndarray]], memory: int, source: str,
-    storing: Callable[[int], None],
+    storing: Callable[[int], None], remedy: str = KEEP_ONE,
 ) -> Filled:  # fmt: skip
     """Fill an empty relation with batches of words int64[C, n], which `words()` begins anew each time.
 
     `storing` is told how many rows that had to be sorted are stored by now.
 
-    Raises DatasetError for keys that have two different values, naming `source`. O(rows) in bounded memory for rows
-    that ascend by key, else O(rows log rows). Texts in a key are always sorted, since they are stored by their ids.
+    Raises DatasetError for keys that have two different values, naming `source` and the `remedy`. O(rows) in bounded
+    memory for rows that ascend by key, else O(rows log rows). Texts in a key are always sorted, as they are stored by
+    their ids.
     """
     filled, keys = Filled(), len(relation.schema.key)
     try:
         if any(column.type.interned for column in relation.schema.stored[:keys]):
             raise Disorder
         with txn.savepoint():
-            filled.rows = txn.bulk(relation.info, _rising(txn, relation, words(), filled, source))
+            filled.rows = txn.bulk(relation.info, _rising(txn, relation, words(), filled, source, remedy))
     except Disorder:
         filled.collapsed, filled.sorted = 0, True
         ordered = _counted(sort(words(), keys, memory), storing)
-        filled.rows = txn.bulk(relation.info, _rising(txn, relation, ordered, filled, source))
+        filled.rows = txn.bulk(relation.info, _rising(txn, relation, ordered, filled, source, remedy))
     return filled
 
 
@@ -58,13 +59,21 @@ def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> I
         storing(rows)
 
 
-def _rising(
-    txn: Transaction, relation: WritableRelation, batches: Iterable[np.ndarray], filled: Filled, source: str
+def rising(
+    txn: Transaction, relation: WritableRelation, batches: Iterable[np.ndarray], source: str, remedy: str = KEEP_ONE
 ) -> Iterator[np.ndarray]:
+    """Batches of words int64[C, n] that ascend by key, without repeated rows. Raises DatasetError as `fill`."""
+    return _rising(txn, relation, batches, Filled(), source, remedy)
+
+
+def _rising(
+    txn: Transaction, relation: WritableRelation, batches: Iterable[np.ndarray], filled: Filled, source: str,
+    remedy: str,
+) -> Iterator[np.ndarray]:  # fmt: skip
     """The batches without repeated rows.  Raises Disorder where a key falls, DatasetError where values differ."""
     keys = len(relation.schema.key)
     last = np.empty((len(relation.schema.columns), 0), np.int64)
-    conflicts = Conflicts(txn, relation, source)
+    conflicts = Conflicts(txn, relation, source, remedy)
     for batch in batches:
         rows = np.concatenate([last, batch], axis=1)
         order = _steps(rows[:keys])

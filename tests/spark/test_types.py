@@ -1,0 +1,120 @@
+"""Every type of Spark comes back as it was written, nulls included, or is refused by its column's name."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pagestore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark's type: what it is in a column, what it is when it is read again, and values as SQL has them.
+KEPT = {
+    "tinyint": ("int64?", "bigint", "-128Y, 127Y, 0Y"),
+    "smallint": ("int64?", "bigint", "-32768S, 32767S"),
+    "int": ("int64?", "bigint", "-2147483648, 2147483647"),
+    "bigint": ("int64?", "bigint", "-9223372036854775807L, 9223372036854775807L"),
+    "float": ("float64?", "double", "float('1.5'), float('-3.4028235E38'), float('1.4E-45'), float('-Infinity')"),
+    "double": ("float64?", "double", "1.5D, -1.7976931348623157E308D, 4.9E-324D, double('Infinity')"),
+    "boolean": ("bool?", "boolean", "true, false"),
+    "decimal(9,2)": ("decimal(9,2)?", "decimal(9,2)", "cast(-9999999.99 as decimal(9,2)), cast(0 as decimal(9,2))"),
+    "decimal(18,0)": ("decimal(18,0)?", "decimal(18,0)", "cast(999999999999999999 as decimal(18,0))"),
+    "decimal(18,18)": ("decimal(18,18)?", "decimal(18,18)", "cast(-0.000000000000000001 as decimal(18,18))"),
+    "date": ("date?", "date", "date'0001-01-01', date'9999-12-31', date'1969-12-31'"),
+    "time(6)": ("time?", "time(6)", "time'00:00:00', time'23:59:59.999999'"),
+    "time(3)": ("time?", "time(6)", "cast(time'12:34:56.789' as time(3))"),
+    "timestamp": ("timestamp(UTC)?", "timestamp",
+                  "timestamp'0001-01-02 00:00:00+00:00', timestamp'9999-12-30 23:59:59.999999+00:00'"),
+    "timestamp_ntz": ("timestamp?", "timestamp_ntz",
+                      "timestamp_ntz'0001-01-01 00:00:00', timestamp_ntz'9999-12-31 23:59:59.999999'"),
+    "interval day to second": ("duration?", "interval day to second",
+                               "interval '-1 02:03:04.000005' day to second, interval '99999999' day"),
+    "interval hour": ("duration?", "interval day to second", "interval '5' hour"),
+    "string": ("string?", "string", "'', 'ä', 'zwei\\n Zeilen', '\\0', 'a long text that is not inlined in a word'"),
+    "char(4)": ("string?", "string", "cast('ab' as char(4))"),
+    "varchar(4)": ("string?", "string", "cast('abcd' as varchar(4))"),
+    "binary": ("bytes?", "binary", "X'', X'00ff80', X'00'"),
+}  # fmt: skip
+REFUSED = {
+    "decimal(19,2)": ("cast(1 as decimal(19,2))", "cast it to one of at most 18 digits, or to string"),
+    "array<int>": ("array(1)", "explode"),
+    "map<int,int>": ("map(1, 2)", "explode"),
+    "struct<a:int>": ("named_struct('a', 1)", "select its fields as columns"),
+    "variant": ("parse_json('1')", "variant_get"),
+    "void": ("null", "cast it to the type that its values would have"),
+    "interval year to month": ("interval '1-2' year to month", "cast it to a number of months"),
+    "string collate UNICODE": ("collate('a', 'UNICODE')", "collate it UTF8_BINARY first"),
+}
+FAULTY = {  # values of types that are kept
+    "double": ("double('NaN')", "column 'v'.*NaN"),
+    "bigint": ("-9223372036854775808L", "column 'v'.*-9223372036854775808"),
+    "date": ("date'-0001-01-01'", "column 'v'"),
+}
+
+
+def test_every_type_both_ways(spark: "SparkSession", tmp_path: Path) -> None:
+    """All in one DataFrame, since a write takes a second: a column for each type, a row for each value."""
+    spark.conf.set("spark.sql.timeType.enabled", True)
+    most = max(values.count(", ") for _, _, values in KEPT.values()) + 2
+    columns = [f"array({values}, null) as `{name}`" for name, (_, _, values) in KEPT.items()]
+    arrays = spark.sql(f"select {', '.join(columns)}")
+    given = arrays.selectExpr(
+        f"explode(sequence(0, {most})) as n", *(f"`{name}`" for name in KEPT)
+    ).selectExpr("n", *(f"get(`{name}`, n) as `{name}`" for name in KEPT))  # fmt: skip
+    given = given.coalesce(1).cache()
+    given.write.format("pagestore").mode("append").options(relation="r", key="n").save(str(tmp_path / "s.pages"))
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        stored = {column.name: str(column.type) for column in store.snapshot()["r"].schema.columns}
+        assert store.check() == []
+    assert stored == {"n": "int64", **{name: kind for name, (kind, _, _) in KEPT.items()}}
+    found = spark.read.format("pagestore").option("relation", "r").load(str(tmp_path / "s.pages"))
+    types = {field.name: field.dataType.simpleString() for field in found.schema}
+    assert types == {"n": "bigint", **{name: kind for name, (_, kind, _) in KEPT.items()}}
+    wide = given.selectExpr("cast(n as bigint) n", *(f"cast(`{name}` as {types[name]}) `{name}`" for name in KEPT))
+    assert found.count() == given.count() == most + 1
+    assert found.exceptAll(wide).collect() == [] == wide.exceptAll(found).collect()
+    given.unpersist()
+
+
+def test_columns_that_never_are_null_stay_so(spark: "SparkSession", tmp_path: Path) -> None:
+    frame = spark.sql("select id, cast(id * 2 as decimal(20,0)) as u from range(3)")
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("r", "id: int64, u: uint64", key="id").insert([(9, 2**64 - 1)])
+    frame.write.format("pagestore").mode("append").option("relation", "r").save(str(tmp_path / "s.pages"))
+    found = spark.read.format("pagestore").option("relation", "r").load(str(tmp_path / "s.pages"))
+    assert [(field.dataType.simpleString(), field.nullable) for field in found.schema] == [
+        ("bigint", False), ("decimal(20,0)", False)]  # fmt: skip
+    assert sorted((row.id, int(row.u)) for row in found.collect()) == [(0, 0), (1, 2), (2, 4), (9, 2**64 - 1)]
+
+
+def test_a_moment_keeps_the_zone_of_its_column(spark: "SparkSession", tmp_path: Path) -> None:
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("r", "at: timestamp(Europe/Berlin)")
+    frame = spark.sql("select timestamp'2026-07-01 12:00:00+00:00' as at")
+    frame.write.format("pagestore").mode("append").option("relation", "r").save(str(tmp_path / "s.pages"))
+    found = spark.read.format("pagestore").option("relation", "r").load(str(tmp_path / "s.pages"))
+    assert found.collect() == frame.collect()
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        [(at,)] = store.snapshot()["r"]
+        assert at.isoformat() == "2026-07-01T14:00:00+02:00"
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_no_column_is_is_refused_with_the_remedy(spark: "SparkSession", tmp_path: Path, kind: str) -> None:
+    value, remedy = REFUSED[kind]
+    frame = spark.sql(f"select 1 as n, {value} as v")
+    with pytest.raises(Exception, match=f"column 'v' is .*{remedy}"):
+        frame.write.format("pagestore").mode("append").options(relation="r", key="n").save(str(tmp_path / "s.pages"))
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+def test_values_that_no_column_holds_are_refused(spark: "SparkSession", tmp_path: Path, kind: str) -> None:
+    value, message = FAULTY[kind]
+    frame = spark.sql(f"select 1 as n, if(id < 5, {value}, null) as v from range(1)")
+    with pytest.raises(Exception, match=message):
+        frame.write.format("pagestore").mode("append").options(relation="r", key="n").save(str(tmp_path / "s.pages"))
+    with pagestore.open(tmp_path / "s.pages", mode="r") as store:
+        assert store.version == 0

@@ -1,0 +1,81 @@
+"""A batch read of a relation as of one version, in ranges of its keys."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pagestore.admin.tree_check import Walk
+from pagestore.relations.relation import Relation
+from pagestore.relations.snapshot import Snapshot
+from pagestore.trees.page_path import naming_path
+from pagestore.trees.reading import read_batches
+
+from .key_ranges import KeyRange, key_ranges
+from .opening import held, snapshot_at, store_at
+from .options import Options
+from .rows import batches_of, columns_asked_for, key_bound, places_of, relation_asked_for
+from .types import arrow_schema
+
+PARTITION_ROWS = 500_000  # of a partition, unless an option says how many there are
+PARTITIONS_MAX = 200
+BATCH_ROWS = 16384
+
+
+@dataclass
+class Part(InputPartition):
+    """A part of a relation: a range of words of keys, or all that the options ask for."""
+
+    range: KeyRange | None
+
+
+class RelationReader(DataSourceReader):
+    """Reads a relation; every task opens the store at the same version."""
+
+    def __init__(self, options: Options, version: int, schema: StructType) -> None:
+        self._options, self._version, self._schema = options, version, schema
+        self._path = options.required("path", "the store's file")
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of keys that together are what is read."""
+        with store_at(self._path) as store, held(store, self._version) as snapshot:
+            wanted = self._options.number("numPartitions", least=1)
+            return [*parts_of(self._relation(snapshot), Walk(store._handle.mapping), wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, as batches."""
+        assert isinstance(partition, Part)
+        with snapshot_at(self._path, self._version) as snapshot:
+            relation = self._relation(snapshot)
+            columns = columns_asked_for(relation, self._options)
+            schema = arrow_schema(self._schema)
+            places = places_of(relation, [column.name for column in columns])
+            for words in words_of(relation, partition.range, tuple(places)):
+                yield from batches_of(snapshot, columns, words, schema)
+
+    def _relation(self, snapshot: Snapshot) -> Relation:
+        """The range of the relation that is read."""
+        relation = relation_asked_for(snapshot, self._options)
+        low = key_bound(relation, self._options, "keyFrom")
+        high = key_bound(relation, self._options, "keyTo")
+        return relation if low is None and high is None else relation.range(low or (), high or ())
+
+
+def parts_of(relation: Relation, walk: Walk, wanted: int | None) -> Iterator[Part]:
+    """As many parts of a relation as are wanted, or as its rows suggest; there may be fewer."""
+    suggested = min(PARTITIONS_MAX, -(-relation.tree.count // PARTITION_ROWS))
+    ranges = key_ranges(relation, walk, wanted or suggested)
+    yield from map(Part, ranges or (None,))
+
+
+def words_of(relation: Relation, part: KeyRange | None, places: tuple[int, ...] | None = None) -> Iterator[np.ndarray]:
+    """Stored words of some columns of a part, or of all, int64[C, n]; the order is the tree's."""
+    if part is None:
+        yield from relation.words(places, BATCH_ROWS)
+        return
+    pages, tree = relation.view()
+    with naming_path(pages, tree):
+        yield from read_batches(pages, tree, part.lo, part.hi, places, BATCH_ROWS)

@@ -1,0 +1,56 @@
+"""A batch write: tasks stage rows, and the driver commits them in one transaction."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from .applied import ONCE, Job
+from .options import Options, OptionsError
+from .staging import Staged, clear, stage
+from .target import Target
+
+
+class RelationWriter(DataSourceArrowWriter):
+    """Writes a DataFrame; Spark makes it once, and has copies of it in tasks and in the driver's commit."""
+
+    def __init__(self, target: Target, options: Options) -> None:
+        self._target = target
+        self._name = uuid4().hex
+        self._job = job_of(options) or Job(ONCE + self._name, 0)
+
+    @property
+    def _folder(self) -> Path:
+        return self._target.staging / self._name
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage a task's rows."""
+        return stage(iterator, self._folder)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Apply what the tasks staged, once however often it is called."""
+        from .commit import commit
+
+        try:
+            commit(self._target, self._job, files_of(messages))
+        finally:
+            clear(self._folder)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks staged."""
+        clear(self._folder)
+
+
+def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    """The staged files, by partition."""
+    return [one.file for one in messages if isinstance(one, Staged) and one.file]
+
+
+def job_of(options: Options) -> Job | None:
+    """The job that options name, as those of Delta do; None unless they do. Raises OptionsError for half of it."""
+    application, number = options.text("txnAppId"), options.number("txnVersion")
+    if (application is None) != (number is None):
+        raise OptionsError("txnAppId and txnVersion go together: they say which write this is, and of which job")
+    return None if application is None else Job(application, number)

@@ -1,0 +1,55 @@
+"""A batch read of what commits changed of a relation."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from .changes import change_batches
+from .commits import Commit, commits_asked_for
+from .opening import held, store_at
+from .options import Options
+
+PARTITIONS = 8  # unless an option says how many there are
+
+
+@dataclass
+class Commits(InputPartition):
+    """Commits, one after the other, that a task reads."""
+
+    commits: list[Commit]
+
+
+class ChangeFeedReader(DataSourceReader):
+    """Reads the changes of a relation commit by commit, up to the version that was there when it was planned."""
+
+    def __init__(self, options: Options, version: int, schema: StructType) -> None:
+        self._options, self._version, self._schema = options, version, schema
+
+    def partitions(self) -> list[InputPartition]:
+        """The commits that are asked for, in runs of about the same length."""
+        with store_at(self._options.required("path", "the store's file")) as store:
+            commits = commits_asked_for(store, self._options, self._version)
+        return [*runs(commits, self._options.number("numPartitions", least=1) or PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of a run of commits, as batches."""
+        assert isinstance(partition, Commits)
+        return feed_batches(partition.commits, self._options, self._schema)
+
+
+def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:
+    """At most `wanted` runs of commits; one without any if there are none."""
+    each = max(1, -(-len(commits) // wanted))
+    yield from (Commits([*commits[at : at + each]]) for at in range(0, max(1, len(commits)), each))
+
+
+def feed_batches(commits: Sequence[Commit], options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The changes that commits made, as batches."""
+    updates, name = options.flag("computeUpdates"), options.required("relation", "whose changes are read")
+    with store_at(options.required("path", "the store's file")) as store:
+        for commit in commits:
+            with held(store, commit.before) as old, held(store, commit.version) as new:
+                yield from change_batches(old, new, name, commit, schema, updates)

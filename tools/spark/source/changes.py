@@ -1,0 +1,132 @@
+"""What a commit changed of a relation, in the words of Spark's change feeds.
+
+edge(1, 2) goes                           delete
+price["tea"] = 3 becomes 4                delete 3, insert 4;  with computeUpdates update_preimage, update_postimage
+reach(1, 5) is derived once more          nothing: a word that users do not see changes
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from pagestore.errors import SchemaError
+from pagestore.relations.relation import Relation
+from pagestore.relations.snapshot import Snapshot
+from pagestore.trees.apply import Edits
+from pagestore.trees.delta import Delta
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
+from pagestore.trees.reading import read_batches
+
+from .commits import Commit
+from .rows import batches_of, places_of
+from .types import arrow_schema, spark_schema
+
+FEED = (
+    T.StructField("_change_type", T.StringType(), False),
+    T.StructField("_commit_version", T.LongType(), False),
+    T.StructField("_commit_timestamp", T.TimestampType(), False),
+)
+INSERTED, DELETED, BEFORE, AFTER = range(4)
+KINDS = pa.array(["insert", "delete", "update_preimage", "update_postimage"])
+
+
+def change_batches(
+    old: Snapshot, new: Snapshot, name: str, commit: Commit, schema: T.StructType, updates: bool
+) -> Iterator[pa.RecordBatch]:
+    """The changes of a relation between two versions as batches of a schema, in the order of the tree.
+
+    Without columns for the kind of change there are only insertions. Raises SchemaError where the relation was made
+    anew between the versions, or where rows went and no column can tell of it.
+    """
+    latest = max((one for one in (old, new) if name in one), key=lambda one: one.version, default=None)
+    if latest is not None:
+        for kinds, words in visible_changes(old, new, name, updates):
+            yield from _batches(latest, latest[name], kinds, words, commit, schema)
+
+
+def inserted_batches(
+    snapshot: Snapshot, relation: Relation, words: np.ndarray, commit: Commit, schema: T.StructType
+) -> Iterator[pa.RecordBatch]:
+    """Stored words int64[C, n] as insertions. Raises SchemaError where the relation was made anew."""
+    return _batches(snapshot, relation, np.full(words.shape[1], INSERTED), words, commit, schema)
+
+
+def _batches(
+    snapshot: Snapshot, relation: Relation, kinds: np.ndarray, words: np.ndarray, commit: Commit, schema: T.StructType
+) -> Iterator[pa.RecordBatch]:
+    is_feed = schema.fields[-len(FEED) :] == [*FEED]
+    wanted = schema.fields[: -len(FEED)] if is_feed else schema.fields
+    by_name = {column.name: column for column in relation.schema.columns}
+    columns = [by_name[field.name] for field in wanted if field.name in by_name]
+    if spark_schema(columns).fields != wanted:
+        raise _made_anew(relation.name, commit.version)
+    n, more = len(kinds), list[pa.Array]()
+    if is_feed:
+        moment = pa.scalar(commit.timestamp, pa.timestamp("us", "UTC"))
+        more = [KINDS.take(pa.array(kinds)), pa.array(np.full(n, commit.version)), pa.repeat(moment, n)]
+    elif (kinds == DELETED).any():
+        raise SchemaError(
+            f"version {commit.version} took rows from {relation.name!r}, or changed them, and this stream tells only "
+            "of rows that come: read it with readChangeFeed=true"
+        )
+    places = places_of(relation, [column.name for column in columns])
+    yield from batches_of(snapshot, columns, words[places], arrow_schema(schema), more)
+
+
+def visible_changes(
+    old: Snapshot, new: Snapshot, name: str, updates: bool = False
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Kinds int64[n] and stored words int64[C, n] of what changed, with `updates` of values by their own kinds."""
+    held: Edits | None = None  # an erasure at the end of a part, whose key may be inserted at the beginning of the next
+    relation: Relation = (new if name in new else old)[name]
+    keys, width = len(relation.schema.key), len(relation.schema.columns)
+    for actions, words in _edits(old, new, name):
+        if held is not None:
+            actions, words = np.concatenate([held[0], actions]), np.concatenate([held[1], words], axis=1)
+        end = len(actions) - (actions[-1] == ERASE)
+        held = (actions[end:], words[:, end:]) if end < len(actions) else None
+        yield from _kinds(actions[:end], words[:width, :end], keys, updates)
+    if held is not None:
+        yield from _kinds(held[0], held[1][:width], keys, updates)
+
+
+def _kinds(actions: np.ndarray, words: np.ndarray, keys: int, updates: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Erasures and insertions by kind, without those that put back what they took."""
+    kinds = np.where(actions == INSERT, INSERTED, DELETED)
+    pairs = (actions[:-1] == ERASE) & (actions[1:] == INSERT) & (words[:keys, :-1] == words[:keys, 1:]).all(axis=0)
+    same = np.flatnonzero(pairs & (words[:, :-1] == words[:, 1:]).all(axis=0))
+    if updates:
+        first = np.flatnonzero(pairs)
+        kinds[first], kinds[first + 1] = BEFORE, AFTER
+    there = np.ones(len(actions), bool)
+    there[same], there[same + 1] = False, False
+    if there.any():
+        yield kinds[there], words[:, there]
+
+
+def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
+    """The difference of a relation, which may be missing in one of two versions, as edits."""
+    if name not in old or name not in new:
+        relation, action = (new[name], INSERT) if name in new else (old[name], ERASE)
+        return _all(relation, action)
+    before, after = old[name], new[name]
+    if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):
+        raise _made_anew(name, new.version)
+    pages = max(old.pages, new.pages, key=lambda one: len(one.seen))
+    return Delta(pages, before.tree, after.tree)
+
+
+def _made_anew(name: str, version: int) -> SchemaError:
+    return SchemaError(
+        f"{name!r} was made anew in version {version} or later, so that there are no changes to it from before: read "
+        "the feed from a later version on, and the relation itself up to then"
+    )
+
+
+def _all(relation: Relation, action: int) -> Iterator[Edits]:
+    """All records of a relation as edits."""
+    pages, tree = relation.view()
+    for words in read_batches(pages, tree):
+        yield np.full(words.shape[1], action), words

@@ -1,0 +1,91 @@
+"""The driver's commit: what tasks staged becomes one transaction, in which views follow."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+import ivm  # noqa: F401 - the views of workspaces follow
+import pagestore
+from pagestore.errors import LockedError, WordError
+from pagestore.relations.transaction import Transaction
+from pagestore.relations.writable import WritableRelation
+from pagestore.store import Store
+
+from ...loading.edit import append, delete, upsert
+from ...loading.external_sort import sort
+from ...loading.fill import fill, rising
+from .applied import Job, is_applied, record_applied
+from .staging import staged_batches
+from .target import DELETE, OVERWRITE, UPSERT, Target
+
+MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
+ONE_EACH = "keep one of them with dropDuplicates, or make a column that tells them apart part of the key"
+NEW_VALUES = "keep one of them, or put the new values in place with operation=upsert"
+
+
+def commit(target: Target, job: Job, files: Sequence[str]) -> None:
+    """Apply staged rows in one transaction; nothing if the job was applied before.
+
+    Raises LockedError where another handle writes for longer than the target waits; DatasetError, WordError and what
+    hosts raise, and then the store is as it was.
+    """
+    message = f"spark: {target.operation} {target.relation}"
+    with _opened(target) as store, store.transaction(message, target.branch) as txn:
+        if is_applied(txn, target.relation, job):
+            txn.rollback()
+            return
+        if target.relation not in txn:
+            txn.create(target.relation, target.schema)
+        _apply(txn, txn[target.relation], target.operation, files)
+        record_applied(txn, target.relation, job)
+
+
+@contextmanager
+def _opened(target: Target) -> Iterator[Store]:
+    try:
+        store = pagestore.open(target.path, timeout=target.lock_timeout)
+    except LockedError as error:
+        raise LockedError(
+            f"{error}; the rows are not written. Spark commits in a process of its own: close the store where it is "
+            "open for writing, or wait for longer with lockTimeout=SECONDS"
+        ) from None
+    with store:
+        yield store
+
+
+def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: Sequence[str]) -> None:
+    """Change a relation by staged rows."""
+    words = partial(_words, relation, files, operation == DELETE)
+    source = f"the DataFrame for {relation.name}"
+    if operation == DELETE:
+        delete(txn, relation, words())
+    elif operation == OVERWRITE or not len(relation):
+        txn.truncate(relation.name)
+        fill(txn, relation, words, MEMORY, source, lambda rows: None, ONE_EACH)
+    elif operation == UPSERT:
+        ordered = sort(words(), len(relation.schema.key), MEMORY)
+        upsert(txn, relation, rising(txn, relation, ordered, source, ONE_EACH))
+    else:
+        append(txn, relation, words(), source, NEW_VALUES)
+
+
+def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Iterator[np.ndarray]:
+    """Staged rows as words int64[C, n]; only those of keys where no others are there."""
+    unsigned = [column.name for column in relation.schema.columns if column.type.name == "uint64"]
+    for batch in staged_batches(files):
+        for name in (name for name in unsigned if name in batch.schema.names):
+            place = batch.schema.get_field_index(name)
+            if pa.types.is_decimal(batch.schema.field(place).type):
+                batch = batch.set_column(place, pa.field(name, pa.uint64()), _whole(name, batch.column(place)))
+        yield relation.encode(batch, keys_allowed=deleting, add=not deleting)
+
+
+def _whole(name: str, decimals: pa.Array) -> pa.Array:
+    """The numbers of 64 bits without a sign that Spark has as decimals. Raises WordError."""
+    try:
+        return decimals.cast(pa.uint64())
+    except pa.ArrowInvalid as error:
+        raise WordError(f"column {name!r}: a value does not fit uint64: {error}") from None

@@ -1,0 +1,79 @@
+"""Stores and versions of them as a task, or the planning of a read, opens them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from re import fullmatch
+
+import pagestore
+from pagestore.errors import MissingError, VersionError
+from pagestore.relations.snapshot import Snapshot
+from pagestore.store import Store
+from pagestore.versions.settings import MAIN
+
+from .options import Options, OptionsError
+
+SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's node and on every node that runs tasks"
+
+
+@contextmanager
+def store_at(path: str) -> Iterator[Store]:
+    """A store that is read. Raises as `pagestore.open`; FileNotFoundError says what Spark needs."""
+    try:
+        store = pagestore.open(local_path(path), mode="r")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no store {path} on this node: {SEEN_BY_ALL}") from None
+    with store:
+        yield store
+
+
+def local_path(path: str) -> str:
+    """The path of a file that may be given as a URL `file:`. Raises OptionsError for other file systems."""
+    scheme, colon, rest = path.partition(":/")
+    if not colon or not fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return path
+    if scheme != "file":
+        raise OptionsError(f"path={path!r}: a store is mapped into memory, so it is a file of a mounted file system")
+    return "/" + rest.lstrip("/")
+
+
+def version_asked_for(store: Store, options: Options) -> int:
+    """The version that `versionAsOf`, `timestampAsOf` and `branch` say: the newest one unless they say another.
+
+    Raises VersionError, MissingError, OptionsError.
+    """
+    options.exclusive("versionAsOf", "timestampAsOf")
+    branch, when, given = options.text("branch", MAIN), options.moment("timestampAsOf"), options.text("versionAsOf")
+    assert branch is not None
+    if when is not None and branch != MAIN:
+        for info in store.history(branch=branch):
+            if info.timestamp <= when:
+                return info.version
+        raise VersionError(f"no retained version of branch {branch!r} is as old as {when}")
+    if when is None and given is None:
+        return store.branches[branch] if branch in store.branches else _no_branch(store, branch)
+    wanted = when or (int(given) if given and given.strip().isdecimal() else given)
+    assert wanted is not None
+    with store.at(wanted) as snapshot:
+        return snapshot.version
+
+
+def _no_branch(store: Store, branch: str) -> int:
+    raise MissingError(f"there is no branch {branch!r}; there is {', '.join(store.branches)}")
+
+
+@contextmanager
+def snapshot_at(path: str, version: int) -> Iterator[Snapshot]:
+    """The version that a read was planned with. Raises VersionError where it was dropped since."""
+    with store_at(path) as store, held(store, version) as snapshot:
+        yield snapshot
+
+
+def held(store: Store, version: int) -> Snapshot:
+    """A version that was there when a read was planned. Raises VersionError with the remedy where it is not."""
+    try:
+        return store.at(version)
+    except VersionError:
+        raise VersionError(
+            f"version {version} of {store.path} was there when this read was planned, and is no longer retained: "
+            "read again, and keep versions for longer with store.retain, or tag the version that you read"
+        ) from None

@@ -1,0 +1,92 @@
+"""The options of a read or a write, as Spark gives them: texts by names in any case."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
+
+from pagestore.errors import PagestoreError
+
+READING = """
+    path relation branch columns keyFrom keyTo numPartitions versionAsOf timestampAsOf
+    readChangeFeed startingVersion endingVersion startingTimestamp endingTimestamp startingBoundInclusive
+    endingBoundInclusive deduplicationMode computeUpdates maxVersionsPerTrigger maxRowsPerTrigger
+""".split()
+WRITING = "path relation branch key operation lockTimeout stagingPath txnAppId txnVersion checkpointLocation".split()
+
+
+class OptionsError(PagestoreError, ValueError):
+    """An option that is missing, unknown, or has no such value."""
+
+
+class Options:
+    """Options by name; those that are not among the names in `known` are refused."""
+
+    def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        names = {name.lower(): name for name in known}
+        for name in self._given.keys() - names.keys():
+            near = get_close_matches(name, names, 1)
+            remedy = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
+            raise OptionsError(f"there is no option {name}; {remedy}")
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """An option as it is."""
+        return self._given.get(name.lower(), default)
+
+    def required(self, name: str, remedy: str) -> str:
+        """An option that must be there. Raises OptionsError."""
+        value = self.text(name)
+        if not value:
+            raise OptionsError(f"option {name} is missing: {remedy}")
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names that are separated by commas; none where the option is missing."""
+        return tuple(part.strip() for part in (self.text(name) or "").split(",") if part.strip())
+
+    def one_of(self, name: str, default: str, values: Iterable[str]) -> str:
+        """One of some words, in any case. Raises OptionsError."""
+        found = {value.lower(): value for value in values}
+        given = (self.text(name) or default).lower()
+        if given not in found:
+            raise OptionsError(f"{name}={self.text(name)!r}: one of {', '.join(found.values())}")
+        return found[given]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false. Raises OptionsError."""
+        return self.one_of(name, str(default), ("true", "false")) == "true"
+
+    def number(self, name: str, kind: type[Any] = int, least: float = 0) -> Any:
+        """A number of at least `least`; None where the option is missing. Raises OptionsError."""
+        given = self.text(name)
+        if given is None:
+            return None
+        try:
+            value = kind(given)
+        except ValueError:
+            value = None
+        if value is None or not value >= least:
+            raise OptionsError(f"{name}={given!r}: a number from {least} on is wanted")
+        return value
+
+    def moment(self, name: str) -> datetime | None:
+        """A time in ISO form, in UTC unless it has a zone; None where the option is missing. Raises OptionsError."""
+        given = self.text(name)
+        if given is None:
+            return None
+        try:
+            value = datetime.fromisoformat(given.strip())
+        except ValueError:
+            example = "2026-11-25T12:30:00+01:00"
+            raise OptionsError(f"{name}={given!r}: a time such as {example} is wanted") from None
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+    def exclusive(self, *names: str) -> None:
+        """Raise OptionsError where two of some options are given."""
+        given = [name for name in names if name in self]
+        if len(given) > 1:
+            raise OptionsError(f"{' and '.join(given)} exclude each other: give one of them")

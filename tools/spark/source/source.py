@@ -1,0 +1,86 @@
+"""The data source that Spark finds by the name `pagestore` (../found)."""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from pagestore.errors import SchemaError
+
+from .batch_read import RelationReader
+from .batch_write import RelationWriter
+from .change_feed import ChangeFeedReader
+from .changes import FEED
+from .opening import held, store_at, version_asked_for
+from .options import READING, WRITING, Options
+from .rows import columns_asked_for, key_bound, relation_asked_for
+from .stream_read import RelationStreamReader
+from .stream_write import RelationStreamWriter
+from .target import target_of
+from .types import spark_schema
+
+STORE = "the store's file, as in load(path)"
+
+
+class PagestoreSource(DataSource):
+    """A relation or view of a store.
+
+    Spark makes it when a DataFrame is, asks for its schema and pickles it, so that what is found then, the version
+    above all, holds for all that is read of this DataFrame.
+    """
+
+    _version: int | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "pagestore"
+
+    def schema(self) -> StructType:
+        """The columns that are read; the version is fixed by that."""
+        options = Options(self.options, READING)
+        with store_at(options.required("path", STORE)) as store:
+            self._version = version_asked_for(store, options)
+            with held(store, self._version) as snapshot:
+                relation = relation_asked_for(snapshot, options)
+                for name in "keyFrom", "keyTo":
+                    key_bound(relation, options, name)
+                columns = columns_asked_for(relation, options)
+        return StructType([*spark_schema(columns), *(FEED if options.flag("readChangeFeed") else ())])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read of rows, or of changes."""
+        options, version = self._planned(schema)
+        if options.flag("readChangeFeed"):
+            return ChangeFeedReader(options, version, schema)
+        return RelationReader(options, version, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming read of rows that come, or of changes."""
+        options, _ = self._planned(schema)
+        return RelationStreamReader(options, schema)
+
+    def _planned(self, schema: StructType) -> tuple[Options, int]:
+        """The options of a read, and its version. Raises SchemaError for columns that a user wants otherwise."""
+        if self._version is None:  # the user gave a schema, so that nobody asked for this one
+            found = self.schema()
+            if found != schema:
+                remedy = "leave the schema out, and cast or rename columns of the DataFrame"
+                raise SchemaError(f"the columns are {found.simpleString()}, not {schema.simpleString()}: {remedy}")
+        assert self._version is not None
+        return Options(self.options, READING), self._version
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write."""
+        options = Options(self.options, WRITING)
+        return RelationWriter(target_of(options, schema, overwrite), options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write; `overwrite` is that of the output mode complete."""
+        options = Options(self.options, WRITING)
+        options.exclusive("txnAppId", "checkpointLocation")
+        return RelationStreamWriter(target_of(options, schema, overwrite))

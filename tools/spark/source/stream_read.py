@@ -1,0 +1,205 @@
+"""A streaming read: what each commit changed, version by version.
+
+version   1      2      3      4      5        checkpoint {"version": 2}: all up to version 2 was read
+                        |── batch ──|          maxVersionsPerTrigger=2; versions 2 to 5 are held until they are read
+
+A stream that does not say where it starts reads the whole relation first, as insertions.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+import pagestore
+from pagestore.admin.tree_check import Walk
+from pagestore.errors import MissingError, VersionError
+from pagestore.relations.snapshot import Snapshot
+from pagestore.store import Store
+from pagestore.versions.settings import MAIN
+
+from .batch_read import parts_of, words_of
+from .change_feed import Commits, feed_batches, runs
+from .changes import inserted_batches, visible_changes
+from .commits import Commit, commits_after, commits_asked_for
+from .key_ranges import KeyRange
+from .opening import held, local_path, snapshot_at
+from .options import Options, OptionsError
+
+Offset = dict[str, Any]
+PARTITIONS = 2  # of a batch of several commits, unless an option says how many
+NOTHING = -1  # the version before all, which has no relation
+
+
+@dataclass
+class Beginning(InputPartition):
+    """A part of a relation as it was at the version at which a stream begins."""
+
+    range: KeyRange | None
+    commit: Commit
+
+
+class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads changes of a relation as they are committed; one process has it for as long as the query runs."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options, self._schema = options, schema
+        self._path = local_path(options.required("path", "the store's file"))
+        self._name = options.required("relation", "whose changes are read")
+        self._branch = options.text("branch", MAIN) or MAIN
+        self._store: Store | None = None
+        self._stat: os.stat_result | None = None  # of its file
+        self._held: dict[int, Snapshot] = {}  # versions that are not read yet, and the one before them
+        self._last: int | None = None  # the version at which a query ends that reads what is available
+        for name in "endingVersion", "endingTimestamp", "versionAsOf", "timestampAsOf", "keyFrom", "keyTo":
+            if name in options:
+                raise OptionsError(f"a stream has no {name}: it goes on with what is committed")
+
+    # --- where to begin and to end --------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:
+        """The version before the first change that the stream reads."""
+        if self._options.text("startingVersion") == "latest":
+            return self._offset(self._newest())
+        if "startingVersion" in self._options or "startingTimestamp" in self._options:
+            commits = commits_asked_for(self._opened(), self._options, self._newest())
+            return self._offset(commits[0].before if commits else self._newest())
+        return self._offset(NOTHING)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The version that the next batch reads up to; `start` where the relation has not changed since."""
+        end = start["version"]
+        if end == NOTHING:
+            newest = self._newest()
+            self._hold(newest)
+            return self._offset(newest)
+        taken = rows = 0
+        most = None if isinstance(limit, ReadAllAvailable) else self._options.number("maxVersionsPerTrigger", least=1)
+        for commit in self._commits(start):
+            if not self._changes_in(commit):
+                continue
+            rows += self._rows_in(commit) if isinstance(limit, ReadMaxRows) else 0
+            if taken and (taken == most or (isinstance(limit, ReadMaxRows) and rows > limit.max_rows)):
+                break
+            end, taken = commit.version, taken + 1
+        return self._offset(end)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What options allow in a batch: rows, or versions, which stand in Spark's words for files."""
+        rows = self._options.number("maxRowsPerTrigger", least=1)
+        versions = self._options.number("maxVersionsPerTrigger", least=1)
+        if rows is not None:
+            return ReadMaxRows(rows)
+        return ReadAllAvailable() if versions is None else ReadMaxFiles(versions)
+
+    def reportLatestOffset(self) -> Offset:
+        """The newest version, for the progress of the query."""
+        return self._offset(self._newest())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query end with the version that is the newest now."""
+        self._last = self._newest()
+
+    def commit(self, end: Offset) -> None:
+        """Let go of the versions that have been read."""
+        for version in [version for version in self._held if version < end["version"]]:
+            self._held.pop(version).close()
+
+    def stop(self) -> None:
+        """Close the store."""
+        for snapshot in self._held.values():
+            snapshot.close()
+        self._held.clear()
+        if self._store is not None:
+            self._store.close()
+
+    # --- a batch --------------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The commits between two offsets in runs, or parts of the relation where the stream begins with it."""
+        self._verify(start)
+        wanted = self._options.number("numPartitions", least=1)
+        if start["version"] != NOTHING:
+            commits = [one for one in self._commits(start, end["version"]) if self._changes_in(one)]
+            return [*runs(commits, wanted or PARTITIONS)]
+        with held(self._opened(), end["version"]) as snapshot:
+            commit = Commit(NOTHING, snapshot.version, snapshot.timestamp)
+            walk = Walk(self._opened()._handle.mapping)
+            return [Beginning(part.range, commit) for part in parts_of(snapshot[self._name], walk, wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, or the changes of a run of commits, as batches."""
+        if isinstance(partition, Commits):
+            yield from feed_batches(partition.commits, self._options, self._schema)
+            return
+        assert isinstance(partition, Beginning)
+        with snapshot_at(self._path, partition.commit.version) as snapshot:
+            relation = snapshot[self._name]
+            for words in words_of(relation, partition.range):
+                yield from inserted_batches(snapshot, relation, words, partition.commit, self._schema)
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def _opened(self) -> Store:
+        """The store, opened anew if its file is another one now, as a restored backup is."""
+        now = os.stat(self._path)
+        if self._store is None or self._stat is None or not os.path.samestat(now, self._stat):
+            self.stop()
+            self._store, self._stat = pagestore.open(self._path, mode="r"), now
+        return self._store
+
+    def _newest(self) -> int:
+        branches = self._opened().branches
+        if self._branch not in branches:
+            raise MissingError(f"there is no branch {self._branch!r}; there is {', '.join(branches)}")
+        return branches[self._branch]
+
+    def _offset(self, version: int) -> Offset:
+        return {"version": version, "store": self._opened().uuid}
+
+    def _verify(self, offset: Offset) -> None:
+        """Raise VersionError where a checkpoint is of another store."""
+        if offset["store"] != self._opened().uuid:
+            raise VersionError(
+                f"{self._path} is store {self._opened().uuid}, and the stream's checkpoint is of {offset['store']}: "
+                "give it the store that it began with, or begin with another checkpointLocation"
+            )
+
+    def _commits(self, start: Offset, end: int | None = None) -> list[Commit]:
+        """The commits after an offset, which are held until they have been read. Raises VersionError."""
+        self._verify(start)
+        newest = min(one for one in (end, self._last, self._newest()) if one is not None)
+        commits = commits_after(self._opened(), start["version"], newest, self._options)
+        for commit in commits:
+            self._hold(commit.before)
+            self._hold(commit.version)
+        return commits
+
+    def _hold(self, version: int) -> Snapshot:
+        """A version, kept from being dropped until it has been read."""
+        if version not in self._held:
+            self._held[version] = held(self._opened(), version)
+        return self._held[version]
+
+    def _changes_in(self, commit: Commit) -> bool:
+        """Whether a commit has another tree of the relation than the version before."""
+        old, new = self._hold(commit.before), self._hold(commit.version)
+        if self._name not in old or self._name not in new:
+            return self._name in old or self._name in new
+        return old.tree(self._name) != new.tree(self._name)
+
+    def _rows_in(self, commit: Commit) -> int:
+        """How many changes of the relation a commit made. O(changes)."""
+        old, new = self._hold(commit.before), self._hold(commit.version)
+        return sum(len(kinds) for kinds, _ in visible_changes(old, new, self._name))

@@ -1,0 +1,133 @@
+"""Types of Spark and of columns.
+
+column            Spark                  Spark -> column
+int64             bigint                 tinyint, smallint, int and bigint
+uint64            decimal(20,0)          into a column that is there
+float64           double                 float and double, without NaN
+bool              boolean                boolean
+decimal(p,s)      decimal(p,s)           decimal(p,s), p <= 18
+date              date                   date
+time              time(6)                time
+timestamp         timestamp_ntz          timestamp_ntz
+timestamp(zone)   timestamp              timestamp, as timestamp(UTC)
+duration          interval day to second an interval of days to seconds
+string            string                 string, char and varchar of the collation UTF8_BINARY
+bytes             binary                 binary
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pagestore.errors import SchemaError
+from pagestore.values.types import DIGITS_MAX, Column, Schema, Type
+
+SPARK: dict[str, T.DataType] = {
+    "int64": T.LongType(),
+    "uint64": T.DecimalType(20, 0),
+    "float64": T.DoubleType(),
+    "bool": T.BooleanType(),
+    "date": T.DateType(),
+    "time": T.TimeType(6),
+    "timestamp": T.TimestampNTZType(),
+    "duration": T.DayTimeIntervalType(),
+    "string": T.StringType(),
+    "bytes": T.BinaryType(),
+}
+STORED: dict[type[T.DataType], str] = {
+    T.ByteType: "int64",
+    T.ShortType: "int64",
+    T.IntegerType: "int64",
+    T.LongType: "int64",
+    T.FloatType: "float64",
+    T.DoubleType: "float64",
+    T.BooleanType: "bool",
+    T.DateType: "date",
+    T.TimeType: "time",
+    T.TimestampNTZType: "timestamp",
+    T.TimestampType: "timestamp(UTC)",
+    T.DayTimeIntervalType: "duration",
+    T.StringType: "string",
+    T.CharType: "string",
+    T.VarcharType: "string",
+    T.BinaryType: "bytes",
+}
+REMEDIES: dict[type[T.DataType], str] = {
+    T.ArrayType: "make rows of its elements with explode, in a relation of their own, or text with to_json",
+    T.MapType: "make rows of its entries with explode, in a relation of their own, or text with to_json",
+    T.StructType: "select its fields as columns, or make text of it with to_json",
+    T.VariantType: "take values out with variant_get, or make text of it with to_json",
+    T.NullType: "cast it to the type that its values would have",
+    T.YearMonthIntervalType: "cast it to a number of months",
+}
+
+
+def spark_type(column_type: Type) -> T.DataType:
+    """The type that Spark has for a column's."""
+    if column_type.zone:
+        return T.TimestampType()
+    if column_type.name == "decimal":
+        return T.DecimalType(column_type.precision, column_type.scale)
+    return SPARK[column_type.name]
+
+
+def spark_schema(columns: Iterable[Column]) -> T.StructType:
+    """Columns as Spark has them."""
+    return T.StructType([T.StructField(name, spark_type(kind), kind.nullable) for name, kind in columns])
+
+
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The schema that Spark wants batches of rows to have."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def spark_batches(arrays: Sequence[pa.Array], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
+    """Decoded columns as batches for Spark, several where texts have more than 2 GiB."""
+    rows = len(arrays[0])
+    if rows > 1 and any(_exceeds(array) for array in arrays):
+        for at, end in (0, rows // 2), (rows // 2, rows):
+            yield from spark_batches([array.slice(at, end - at) for array in arrays], schema)
+        return
+    cast = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    yield pa.RecordBatch.from_arrays(cast, schema=schema)
+
+
+def _exceeds(array: pa.Array) -> bool:
+    """Whether texts are beyond the offsets of 32 bits that Spark takes; only such are decoded with longer ones."""
+    long = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return bool(long and array.nbytes >= 2**31)
+
+
+def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
+    """The relation that holds a DataFrame's rows; columns of values may be null where the DataFrame's may.
+
+    Raises SchemaError, for a type that no column has by the column's name.
+    """
+    names = [field.name for field in schema]
+    for name in key:
+        if name not in names:
+            raise SchemaError(f"the key has a column {name!r}, and the DataFrame has not: {', '.join(names)}")
+    columns = [Column(field.name, stored_type(field)) for field in schema]
+    keys = tuple(key) or tuple(names)
+    nullable = {field.name for field in schema if field.nullable} - {*keys}
+    columns = [Column(name, kind._replace(nullable=name in nullable)) for name, kind in columns]
+    return Schema.parse(Schema(tuple(columns), keys))
+
+
+def stored_type(field: T.StructField) -> Type:
+    """The type of the column that holds a DataFrame's. Raises SchemaError with the remedy."""
+    kind = field.dataType
+    if isinstance(kind, T.DecimalType):
+        if kind.precision > DIGITS_MAX:
+            remedy = f"cast it to one of at most {DIGITS_MAX} digits, or to string"
+            raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
+        return Type("decimal", kind.precision, kind.scale)
+    if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
+        remedy = "texts are compared by their bytes: collate it UTF8_BINARY first"
+        raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
+    if type(kind) not in STORED:
+        remedy = REMEDIES.get(type(kind), "cast it to a type that a column has, such as string")
+        raise SchemaError(f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}")
+    return Type.parse(STORED[type(kind)])
