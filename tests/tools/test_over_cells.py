@@ -13,7 +13,7 @@ def test_a_view_over_four_cells_is_that_of_one_store(tmp_path: Path) -> None:
     with ivm.open(":memory:") as workspace:
         workspace.install("""
             flight(t, c, n, p, o, d, m) -> datetime(t), string(c), int(n), string(p), string(o), string(d), int(m).
-            maker(p, name) -> string(p), string(name).""")
+            maker[p] = name -> string(p), string(name).""")
         with workspace.transaction() as txn:
             txn.insert(
                 "flight", [(datetime(2013, 1, 1, h), "c", h, "abc"[h % 3], "o", "xy"[h % 2], h) for h in range(20)]
@@ -22,7 +22,7 @@ def test_a_view_over_four_cells_is_that_of_one_store(tmp_path: Path) -> None:
         flights = workspace["flight"].to_arrow()
         gone = flights.slice(0, 5)
         changes = {"flight": gone.append_column("_change_type", [["delete"] * gone.num_rows])}
-        assert over_cells(workspace, changes, tmp_path / "c", None, Narrator(quiet=True))
+        assert over_cells(workspace, changes, tmp_path / "c", None, Narrator("demo", quiet=True))
 
 
 def test_what_cells_hold_is_what_shares_predict(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CELLS = 4
-VIEW = "made[d, name] = n <- agg<<n = count()>> flight(_, _, _, p, _, d, _), maker(p, name)."
+VIEW = "made[d, name] = n <- agg<<n = count()>> flight(_, _, _, p, _, d, _), maker[p] = name."
 
 
 def over_cells(
