@@ -32,6 +32,7 @@ from .edit import Edited, append, are_repeated, delete, delete_below, delete_pre
 from .elements import Elements, lists_of
 from .files import FORMATS, PARQUET
 from .fill import fill
+from .manifest import verified
 from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
@@ -90,13 +91,18 @@ def load(
     """Load the rows of files into a relation; `mode` is one of create, append, upsert, replace and delete.
 
     The relation is made with this key where it is not there, which `delete` refuses, and where it is the key may be
-    left out. Raises DatasetError with all that is wrong with the files, their columns and their values, ExistsError
-    for a relation that `create` finds there.
+    left out, as where the source is a folder with a manifest (manifest.py), which is verified first. Raises
+    DatasetError with all that is wrong with the files, their columns and their values, ExistsError for a relation that
+    `create` finds there.
     """
     began = time.perf_counter()
     there = relation in txn
     _refuse_mode(txn, relation, mode)
     wanted = txn[relation].schema.arrow if there else None
+    sources, reading = [sources] if isinstance(sources, str | Path) else list(sources), reading or Reading()
+    manifest = verified(sources, progress)
+    if manifest and not there:
+        key, reading = tuple(key) or manifest.key, manifest.applied(reading)
     dataset = open_dataset(sources, reading, wanted)
     key = tuple(key) or (txn[relation].schema.key if there else ())
     _check_columns(dataset, txn[relation] if there else None, key, mode)
