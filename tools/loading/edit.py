@@ -34,7 +34,7 @@ def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndar
     Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
-    conflicts = Conflicts(txn, relation, source, "keep one of them, or put the new values in place with --upsert")
+    conflicts = Conflicts()
     for rows in _large(words):
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)
@@ -42,7 +42,8 @@ def append(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndar
             stored = get(txn.pages, txn.tree(relation.name), rows[:keys], txn.threads)[1]
             differ = (stored != rows[keys:]).any(axis=0)
             conflicts.add(np.concatenate([rows[:keys], stored])[:, differ], rows[:, differ])
-    conflicts.refuse()
+    remedy = "keep one of them, or put the new values in place with --upsert"
+    conflicts.refuse(txn, relation, source, remedy)
     return edited
 
 
