@@ -52,7 +52,6 @@ IVM = {
 }
 MODULES = {
     ("pagestore", "bench"): "bench.storage",
-    ("pagestore", "load"): "loading.load",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
 }  # all others are in the program's folder of commands, under the command's name

@@ -14,11 +14,9 @@ from typing import Any
 
 from ..cli.answers import answer, common, tell
 from ..cli.progress import Progress
-from ..loading.load import names, pair
 from ..loading.problems import DatasetError
 from ..spark.recipe import FORMATS, NULLS, Recipe, read_recipes, recipe_of
-
-MISSING = "{}: pip install 'pagestore-ivm[spark]'"
+from .load import WITHOUT_SPARK, names, pair
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         from ..spark.prepare import prepare
         from ..spark.session import session
     except ImportError as error:
-        raise OSError(MISSING.format(error)) from None
+        raise OSError(WITHOUT_SPARK.format(error)) from None
     with Progress("prepare", options.quiet) as progress:
         progress("starting Spark")
         with session("pagestore prepare", options.cores) as spark:
