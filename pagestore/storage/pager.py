@@ -191,8 +191,10 @@ class Pager:
         return Run(int(self.reserve_consecutive(n)[0]), words)
 
     def next_run(self) -> int:
-        """Where a long run of pages will probably begin: at the end of what is used."""
+        """Where a long run of pages will probably begin: at the end of what is used. O(lent)."""
         self._close_segment()
+        lent = self.lent()
+        self._pool = self._pool[: len(self._pool) - self.free_list.retract(lent)]
         self.give_back()
         return self.free_list.top
 
