@@ -240,7 +240,7 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
         driver.communicate()
         with pagestore.open(file) as store:
             assert store.check() == []
-            found = sorted(row[words[-1].split(",").index("x")] for row in store.snapshot()["r"])
+            found = sorted(row[0] for row in store.snapshot()["r"])
             assert found in ([row[0] for row in old], [row[0] for row in new])
         with pagestore.open(file) as store:
             with store.transaction() as txn:
@@ -313,19 +313,28 @@ def _kill_workers(spark, tmp_path: Path, kills: int) -> None:
         with pagestore.open(file) as store:
             killer = Thread(target=kill)
             killer.start()
-            try:
-                with store.transaction() as txn:
-                    load(txn, "r", folder, key, spread=spread)
-            except Exception as error:
-                assert "Exception" in type(error).__name__ or "Error" in type(error).__name__
-                assert store.version == 0
-            finally:
-                over[0] = True
-                killer.join()
-            assert store.check() == [] and not spread.folder.exists()
-            with store.transaction() as txn:
-                load(txn, "r", folder, () if "r" in txn else key, "replace", spread=spread)
-            assert len(store.snapshot()["r"]) == len(rows) and store.check() == []
+            _loads_or_leaves(store, folder, key, spread)
+            over[0] = True
+            killer.join()
+            for _ in range(10):  # Spark may hand out a worker that is dead already
+                if _loads_or_leaves(store, folder, key, spread):
+                    break
+            assert len(store.snapshot()["r"]) == len(rows)
+
+
+def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], spread: Spread) -> bool:
+    """Whether a load came through; if not, the store is as it was."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    before = store.version
+    try:
+        with store.transaction() as txn:
+            load(txn, "r", folder, () if "r" in txn else key, "replace", spread=spread)
+    except (Py4JError, PySparkException):
+        assert store.version == before
+    assert store.check() == [] and not spread.folder.exists()
+    return store.version > before
 
 
 def test_workers_that_are_killed_leave_the_store_as_it_was(spark, tmp_path: Path) -> None:
