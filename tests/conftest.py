@@ -23,7 +23,7 @@ hypothesis.settings.register_profile("kernels", deadline=None)
 hypothesis.settings.load_profile("kernels")
 
 
-SLOW = ("test_plain_python.py", "test_clean_tables.py", "test_bench.py", "test_crash.py", "test_processes.py")
+SLOW = ("test_plain_python.py", "test_without_spark.py", "test_bench.py", "test_crash.py", "test_processes.py")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

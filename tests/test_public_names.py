@@ -79,7 +79,7 @@ MEMBERS = {  # of each class that is handed to users
 }
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench load print drop rename
+        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print drop rename
         truncate
     """,
     ivm_command: "install uninstall exec query declare print explain fsck trace shell bench demo",

@@ -188,11 +188,24 @@ class Pager:
         n = run_pages(words, self.pages.page_words)
         if n == 1:
             return Run(int(self.reserve(1)[0]), words)
+        return Run(int(self.reserve_consecutive(n)[0]), words)
+
+    def next_run(self) -> int:
+        """Where a long run of pages will probably begin: at the end of what is used. O(lent)."""
+        self._close_segment()
+        lent = self.lent()
+        self._pool = self._pool[: len(self._pool) - self.free_list.retract(lent)]
+        self.give_back()
+        return self.free_list.top
+
+    def reserve_consecutive(self, n: int) -> np.ndarray:
+        """n consecutive pages for this transaction. O(pages up to there)."""
         self._close_segment()
         self.give_back()
         first = self.free_list.lend_run(n)
-        self._consumed.append(np.arange(first, first + n))
-        return Run(first, words)
+        ids = np.arange(first, first + n)
+        self._consumed.append(ids)
+        return ids
 
     def fill_run(self, run: Run, record: WordList, purpose: int) -> Run:
         """Write a record to the run reserved for it, with zeros behind it; returns the run with the record's stamp."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.trees.kernels import bulk as k_bulk
 from pagestore.trees.kernels.arguments import FreshPages, Loading
 from pagestore.trees.scratch import scratch
-from pagestore.trees.tree import Pager, Spec, Tree, shape_of
+from pagestore.trees.tree import FreshPager, Pager, Spec, Tree, shape_of
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
 BULK_PAGES = 256  # pages that `bulk` writes at once
@@ -29,6 +29,14 @@ UNSHARED = nullcontext()
 
 LOAD = Door(k_bulk.load_records, Shape, Table, FreshPages, Words, Loading)
 FINISH = Door(k_bulk.finish_level, Shape, FreshPages, int, Loading)
+
+
+class Built(NamedTuple):
+    """A tree, the entry of its root on the level above (key, page, folds, birth), and the greatest key."""
+
+    tree: Tree
+    entry: tuple[int, ...]
+    last: tuple[int, ...]
 
 
 def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
@@ -39,6 +47,13 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
     `turn` is held while the pager is used, since other threads may use it meanwhile. Raises OrderError naming the
     first record out of order.  Memory is bounded by the arena.
     """
+    return build(pager, spec, batches, turn).tree
+
+
+def build(
+    pager: FreshPager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
+) -> Built:
+    """As `bulk`, with what a level above the root needs to know."""
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
     node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
@@ -63,7 +78,9 @@ def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: Abstract
                 )
         count += batch.shape[1]
     with turn:
-        return _finish_bulk(pager, spec, room.arena, loading, count)
+        tree = _finish_bulk(pager, spec, room.arena, loading, count)
+    entry = loading.node[tree.height, : spec.keys + 2 + len(spec.scans), 0] if count else last[:0]
+    return Built(tree, tuple(entry.tolist()), tuple(last.tolist()))
 
 
 def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
@@ -78,23 +95,43 @@ def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Cod
     return [tree for _, tree in sorted(chain(*found))]
 
 
-def _finish_bulk(pager: Pager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
+def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) -> np.ndarray:
+    """Write the pages of a level over the entries[C, n] of the pages below it; returns those of the pages written.
+
+    At most RECORDS_A_WORD entries for each word of a page."""
+    room = scratch()
+    room.fit(pager.pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
+    loading = Loading(room.node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
+    columns, n = entries.shape
+    loading.node[level, :columns, :n] = entries
+    loading.sizes[level] = n
+    _finish_level(pager, spec, room.arena, loading, level)
+    return loading.node[level + 1, :columns, : loading.sizes[level + 1]].copy()
+
+
+def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
     """Write what waits on each level, up to the root."""
     sizes = loading.sizes
     sizes[-1] = 0
     if not count:
         return Tree.empty(spec)
     level = 0
-    loading.progress.fill(0)
     while level == 0 or sizes[level] > 1 or sizes[level + 1 :].any():
-        fresh = FreshPages(arena, pager.reserve(BULK_PAGES), pager.version, pager.pages.page_words)
-        FINISH.call(shape_of(spec), fresh, level, loading)
-        _flush(pager, fresh, int(loading.progress[k_bulk.USED]))
-        level += not sizes[level]
+        _finish_level(pager, spec, arena, loading, level)
+        level += 1
     return Tree.at(int(loading.node[level, spec.keys, 0]), level, count, spec, pager.version)
 
 
-def _flush(pager: Pager, fresh: FreshPages, used: int) -> None:
+def _finish_level(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, level: int) -> None:
+    """Write what waits on a level."""
+    loading.progress.fill(0)
+    while loading.sizes[level]:
+        fresh = FreshPages(arena, pager.reserve(BULK_PAGES), pager.version, pager.pages.page_words)
+        FINISH.call(shape_of(spec), fresh, level, loading)
+        _flush(pager, fresh, int(loading.progress[k_bulk.USED]))
+
+
+def _flush(pager: FreshPager, fresh: FreshPages, used: int) -> None:
     """Write the first pages of the arena, and give back the numbers of the others."""
     pager.write(fresh.arena, fresh.ids[:used])
     pager.release(fresh.ids[used:])

@@ -74,11 +74,10 @@ class Tree(NamedTuple):
         return self.pointer & PAGE_MASK
 
 
-class Pager(Protocol):
-    """Where fresh pages come from and go (see storage/pager.py)."""
+class FreshPager(Protocol):
+    """Where fresh pages come from."""
 
     version: int
-    threads: int
 
     @property
     def pages(self) -> Pages:
@@ -90,6 +89,18 @@ class Pager(Protocol):
     def write(self, arena: np.ndarray, ids: np.ndarray) -> None:
         """Write the first n pages of an arena to ids[n]."""
 
+    def release(self, ids: np.ndarray) -> None:
+        """Give back reserved pages."""
+
+
+class Pager(FreshPager, Protocol):
+    """Where fresh pages come from, and old ones go (see storage/pager.py)."""
+
+    threads: int
+
+    def reserve_consecutive(self, n: int) -> np.ndarray:
+        """n consecutive fresh pages."""
+
     def make_room(self, top: int) -> np.ndarray:
         """Let the file hold pages below `top`; returns the page writer for them."""
 
@@ -98,9 +109,6 @@ class Pager(Protocol):
 
     def wrote(self, arena: np.ndarray, ids: np.ndarray, written: int) -> None:
         """A kernel has written ids[:written] from an arena; write the others."""
-
-    def release(self, ids: np.ndarray) -> None:
-        """Give back reserved pages."""
 
     def retire(self, dead: np.ndarray) -> None:
         """Note replaced pages, as rows (page, birth)."""

@@ -23,6 +23,7 @@ from pagestore.trees.edit_queues import EditQueue, EditQueues
 from pagestore.trees.kernels.apply_layout import ADD, ERASE
 from pagestore.trees.lookup import RecordFinder
 from pagestore.trees.reading import pages_of
+from pagestore.trees.segments import Segment, stitch
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.types import Schema
@@ -197,6 +198,20 @@ class WorkingTrees:
         self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
+        return self._trees[info.spec.tree_id].count
+
+    @step
+    def stitch(self, name: str, segments: Sequence[Segment]) -> int:
+        """Fill an empty relation with segments that other processes built (trees/segments.py), ascending by key.
+
+        Returns how many records. Raises OrderError, CorruptionError.
+        """
+        info = self._info(name)
+        if self.tree(name).count:
+            raise SchemaError(f"{name!r} has {self.tree(name).count} records; segments fill empty relations")
+        self._grows()
+        with self._atomic():
+            self._trees[info.spec.tree_id] = stitch(self.pager, info.spec, segments)
         return self._trees[info.spec.tree_id].count
 
     @contextmanager

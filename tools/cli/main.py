@@ -29,6 +29,7 @@ PAGESTORE = {
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
     "bench": "this store beside others, if installed: loads, reads, commits",
+    "prepare": "make raw tables ready to load, with Spark: typed, checked, sorted, with a manifest",
     "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
     "print": "the rows of a relation, printed or written to a file; or what there is",
     "drop": "remove a relation",
@@ -51,7 +52,6 @@ IVM = {
 }
 MODULES = {
     ("pagestore", "bench"): "bench.storage",
-    ("pagestore", "load"): "loading.load",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",
 }  # all others are in the program's folder of commands, under the command's name

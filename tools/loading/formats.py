@@ -98,6 +98,7 @@ def _open_parquet(file: Path, types: Types, problems: Problems) -> Opened:
 
     def may_lack(place: Place) -> bool:
         groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
+        groups = [group for group in groups if group.num_rows]  # an empty one has no statistics, and no nulls
         columns = [[g.column(i) for i in range(g.num_columns) if g.column(i).path_in_schema == ".".join(place)]
                    for g in groups]  # fmt: skip
         counts = [one[0].statistics.null_count if one and one[0].statistics else None for one in columns]

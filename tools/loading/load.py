@@ -1,19 +1,19 @@
-"""`pagestore load FILE RELATION SOURCE...`: files become rows of a relation, a new one or one that is there.
+"""Files become rows of a relation, a new one or one that is there, by one of five modes.
 
-    (nothing)    make the relation, which must not be there                            --key x,y
-    --append     add rows; a key that is there with other values is an error
-    --upsert     add rows; where the key is there, put their values in place of the old ones
-    --replace    let the relation have these rows and no others
-    --delete     take away the rows with these keys, or keys that begin so, or these whole rows
+    create       make the relation, which must not be there
+    append       add rows; a key that is there with other values is an error
+    upsert       add rows; where the key is there, put their values in place of the old ones
+    replace      let the relation have these rows and no others
+    delete       take away the rows with these keys, or keys that begin so, or these whole rows
 
 Views that read the relation follow in the same commit. All of a load is done, or nothing.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,22 +22,30 @@ from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.types import Column, Schema, Type, type_of_arrow
+from pagestore.values.types import Column, Schema, type_of_arrow
 
 from ..cli.ahead import made_ahead
-from ..cli.answers import answer, common, complain, counted
-from ..cli.progress import Progress, pace
-from .dataset import KEEP, NULLS, Dataset, Reading, open_dataset
+from ..cli.answers import counted
+from ..cli.progress import pace
+from . import distributed
+from .dataset import KEEP, Dataset, Reading, open_dataset
 from .edit import Edited, append, are_repeated, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements, lists_of
-from .files import FORMATS, PARQUET
-from .fill import fill
+from .files import PARQUET
+from .fill import Filled, fill
+from .manifest import verified
 from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
-SOURCES_NAMED = 3  # in the message of a version
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"
 Tell = Callable[[str], None]
+
+
+class Spread(NamedTuple):
+    """A cluster whose tasks build a relation, and the folder for what they build, which all of them see."""
+
+    cluster: distributed.Cluster
+    folder: Path
 
 
 @dataclass
@@ -86,17 +94,23 @@ def load(
     reading: Reading | None = None,
     memory: int = MEMORY,
     progress: Tell = lambda text: None,
+    spread: Spread | None = None,
 ) -> Report:
     """Load the rows of files into a relation; `mode` is one of create, append, upsert, replace and delete.
 
     The relation is made with this key where it is not there, which `delete` refuses, and where it is the key may be
-    left out. Raises DatasetError with all that is wrong with the files, their columns and their values, ExistsError
-    for a relation that `create` finds there.
+    left out, as where the source is a folder with a manifest (manifest.py), which is verified first. With `spread` the
+    tasks of a cluster build the relation (distributed.py). Raises DatasetError with all that is wrong with the files,
+    their columns and their values, ExistsError for a relation that `create` finds there.
     """
     began = time.perf_counter()
     there = relation in txn
     _refuse_mode(txn, relation, mode)
     wanted = txn[relation].schema.arrow if there else None
+    sources, reading = [sources] if isinstance(sources, str | Path) else list(sources), reading or Reading()
+    manifest = verified(sources, progress)
+    if manifest and not there:
+        key, reading = tuple(key) or manifest.key, manifest.applied(reading)
     dataset = open_dataset(sources, reading, wanted)
     key = tuple(key) or (txn[relation].schema.key if there else ())
     _check_columns(dataset, txn[relation] if there else None, key, mode)
@@ -107,7 +121,8 @@ def load(
             pass
     held = txn[relation] if there else txn.create(relation, _schema(dataset, key, progress))
     report = Report(relation, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, relation))
-    edited = _Loading(txn, held, dataset, report, progress).run(mode if there else CREATE, memory, bool(lists))
+    loading = _Loading(txn, held, dataset, report, progress, spread)
+    edited = loading.run(mode if there else CREATE, memory, bool(lists))
     for name, elements in lists.items():
         _load_elements(txn, name, elements, edited, report, memory, progress)
     report.dropped += dataset.dropped
@@ -124,6 +139,7 @@ class _Loading:
     dataset: Dataset | Elements
     report: Report
     progress: Tell
+    spread: Spread | None = None
 
     def run(self, mode: str, memory: int, keep_keys: bool = False) -> Edited:
         """Carry out the mode; `keep_keys` asks for those that were changed or deleted."""
@@ -131,7 +147,7 @@ class _Loading:
         if mode in (CREATE, REPLACE):
             before = len(relation)
             txn.truncate(relation.name)
-            filled = fill(txn, relation, self.words, memory, self.dataset.name, self._storing)
+            filled = self._fill(memory)
             report.rows, report.inserted, report.deleted = filled.rows, filled.rows, before
             report.collapsed, report.sorted = filled.collapsed, filled.sorted
             return Edited()
@@ -153,6 +169,12 @@ class _Loading:
         for batch in made_ahead(self.dataset.batches()):
             yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
             self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
+
+    def _fill(self, memory: int) -> Filled:
+        """Fill the relation, here or by the tasks of a cluster."""
+        if self.spread and isinstance(self.dataset, Dataset):
+            return distributed.fill(self.txn, self.relation, self.dataset, *self.spread, self.progress)
+        return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing)
 
     def _prefixes(self) -> Iterator[np.ndarray]:
         """The first columns of keys, as batches of words int64[K, n]."""
@@ -291,102 +313,3 @@ def _is_prefix(columns: Collection[str], relation: WritableRelation) -> bool:
     """Whether columns are the first ones of a relation's key, and not all of it."""
     key = relation.schema.key
     return 0 < len(columns) < len(key) and set(columns) == set(key[: len(columns)])
-
-
-# --- the command --------------------------------------------------------------------------------
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    common(parser, file=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = f"{parser.description}\n{(__doc__ or '').partition('SOURCE...`')[2].partition(chr(10))[2]}"
-    parser.add_argument("file", help="the store; made if it is not there")
-    parser.add_argument("relation", help="the relation")
-    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, a folder, or a pattern such as 'in/*.csv'"
-                        ": Parquet, CSV, JSON lines or Arrow")  # fmt: skip
-    parser.add_argument(
-        "--key", type=names, default=[], help="the new relation's key columns, comma-separated, in order"
-    )
-    modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--append", dest="mode", action="store_const", const=APPEND, help="add rows")
-    modes.add_argument("--upsert", dest="mode", action="store_const", const=UPSERT, help="add rows, or change them")
-    modes.add_argument("--replace", dest="mode", action="store_const", const=REPLACE, help="keep only these rows")
-    modes.add_argument("--delete", dest="mode", action="store_const", const=DELETE, help="take rows away")
-    parser.set_defaults(mode=CREATE)
-    parser.add_argument("--rename", type=pair, action="append", default=[], metavar="OLD=NEW", help="rename a column")
-    parser.add_argument("--columns", type=names, default=[], help="take only these, comma-separated, in this order")
-    parser.add_argument("--cast", type=cast, action="append", default=[], metavar="COLUMN=TYPE",
-                        help="take a column as another type, such as string or decimal(9,2)")  # fmt: skip
-    parser.add_argument("--format", choices=FORMATS, help="what the files are, if their names do not say it")
-    parser.add_argument("--nulls", choices=NULLS, default=KEEP, help="what becomes of nulls: kept in columns of values "
-                        "(the default), refused, or their rows dropped")  # fmt: skip
-    parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
-                        help="a value for the nulls of a column")  # fmt: skip
-    parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
-
-
-def names(text: str) -> list[str]:
-    """Names that are separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def pair(text: str) -> tuple[str, str]:
-    """Two names with a sign of equality between them.  Raises argparse.ArgumentTypeError."""
-    one, sign, other = (part.strip() for part in text.partition("="))
-    if not (one and sign and other):
-        raise argparse.ArgumentTypeError(f"{text}: it is written {'OLD=NEW'}")
-    return one, other
-
-
-def filling(text: str) -> tuple[str, str]:
-    """A column and a value, which may be empty.  Raises argparse.ArgumentTypeError."""
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise argparse.ArgumentTypeError(f"{text}: say which value a column gets, as in {text}=0")
-    return name.strip(), value
-
-
-def cast(text: str) -> tuple[str, Type]:
-    """A column and a type.  Raises argparse.ArgumentTypeError."""
-    name, _, kind = text.partition("=")
-    try:
-        return name.strip(), Type.parse(kind)
-    except pagestore.errors.SchemaError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
-
-
-def _few(sources: Sequence[str]) -> str:
-    """The first sources, for the version's message."""
-    more = f" and {len(sources) - SOURCES_NAMED} more" if len(sources) > SOURCES_NAMED else ""
-    return ", ".join(sources[:SOURCES_NAMED]) + more
-
-
-def run(options: argparse.Namespace) -> int:
-    """Load, and print the report; the exit code."""
-    file = Path(options.file)
-    reading = Reading(
-        options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
-        dict(options.fill),
-    )  # fmt: skip
-    there = file.exists()
-    with pagestore.open(file) as store:
-        try:
-            with (
-                store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
-                Progress(f"load {options.relation}", options.quiet) as progress,
-            ):
-                report = load(
-                    txn, options.relation, options.sources, options.key, options.mode, reading, progress=progress
-                )
-                progress(f"committing{'; views follow' if report.views else ''}")
-                txn.commit()
-        finally:
-            if (
-                not there and not store.version
-            ):  # the load failed; the lock is still held, so no other process has written
-                file.unlink()
-    for note in () if options.quiet else report.notes:
-        complain(f"note: {note}")
-    answer(options, asdict(report), str(report))
-    return 0

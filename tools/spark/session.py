@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, whose session is the one to use
 SHIM = """#!/bin/sh
 for argument do
     shift
@@ -36,6 +39,24 @@ appender.stderr.layout.pattern = Spark %p: %m%n
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
+
+
+@contextmanager
+def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
+    """The session of spark-submit, where that started this program, else a local one; Spark's errors are OSErrors."""
+    try:
+        if SUBMITTED in os.environ:
+            yield SparkSession.builder.appName(name).getOrCreate()
+        else:
+            with local_session(name, cores) as local:
+                yield local
+    except (Py4JError, PySparkException) as error:
+        raise OSError(f"Spark failed: {said(error)}") from None
+
+
+def said(error: Exception) -> str:
+    """What an error of Spark says, without Java's stack trace below it."""
+    return str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].replace("\n", " ").strip()
 
 
 @contextmanager

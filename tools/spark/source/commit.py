@@ -16,7 +16,7 @@ from pagestore.store import Store
 
 from ...loading.edit import append, delete, upsert
 from ...loading.external_sort import sort
-from ...loading.fill import fill, rising
+from ...loading.fill import Conflicts, Filled, fill, rising
 from .applied import Job, is_applied, record_applied
 from .staging import staged_batches
 from .target import DELETE, OVERWRITE, UPSERT, Target
@@ -67,7 +67,9 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         fill(txn, relation, words, MEMORY, source, lambda rows: None, ONE_EACH)
     elif operation == UPSERT:
         ordered = sort(words(), len(relation.schema.key), MEMORY)
-        upsert(txn, relation, rising(txn, relation, ordered, source, ONE_EACH))
+        conflicts = Conflicts()
+        upsert(txn, relation, rising(ordered, len(relation.schema.key), Filled(), conflicts))
+        conflicts.refuse(txn, relation, source, ONE_EACH)
     else:
         append(txn, relation, words(), source, NEW_VALUES)
 

@@ -1,0 +1,307 @@
+"""An empty relation is filled by many tasks: each builds the finished pages of a range of its keys (trees/segments.py).
+
+    texts      each task writes the distinct texts of some files; here they get their ids, in the order of the files
+    build      each task reads some files again, replaces texts by those ids, and builds a segment, if the keys ascend
+    or sort    else the rows, as words, are sorted into ranges by the cluster, and a segment is built of each
+    stitch     the segments are appended to the store, and one tree is put over them
+
+Texts take two passes, since ids must be known before pages are packed: a page is as wide as its ids, and rows with a
+text in the key are in the order of these. To rewrite ids when segments are appended would be to build every page twice,
+one of the times here; the first pass reads only the columns of texts.
+
+A cluster runs the tasks, wherever it likes: what they take and give is pickled, and files are in folders that all see.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pagestore.errors import PagestoreError
+from pagestore.relations.transaction import Transaction
+from pagestore.relations.writable import WritableRelation
+from pagestore.trees.segments import Segment, build_segment
+from pagestore.trees.tree import Spec
+from pagestore.values.codec import encode
+from pagestore.values.types import Schema
+
+from ..cli.answers import counted
+from .dataset import DROP, Dataset
+from .files import ARROW, PARQUET, Part
+from .fill import Conflicts, Disorder, Filled, rising
+from .problems import DatasetError, Problems
+
+TEXT = pa.schema([("text", pa.large_binary())])
+T = TypeVar("T")
+R = TypeVar("R")
+Batches = Iterator[np.ndarray]
+
+
+class Cluster(Protocol):
+    """Runs tasks. `parallelism` is how many at once; a task that fails may be run again."""
+
+    parallelism: int
+
+    def each(self, task: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
+        """What a task gives for each argument."""
+
+    def ranges(
+        self, words: Callable[[T], Batches], arguments: Sequence[T], columns: int, keys: int,
+        build: Callable[[Batches], R],
+    ) -> list[R]:  # fmt: skip
+        """What `build` gives for each range of the rows of all arguments, ascending by key; rows are words."""
+
+
+class Place(NamedTuple):
+    """Where segments are built: the tree and the version that they are for, the page where they probably begin."""
+
+    folder: str
+    spec: Spec
+    version: int
+    first: int
+    page_words: int
+
+
+@dataclass
+class Task:
+    """Some files of a dataset, which become rows of words."""
+
+    dataset: Dataset
+    schema: Schema
+    place: Place
+    number: int
+
+    @property
+    def texts(self) -> Path:
+        """The file of the distinct texts of these files; beside it stands the one with their ids."""
+        return Path(self.place.folder, f"{self.number:05}.texts")
+
+    @property
+    def ids(self) -> Path:
+        """The file of the ids of these texts."""
+        return self.texts.with_suffix(".npy")
+
+    @property
+    def account(self) -> Path:
+        """The file that says how many rows they have, and what is wrong with these."""
+        return self.texts.with_suffix(".json")
+
+
+@dataclass
+class Made:
+    """What a task has made: a segment, or why there is none. `rows` and `dropped` were read for it."""
+
+    segment: Segment | None = None
+    rows: int = 0
+    dropped: int = 0
+    problems: Sequence[str] = ()
+    disorder: bool = False
+    filled: Filled = field(default_factory=Filled)
+    conflicts: Conflicts = field(default_factory=Conflicts)
+
+
+# --- in the process that holds the store -----------------------------------------------------------
+
+
+def fill(
+    txn: Transaction, relation: WritableRelation, dataset: Dataset, cluster: Cluster, folder: Path,
+    progress: Callable[[str], None],
+) -> Filled:  # fmt: skip
+    """Fill an empty relation with the rows of a dataset, by a cluster's tasks, which leave segments in a folder.
+
+    Raises DatasetError as a load in this process does, and for files that are neither Parquet nor Arrow.
+    """
+    _refuse_formats(dataset)
+    schema, spec = relation.schema, relation.info.spec
+    with _emptied(folder) as place:
+        where = Place(str(place), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
+        tasks = [
+            Task(_part_of(dataset, parts), schema, where, number)
+            for number, parts in enumerate(_shared_out(dataset.parts, cluster.parallelism))
+        ]
+        if any(column.type.interned for column in schema.columns):
+            progress(f"reading the texts of {counted(len(dataset.parts), 'file')}")
+            _intern(txn, cluster, tasks)
+        where = where._replace(first=txn.pager.next_run())
+        tasks = [replace(task, place=where) for task in tasks]
+        progress(f"building {counted(len(tasks), 'range')}")
+        made = [] if relation.sorts_texts else cluster.each(_build_in_order, tasks)
+        filled = Filled()
+        if not made or _out_of_order(made, spec.keys):
+            filled.sorted = True
+            progress("sorting rows into ranges, and building these")
+            made = cluster.ranges(_Words(), tasks, spec.columns, spec.keys, _Build(where))
+            made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
+        _refuse(txn, relation, dataset, made)
+        dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
+        filled.collapsed = sum(one.filled.collapsed for one in made)
+        progress(f"stitching {counted(len(made), 'range')}")
+        filled.rows = txn.stitch(relation.name, [one.segment for one in made if one.segment])
+    return filled
+
+
+def _refuse_formats(dataset: Dataset) -> None:
+    for part in dataset.parts:
+        if part.format not in (PARQUET, ARROW):
+            raise DatasetError(f"{part.file} is {part.format}, whose types are guessed from all of it: "
+                               "make Parquet of it with `pagestore prepare`, or load it without --spark")  # fmt: skip
+
+
+@contextmanager
+def _emptied(folder: Path) -> Iterator[Path]:
+    """A new folder in one that is emptied before and removed afterwards.
+
+    The caller holds the store's only turn to write, so whatever is there is of a load that was killed. Tasks of that
+    one may still run; they find their folder gone.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    inner = folder / uuid4().hex
+    inner.mkdir(parents=True)
+    try:
+        yield inner
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
+    """Files in their order in at most so many shares, of about as many bytes each."""
+    sizes = np.array([max(1, part.file.stat().st_size) for part in parts])
+    share = ((np.cumsum(sizes) - sizes / 2) * shares // sizes.sum()).astype(int)
+    return [[part for part, its in zip(parts, share.tolist(), strict=True) if its == one] for one in np.unique(share)]
+
+
+def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
+    return replace(dataset, parts=parts, notes=[], problems=Problems(), _opened={})
+
+
+def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
+    """Give ids to the texts of all tasks, batch by batch in the order in which a load would meet them."""
+    cluster.each(_write_texts, tasks)
+    for task in tasks:
+        with pa.memory_map(str(task.texts)) as source:
+            ids = [txn.dictionary.intern(batch.column(0)) for batch in pa.ipc.open_stream(source)]
+        np.save(task.ids, np.concatenate([np.zeros(0, np.int64), *ids]))
+
+
+def _out_of_order(made: Sequence[Made], keys: int) -> bool:
+    """Whether keys do not ascend, within a task or from one to the next."""
+    segments = [one.segment for one in made if one.segment and one.segment.records]
+    return any(one.disorder for one in made) or any(one.last >= other.entry[:keys] for one, other in pairwise(segments))
+
+
+def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made: Sequence[Made]) -> None:
+    """Raise DatasetError with all that tasks found wrong."""
+    problems = dict.fromkeys(problem for one in made for problem in one.problems)
+    if problems:
+        raise DatasetError([*problems])
+    conflicts = Conflicts()
+    for one in made:
+        conflicts.join(one.conflicts)
+    conflicts.refuse(txn, relation, dataset.name)
+
+
+# --- in tasks ----------------------------------------------------------------------------------------
+
+
+def _write_texts(task: Task) -> None:
+    """Write the distinct texts of each column and batch, in the order in which they come."""
+    names = [column.name for column in task.schema.columns if column.type.interned]
+    dataset = task.dataset
+    if dataset.reading.nulls != DROP:  # else other columns say which rows count
+        dataset = replace(dataset, columns={name: dataset.columns[name] for name in names})
+    with (
+        _whole(task.texts) as file,
+        pa.OSFile(str(file), "wb") as out,
+        pa.ipc.new_stream(out, TEXT) as stream,
+        suppress(DatasetError),  # the pass that builds tells what is wrong, of all columns
+    ):
+        for batch in dataset.batches():
+            for name in names:
+                distinct = batch.column(name).drop_null().dictionary_encode().dictionary
+                stream.write_batch(pa.record_batch([distinct.cast(pa.large_binary())], schema=TEXT))
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """A file of another name, which replaces `file` in the end: two attempts of a task do not meet in it."""
+    attempt = file.with_name(f"{file.name}.{uuid4().hex}")
+    yield attempt
+    attempt.replace(file)
+
+
+class KnownTexts:
+    """An interner of the texts that a task has met in its first pass."""
+
+    def __init__(self, task: Task) -> None:
+        with pa.memory_map(str(task.texts)) as source:
+            self._texts = pa.ipc.open_stream(source).read_all().column(0).combine_chunks()
+        self._ids = np.load(task.ids)
+
+    def intern(self, texts: pa.Array) -> np.ndarray:
+        """The ids int64[n] of texts."""
+        distinct = texts.dictionary_encode()
+        places = pc.index_in(distinct.dictionary.cast(pa.large_binary()), value_set=self._texts).to_numpy()
+        ids: np.ndarray = self._ids[places][distinct.indices.to_numpy()]
+        return ids
+
+    def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
+        """Raises NotImplementedError: tasks only write texts."""
+        raise NotImplementedError
+
+
+def _words_of(task: Task) -> Batches:
+    """The rows of a task's files as batches of words int64[C, n], the key columns first."""
+    schema = task.schema
+    interner: Any = KnownTexts(task) if any(column.type.interned for column in schema.columns) else None
+    for batch in task.dataset.batches():
+        words = [encode(column, batch.column(column.name), interner) for column in schema.stored]
+        yield np.array(words).reshape(len(words), -1)
+
+
+def _build_in_order(task: Task) -> Made:
+    """Build the segment of a task's files, unless their keys do not ascend."""
+    made = _Build(task.place)(_words_of(task))
+    made.rows, made.dropped = task.dataset.rows, task.dataset.dropped
+    return made
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A task's rows as words, to be sorted; how many there are, and what is wrong with them, goes into a file."""
+
+    def __call__(self, task: Task) -> Batches:
+        problems: tuple[str, ...] = ()
+        try:
+            yield from _words_of(task)
+        except PagestoreError as error:
+            problems = getattr(error, "problems", (str(error),))
+        with _whole(task.account) as file:
+            file.write_text(json.dumps([task.dataset.rows, task.dataset.dropped, problems]))
+
+
+@dataclass(frozen=True)
+class _Build:
+    """Builds a segment of rows in order."""
+
+    place: Place
+
+    def __call__(self, batches: Batches) -> Made:
+        made, place = Made(), self.place
+        file = Path(place.folder, f"{uuid4().hex}.segment")  # an attempt that failed may have left another
+        try:
+            rows = rising(batches, place.spec.keys, made.filled, made.conflicts)
+            made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, rows)
+        except Disorder:
+            made.disorder = True
+        except PagestoreError as error:
+            made.problems = getattr(error, "problems", (str(error),))
+        return made

@@ -1,0 +1,184 @@
+"""From raw rows to load-ready Parquet with Spark, as a recipe says it (recipe.py).
+
+    read         rows of CSV, JSON, Parquet, JDBC or a table; those of texts that do not parse are noted
+    classify     typed columns, and what is wrong with each row            (typed.py)
+    merge        one row for each key; keys with several values are conflicts
+    write        ranges of the key, sorted, as Parquet with a manifest; bad rows, with the reasons, as JSON lines
+
+Each step is a function over DataFrames; `prepare` does all, and reports.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ..loading.manifest import Manifest, write_manifest
+from ..loading.problems import DatasetError
+from .recipe import CSV, JDBC, JSON, TABLE, Recipe
+from .report import EXAMPLES, NAME, Report
+from .typed import BAD, DROPPED, GOOD, PREFER, REASONS, ROW, STATE, UNREAD, UNWANTED, classify, column, settled
+
+DEFAULTS = {
+    CSV: {"header": "true", "escape": '"', "enforceSchema": "false"},  # files with other columns are refused
+    JSON: {"primitivesAsString": "true"},  # so that no digit is lost before the columns' types are known
+}
+CONFLICT = "key conflict"
+COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
+ROW_GROUP_OPTION = "parquet.block.row.count.limit"
+
+
+def prepare(
+    spark: SparkSession, recipe: Recipe, out: Path, rows: DataFrame | None = None, overwrite: bool = False
+) -> Report:
+    """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine where rows are bad.
+
+    `rows` are taken in place of what the recipe names as its sources. The manifest comes last: without it the folder
+    is not whole. Raises DatasetError for a recipe that does not suit the rows, and where the folder is there, unless
+    it is to be overwritten. O(rows log rows), in memory that Spark bounds.
+    """
+    folder, quarantine = out.resolve() / recipe.name, out.resolve() / f"{recipe.name}.quarantine"
+    _make_place((folder, quarantine), overwrite)
+    raw = read(spark, recipe) if rows is None else rows
+    recipe = settled(recipe, raw)
+    classified = classify(raw, recipe).persist()
+    merged = merge(classified, recipe).persist()
+    try:
+        report = Report(recipe.name, str(folder), str(quarantine))
+        _count(classified, report)
+        _count_keys(merged, recipe, report)
+        if report.quarantined:
+            bad_rows(classified, merged, recipe).write.text(str(quarantine))
+        write_sorted(unique(merged, recipe), recipe, folder)
+    finally:
+        merged.unpersist()
+        classified.unpersist()
+    report.take(describe(recipe, folder))
+    (folder / NAME).write_text(report.to_json())
+    return report
+
+
+def read(spark: SparkSession, recipe: Recipe) -> DataFrame:
+    """The raw rows of a recipe's sources; of texts, a column UNREAD has the lines that do not parse."""
+    reader = spark.read.format(recipe.format).options(**{**DEFAULTS.get(recipe.format, {}), **recipe.options})
+    if recipe.format == TABLE:
+        return spark.table(recipe.sources[0])
+    if recipe.format == JDBC:
+        return reader.load()
+    reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=UNREAD)
+    paths = [*recipe.sources]
+    if recipe.format == CSV:
+        texts = [T.StructField(name, T.StringType()) for name in reader.load(paths).columns]
+        reader = reader.schema(T.StructType([*texts, T.StructField(UNREAD, T.StringType())]))
+    return reader.load(paths)
+
+
+def merge(classified: DataFrame, recipe: Recipe) -> DataFrame:
+    """The good rows by key: how many there are, and the least and the greatest of their values.
+
+    The two differ where a key has several values. With `prefer` both are of the rows that it prefers.
+    """
+    values = [column(name) for name in recipe.columns if name not in recipe.key]
+    both = F.struct(*values) if values else F.struct(F.lit(True).alias("there"))
+    good = classified.where(F.col(STATE) == GOOD)
+    if recipe.prefer is None:
+        folds = F.min(both), F.max(both)
+    else:
+        best = F.max(F.struct(F.col(PREFER).alias("order"), both.alias("values"))).getField("values")
+        folds = best, best
+    by_key = good.groupBy(*map(column, recipe.key))
+    different = F.min(both).eqNullSafe(F.max(both))
+    return by_key.agg(
+        F.count(F.lit(1)).alias(COUNT), folds[0].alias(LEAST), folds[1].alias(MOST), (~different).alias(DIFFERENT)
+    )
+
+
+def unique(merged: DataFrame, recipe: Recipe) -> DataFrame:
+    """The rows of keys that have one value, in the order of the recipe's columns."""
+    return merged.where(_is_unique()).select(*_merged_columns(recipe, LEAST))
+
+
+def bad_rows(classified: DataFrame, merged: DataFrame, recipe: Recipe) -> DataFrame:
+    """The rows that are not taken, as JSON lines with the reasons and the row: as it was read, or as it was typed."""
+    bad = classified.where(F.col(STATE) == BAD).select(REASONS, ROW)
+    conflicting = F.broadcast(merged.where(~_is_unique()).select(*map(column, recipe.key)))
+    good = classified.where(F.col(STATE) == GOOD).join(conflicting, [*recipe.key], "left_semi")
+    row = F.to_json(F.struct(*map(column, recipe.columns)), {"ignoreNullFields": "false"})
+    conflicts = good.select(F.array(F.lit(CONFLICT)).alias(REASONS), row.alias(ROW))
+    line = F.concat(F.lit('{"reasons":'), F.to_json(REASONS), F.lit(',"row":'), F.col(ROW), F.lit("}"))
+    return bad.unionByName(conflicts).select(line)
+
+
+def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
+    """Write rows as Parquet whose files, in the order of their names, ascend by key as a whole.
+
+    Ranges are of the whole key, so that a value of its first column that most rows have is split, too.
+    """
+    key = [*map(column, recipe.key)]
+    partitions = recipe.partitions or rows.sparkSession.sparkContext.defaultParallelism
+    ordered = rows.repartitionByRange(partitions, *key).sortWithinPartitions(*key)
+    writer = ordered.write.option(ROW_GROUP_OPTION, recipe.row_group).option("compression", "zstd")
+    writer.parquet(str(folder))
+
+
+def describe(recipe: Recipe, folder: Path) -> Manifest:
+    """Write the manifest of a folder that `write_sorted` has written."""
+    return write_manifest(folder, recipe.name, recipe.key, {name: one.type for name, one in recipe.columns.items()})
+
+
+def _make_place(folders: Sequence[Path], overwrite: bool) -> None:
+    for folder in folders:
+        if folder.exists() and not overwrite:
+            raise DatasetError(f"{folder} is there already: give another folder, or overwrite it with --overwrite")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_unique() -> Column:
+    return F.col(LEAST).eqNullSafe(F.col(MOST))
+
+
+def _merged_columns(recipe: Recipe, side: str) -> list[Column]:
+    return [column(name) if name in recipe.key else F.col(side).getField(name).alias(name) for name in recipe.columns]
+
+
+def _count(classified: DataFrame, report: Report) -> None:
+    """Count the rows that were read by what becomes of them, and those that are bad by the reasons."""
+    groups = classified.groupBy(STATE, REASONS).agg(F.count(F.lit(1)).alias(COUNT), F.min(ROW).alias(ROW))
+    for state, reasons, count, row in sorted(groups.collect(), key=str):
+        report.raw += count
+        report.unwanted += count * (state == UNWANTED)
+        report.dropped += count * (state == DROPPED)
+        for reason in reasons if state == BAD else ():
+            report.reason(reason, count, row)
+        report.quarantined += count * (state == BAD)
+
+
+def _count_keys(merged: DataFrame, recipe: Recipe, report: Report) -> None:
+    """Count duplicates and conflicts, with examples."""
+    again, different = F.col(COUNT) > 1, F.col(DIFFERENT)
+    sums = {
+        "duplicates": F.when(~different, F.col(COUNT) - 1),
+        "superseded": F.when(different & _is_unique(), F.col(COUNT) - 1),
+        "conflicts": F.when(~_is_unique(), 1),
+        "conflict_rows": F.when(~_is_unique(), F.col(COUNT)),
+    }
+    [counts] = merged.agg(*[F.coalesce(F.sum(one), F.lit(0)).alias(name) for name, one in sums.items()]).collect()
+    report.duplicates, report.superseded, report.conflicts, report.conflict_rows = counts
+    report.quarantined += report.conflict_rows
+    for kind, condition in (("duplicates", again & ~different), ("superseded", different & _is_unique()),
+                            ("conflicts", ~_is_unique())):  # fmt: skip
+        if getattr(report, kind):
+            examples = merged.where(condition).orderBy(*map(column, recipe.key)).limit(EXAMPLES).collect()
+            report.examples[kind] = [_example(row, recipe, kind) for row in examples]
+
+
+def _example(row: Any, recipe: Recipe, kind: str) -> str:
+    key = ", ".join(f"{name}={row[name]}" for name in recipe.key)
+    if kind != "conflicts":
+        return f"key ({key}) in {row[COUNT]} rows"
+    one, other = (", ".join(f"{name}={value}" for name, value in row[side].asDict().items()) for side in (LEAST, MOST))
+    return f"key ({key}) has both ({one}) and ({other}) in {row[COUNT]} rows"

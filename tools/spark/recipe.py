@@ -1,0 +1,197 @@
+"""What `pagestore prepare` makes of raw tables, as a file of TOML says it: one section for each relation.
+
+    [flight]
+    source = "raw/flights.csv"                # or several in a list; what it is follows from the name, or `format`
+    options = { nullValue = "NA" }            # of Spark's reader for that format
+    key = ["t", "c"]
+    where = "month <= 11"                     # SQL over the raw columns: which rows are wanted at all
+
+    [flight.columns]                          # without it, all columns as they are
+    t = { from = "time_hour", type = "timestamp(UTC)", nulls = "drop" }
+    c = { from = "upper(carrier)", type = "string" }
+    m = { from = "distance", type = "int64?", least = 0 }
+    note = "string?"                          # the raw column of that name
+
+A type with a question mark keeps nulls; without, a null is bad, unless `nulls = "drop"` drops its row or `fill` gives
+a value. Nothing here needs pyspark.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pagestore.errors import SchemaError
+from pagestore.values.types import Type
+
+from ..loading.problems import DatasetError
+
+KEEP, DROP, QUARANTINE = NULLS = "keep", "drop", "quarantine"
+CSV, JSON, PARQUET, JDBC, TABLE = FORMATS = "csv", "json", "parquet", "jdbc", "table"
+SUFFIXES = {".csv": CSV, ".tsv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET}
+PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+WITHOUT = {
+    "uint64": "int64 or decimal(18,0)",
+    "duration": "int64",
+    "time": "int64 or string",
+}  # types that Spark does not write, and what to take
+ROW_GROUP = 1 << 20  # rows, as many as the loader reads at once
+
+
+class Wanted(NamedTuple):
+    """A column to make: its type, and the SQL expression over the raw columns that gives it.
+
+    `nulls` says what becomes of a row without a value there, once `fill` was put in its place. `least` and `most` are
+    SQL literals, or expressions, that bound its values.
+    """
+
+    type: Type
+    source: str
+    nulls: str = QUARANTINE
+    fill: str | None = None
+    least: str | None = None
+    most: str | None = None
+
+
+class Recipe(NamedTuple):
+    """What is made of one raw table: its columns, which rows are wanted, and how they are laid out.
+
+    `sources` are paths, or the name of a table. Of several rows with one key, the one with the greatest value of the
+    SQL expression `prefer` is kept; without it, such rows are conflicts. `partitions` is the number of files, 0 for as
+    many as Spark has cores.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    format: str = PARQUET
+    options: Mapping[str, str] = {}
+    columns: Mapping[str, Wanted] = {}
+    where: str | None = None
+    prefer: str | None = None
+    partitions: int = 0
+    row_group: int = ROW_GROUP
+
+
+def read_recipes(file: str | Path) -> list[Recipe]:
+    """The recipes of a file. Raises DatasetError for one that is none, naming the section; relative sources are
+    looked for beside the file.
+    """
+    try:
+        sections = tomllib.loads(Path(file).read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{file} is no TOML: {error}") from None
+    if not sections:
+        raise DatasetError(f"{file} has no section: each is named for the relation that it makes")
+    return [_recipe(name, section, f"{file}: [{name}]", Path(file).parent) for name, section in sections.items()]
+
+
+def recipe_of(name: str, section: Mapping[str, Any], where: str = "the options", beside: Path = Path()) -> Recipe:
+    """The recipe that a section, as TOML has it, is for a relation. Raises DatasetError."""
+    return _recipe(name, section, where, beside)
+
+
+def _recipe(name: str, section: Any, where: str, beside: Path) -> Recipe:
+    _check_names(section, SECTION, where)
+    taken = {field: SECTION[field](value, f"{where}: {field}") for field, value in section.items()}
+    if not taken.get("key"):
+        raise DatasetError(f"{where} has no key: name the columns that tell rows apart")
+    columns = {
+        column: _wanted(column, value, f"{where}: column {column}", column in taken["key"])
+        for column, value in taken.pop("columns", {}).items()
+    }
+    if columns and (unknown := [column for column in taken["key"] if column not in columns]):
+        raise DatasetError(f"{where}: the key has {', '.join(unknown)}, which is not among the columns")
+    sources = tuple(taken.pop("source", ()))
+    files = tuple(path if "://" in path else str(beside / path) for path in sources)
+    kind = taken.pop("format", None) or _format_of(files, where)
+    if kind not in FORMATS:
+        raise DatasetError(f"{where}: format = {kind!r}: use {', '.join(FORMATS)}")
+    if kind not in (JDBC, TABLE):
+        sources = files
+    return Recipe(name, sources=sources, format=kind, columns=columns, **taken)
+
+
+def _wanted(name: str, value: Any, where: str, in_key: bool) -> Wanted:
+    """The column that a section's entry asks for."""
+    fields = {"type": value} if isinstance(value, str) else value
+    _check_names(fields, COLUMN, where)
+    if "type" not in fields:
+        raise DatasetError(f"{where} has no type")
+    taken = {field: COLUMN[field](one, f"{where}: {field}") for field, one in fields.items()}
+    kind: Type = taken.pop("type")
+    nulls = taken.pop("nulls", KEEP if kind.nullable else QUARANTINE)
+    if nulls not in NULLS:
+        raise DatasetError(f"{where}: nulls = {nulls!r}: use {', '.join(NULLS)}")
+    if in_key and nulls == KEEP:
+        raise DatasetError(f"{where} is in the key, which is never null: take {str(kind).rstrip('?')}")
+    if kind.name in WITHOUT:
+        raise DatasetError(f"{where}: Spark writes no {kind.name}: take {WITHOUT[kind.name]}")
+    return Wanted(kind._replace(nullable=nulls == KEEP), taken.pop("from", f"`{name}`"), nulls, **taken)
+
+
+def _check_names(section: Any, known: Mapping[str, Any], where: str) -> None:
+    if not isinstance(section, Mapping):
+        raise DatasetError(f"{where}: a table is wanted, with {', '.join(known)}")
+    for name in section:
+        if name not in known:
+            raise DatasetError(f"{where}: {name!r} is unknown; there is {', '.join(known)}")
+
+
+def _format_of(sources: Sequence[str], where: str) -> str:
+    """The format that the sources' names say; folders are of Parquet, or hold files of one format."""
+    found = set()
+    for source in sources:
+        files = [source] if not Path(source).is_dir() else [str(file) for file in sorted(Path(source).iterdir())]
+        for file in files:
+            for packing in PACKED:
+                file = file.removesuffix(packing)
+            found |= {SUFFIXES[Path(file).suffix]} if Path(file).suffix in SUFFIXES else set()
+    if len(found) > 1:
+        raise DatasetError(f"{where}: the sources are of several formats, {', '.join(sorted(found))}: say which")
+    return found.pop() if found else PARQUET
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise DatasetError(f"{where} = {value!r}: a text is wanted")
+    return str(value)
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(_text(one, where) for one in (value if isinstance(value, list | tuple) else [value]))
+
+
+def _number(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise DatasetError(f"{where} = {value!r}: a number from 1 on is wanted")
+    return value
+
+
+def _type(value: Any, where: str) -> Type:
+    try:
+        return Type.parse(_text(value, where))
+    except SchemaError as error:
+        raise DatasetError(f"{where}: {error}") from None
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise DatasetError(f"{where} = {value!r}: a table of names and values is wanted")
+    return dict(value)
+
+
+def _options(value: Any, where: str) -> dict[str, str]:
+    return {name: _text(one, f"{where}: {name}") for name, one in _table(value, where).items()}
+
+
+Take = Callable[[Any, str], Any]
+SECTION: dict[str, Take] = {
+    "source": _texts, "format": _text, "options": _options, "key": _texts, "columns": _table, "where": _text,
+    "prefer": _text, "partitions": _number, "row_group": _number,
+}  # fmt: skip
+COLUMN: dict[str, Take] = {
+    "type": _type, "from": _text, "nulls": _text, "fill": _text, "least": _text, "most": _text,
+}  # fmt: skip

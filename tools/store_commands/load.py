@@ -1,0 +1,147 @@
+"""`pagestore load FILE RELATION SOURCE...`: files become rows of a relation, a new one or one that is there.
+
+    (nothing)    make the relation, which must not be there                            --key x,y
+    --append     add rows; a key that is there with other values is an error
+    --upsert     add rows; where the key is there, put their values in place of the old ones
+    --replace    let the relation have these rows and no others
+    --delete     take away the rows with these keys, or keys that begin so, or these whole rows
+
+Views that read the relation follow in the same commit. All of a load is done, or nothing.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pagestore
+from pagestore.values.types import Type
+
+from ..cli.answers import answer, common, complain
+from ..cli.progress import Progress
+from ..loading.dataset import KEEP, NULLS, Reading
+from ..loading.files import FORMATS
+from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Spread, load
+from ..loading.problems import DatasetError
+
+SOURCES_NAMED = 3  # in the message of a version
+WITHOUT_SPARK = "{}: pip install 'pagestore-ivm[spark]'"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    common(parser, file=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = f"{parser.description}\n{(__doc__ or '').partition('SOURCE...`')[2].partition(chr(10))[2]}"
+    parser.add_argument("file", help="the store; made if it is not there")
+    parser.add_argument("relation", help="the relation")
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a file, a folder, or a pattern such as 'in/*.csv'"
+                        ": Parquet, CSV, JSON lines or Arrow")  # fmt: skip
+    parser.add_argument(
+        "--key", type=names, default=[], help="the new relation's key columns, comma-separated, in order"
+    )
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--append", dest="mode", action="store_const", const=APPEND, help="add rows")
+    modes.add_argument("--upsert", dest="mode", action="store_const", const=UPSERT, help="add rows, or change them")
+    modes.add_argument("--replace", dest="mode", action="store_const", const=REPLACE, help="keep only these rows")
+    modes.add_argument("--delete", dest="mode", action="store_const", const=DELETE, help="take rows away")
+    parser.set_defaults(mode=CREATE)
+    parser.add_argument("--rename", type=pair, action="append", default=[], metavar="OLD=NEW", help="rename a column")
+    parser.add_argument("--columns", type=names, default=[], help="take only these, comma-separated, in this order")
+    parser.add_argument("--cast", type=cast, action="append", default=[], metavar="COLUMN=TYPE",
+                        help="take a column as another type, such as string or decimal(9,2)")  # fmt: skip
+    parser.add_argument("--format", choices=FORMATS, help="what the files are, if their names do not say it")
+    parser.add_argument("--nulls", choices=NULLS, default=KEEP, help="what becomes of nulls: kept in columns of values "
+                        "(the default), refused, or their rows dropped")  # fmt: skip
+    parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
+                        help="a value for the nulls of a column")  # fmt: skip
+    parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
+    parser.add_argument("--spark", action="store_true", help="let tasks of Spark build the relation's pages")
+    parser.add_argument("--cores", type=int, default=2, help="threads of Spark in this process (2)")
+    parser.add_argument("--segments", metavar="DIR", help="where Spark's tasks leave pages, a folder that all workers "
+                        "see: FILE.segments by default")  # fmt: skip
+
+
+def names(text: str) -> list[str]:
+    """Names that are separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Two names with a sign of equality between them.  Raises argparse.ArgumentTypeError."""
+    one, sign, other = (part.strip() for part in text.partition("="))
+    if not (one and sign and other):
+        raise argparse.ArgumentTypeError(f"{text}: it is written {'OLD=NEW'}")
+    return one, other
+
+
+def filling(text: str) -> tuple[str, str]:
+    """A column and a value, which may be empty.  Raises argparse.ArgumentTypeError."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise argparse.ArgumentTypeError(f"{text}: say which value a column gets, as in {text}=0")
+    return name.strip(), value
+
+
+def cast(text: str) -> tuple[str, Type]:
+    """A column and a type.  Raises argparse.ArgumentTypeError."""
+    name, _, kind = text.partition("=")
+    try:
+        return name.strip(), Type.parse(kind)
+    except pagestore.errors.SchemaError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from None
+
+
+def _few(sources: Sequence[str]) -> str:
+    """The first sources, for the version's message."""
+    more = f" and {len(sources) - SOURCES_NAMED} more" if len(sources) > SOURCES_NAMED else ""
+    return ", ".join(sources[:SOURCES_NAMED]) + more
+
+
+@contextmanager
+def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
+    """The cluster that the options ask for."""
+    if not options.spark:
+        yield None
+        return
+    if options.mode not in (CREATE, REPLACE):
+        raise DatasetError(f"--spark builds a relation whole: make one, or give --replace instead of --{options.mode}")
+    try:
+        from ..spark.cluster import SparkCluster
+        from ..spark.session import session
+    except ImportError as error:
+        raise OSError(WITHOUT_SPARK.format(error)) from None
+    with session("pagestore load", options.cores) as spark:
+        yield Spread(SparkCluster(spark), Path(options.segments or f"{options.file}.segments"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load, and print the report; the exit code."""
+    file = Path(options.file)
+    reading = Reading(
+        options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
+        dict(options.fill),
+    )  # fmt: skip
+    there = file.exists()
+    with pagestore.open(file) as store:
+        try:
+            with (
+                store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
+                Progress(f"load {options.relation}", options.quiet) as progress,
+                _spread(options) as spread,
+            ):
+                report = load(
+                    txn, options.relation, options.sources, options.key, options.mode, reading, MEMORY, progress, spread
+                )
+                progress(f"committing{'; views follow' if report.views else ''}")
+                txn.commit()
+        finally:
+            if (
+                not there and not store.version
+            ):  # the load failed; the lock is still held, so no other process has written
+                file.unlink()
+    for note in () if options.quiet else report.notes:
+        complain(f"note: {note}")
+    answer(options, asdict(report), str(report))
+    return 0
