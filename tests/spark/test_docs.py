@@ -1,0 +1,26 @@
+"""The examples of docs/spark.md run, one after the other, on one store."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+
+def test_the_examples_of_the_page(spark: "SparkSession", tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
+        exec(block, names)
+    for example in "read", "write", "copy_changes":
+        names[example](spark, tmp_path)
+
+
+def test_the_recipe_of_the_page(tmp_path: Path) -> None:
+    from pagestore_tools.spark.recipe import read_recipes
+
+    (tmp_path / "job.toml").write_text(re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)[0])
+    (recipe,) = read_recipes(tmp_path / "job.toml")
+    assert (recipe.name, recipe.key, [*recipe.columns]) == ("trip", ("t", "plane"), ["t", "plane", "miles"])
