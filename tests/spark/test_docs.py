@@ -16,11 +16,3 @@ def test_the_examples_of_the_page(spark: "SparkSession", tmp_path: Path) -> None
         exec(block, names)
     for example in "read", "write", "copy_changes":
         names[example](spark, tmp_path)
-
-
-def test_the_recipe_of_the_page(tmp_path: Path) -> None:
-    from pagestore_tools.spark.recipe import read_recipes
-
-    (tmp_path / "job.toml").write_text(re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)[0])
-    (recipe,) = read_recipes(tmp_path / "job.toml")
-    assert (recipe.name, recipe.key, [*recipe.columns]) == ("trip", ("t", "plane"), ["t", "plane", "miles"])

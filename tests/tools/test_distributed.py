@@ -147,6 +147,17 @@ def test_a_relation_keeps_its_scans_and_its_views_follow(tmp_path: Path) -> None
         assert workspace.check() == [] and workspace.store.check() == []
 
 
+def test_lists_are_loaded_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    pq.write_table(pa.table({"x": [1, 2], "tags": [["a", "b"], []]}), folder / "part-0.parquet")
+    with pagestore.open(":memory:") as store:
+        with store.transaction() as txn:
+            load(txn, "r", folder, ["x"], spread=Spread(HereCluster(2), tmp_path / "segments"))
+        assert [*store.snapshot()["r"]] == [(1,), (2,)] and store.check() == []
+        assert [*store.snapshot()["r:tags"]] == [(1, 0, "a"), (1, 1, "b")]
+
+
 def test_files_without_types_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
     with (

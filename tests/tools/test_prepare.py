@@ -249,6 +249,7 @@ def test_jdbc_and_tables_are_sources(spark, tmp_path: Path) -> None:
     spark.sql("select 1 k, 'a' s").createOrReplaceTempView("raw_table")
     table = recipe_of("r", {"source": "raw_table", "format": "table", "key": ["k"]})
     assert [tuple(row) for row in read(spark, table).collect()] == [(1, "a")]
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     options = {
         "url": f"jdbc:derby:{tmp_path / 'db'};create=true",
         "driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",

@@ -55,8 +55,11 @@ def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
 
 
 def said(error: Exception) -> str:
-    """What an error of Spark says, without Java's stack trace below it."""
-    return str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].replace("\n", " ").strip()
+    """What an error of Spark says: the last line of a task's traceback, or all above Java's stack trace."""
+    text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
+    if "Traceback (most recent call last)" in text:
+        return text.splitlines()[-1]
+    return text.replace("\n", " ")
 
 
 @contextmanager
