@@ -44,7 +44,7 @@ SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--no-spark", action="store_true", help="clean the raw tables with pyarrow alone")
+    parser.add_argument("--no-spark", action="store_true", help="do without Spark: the tables are cleaned with pyarrow")
     parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files and the store in this folder")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
@@ -66,6 +66,10 @@ def run(options: argparse.Namespace) -> int:
             story.one_flight_is_cancelled()
             story.an_airport_closes()
         sound = check(file, tell) and story.sound
+        if not options.no_spark:
+            from .with_spark import spark_reads
+
+            sound = spark_reads(file, folder, tell) and sound
     tell.say(f"{time.perf_counter() - began:.0f} s in all." + (f" Everything is in {folder}." if options.keep else ""))
     return 0 if sound else 1
 

@@ -30,7 +30,7 @@ def over_cells(
 
     `workspace` has the relations flight and maker, `changes` are tables of them with `_change_type`.
     """
-    tell.heading("A view over four cells", "HyperCube shards" + (", tasks of Spark" if spark else ""))
+    tell.heading("10. A view over four cells", "HyperCube shards" + (", tasks of Spark" if spark else ""))
     tables = {name: workspace[name].to_arrow() for name in ("flight", "maker")}
     text = "\n".join(str(workspace.predicates[name]) for name in tables)
     with ivm.open(":memory:") as one, Cells.create(folder, f"{text}\n{VIEW}", CELLS, spark, tables) as cells:
