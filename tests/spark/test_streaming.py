@@ -42,8 +42,6 @@ def run(frame: "DataFrame", checkpoint: Path, seen: "Callable[[DataFrame, int], 
     writer = frame.writeStream.foreachBatch(seen).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(120)
-    if query.exception():
-        raise AssertionError(str(query.exception()))
     return query
 
 
@@ -75,7 +73,7 @@ def test_rows_that_come_and_a_row_that_goes(spark: "SparkSession", store: Edited
     frame = stream(spark, store.path, startingVersion=3, maxRowsPerTrigger=1)
     assert collected(frame, tmp_path / "check") == [[(2, 3), (3, 4)], [(5, 6)]]
     store.edit([], [(1, 2)])
-    with pytest.raises(AssertionError, match="version 5 took rows from 'edge'.*readChangeFeed=true"):
+    with pytest.raises(Exception, match="version 5 took rows from 'edge'.*readChangeFeed=true"):
         collected(frame, tmp_path / "check")
 
 
@@ -87,11 +85,11 @@ def test_versions_that_are_gone_are_an_error(spark: "SparkSession", store: Edite
         store.edit([(x, x)])
     with pagestore.open(store.path) as opened:
         opened.vacuum(1)
-    with pytest.raises(AssertionError, match="no longer retained; keep versions for longer"):
+    with pytest.raises(Exception, match="no longer retained; keep versions for longer"):
         collected(frame, tmp_path / "check")
     store.path.rename(tmp_path / "away.pages")
     Edited(store.path)
-    with pytest.raises(AssertionError, match="the stream's checkpoint is of"):
+    with pytest.raises(Exception, match="the stream's checkpoint is of"):
         collected(frame, tmp_path / "check")
 
 
@@ -125,7 +123,9 @@ def test_the_output_mode_complete_overwrites(spark: "SparkSession", store: Edite
         store.edit(edges)
         counts = stream(spark, store.path).groupBy("x").count()
         writer = counts.writeStream.format("pagestore").outputMode("complete")
-        writer = writer.options(path=str(target), relation="degree", key="x", checkpointLocation=str(tmp_path / "check"))
+        writer = writer.options(
+            path=str(target), relation="degree", key="x", checkpointLocation=str(tmp_path / "check")
+        )
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination(120)
         assert query.exception() is None

@@ -36,16 +36,15 @@ def test_the_life_of_a_relation(spark: "SparkSession", tmp_path: Path) -> None:
     assert rows(path) == [(1, "a", None), (2, "b", None), (3, None, None)]
     with pagestore.open(path, mode="r") as store:
         assert str(store.snapshot()["r"].schema) == "id: int64, name: string?, paid: decimal(9,2)?"
-    write(spark.createDataFrame([("b", 2), ("B", 3)], "name string, id int").selectExpr(
-        "name", "id", "cast(id as decimal(5,1)) / 2 as paid").selectExpr("name", "id", "cast(paid as decimal(9,2)) paid"),
-        path, operation="upsert")  # fmt: skip
+    halves = spark.sql("select * from values ('b', 2, 1.00), ('B', 3, 1.50) as t(name, id, paid)")  # a decimal(3,2)
+    write(halves, path, operation="upsert")
     assert [(i, n, float(p or 0)) for i, n, p in rows(path)] == [(1, "a", 0.0), (2, "b", 1.0), (3, "B", 1.5)]
     write(spark.createDataFrame([(1,), (9,)], "id bigint"), path, operation="delete")
     assert [row[0] for row in rows(path)] == [2, 3]
     write(spark.createDataFrame([(7, "x", None)], SCHEMA), path, mode="overwrite")
     assert rows(path) == [(7, "x", None)]
     with pagestore.open(path, mode="r") as store:
-        assert store.version == 4 and [info.message for info in store.history()][0] == "spark: overwrite r"
+        assert store.version == 4 and store.history()[0].message == "spark: overwrite r"
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -79,7 +78,11 @@ def test_a_branch_is_written_to(spark: "SparkSession", tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ("id bigint, name string, paid float", {}, "'paid' is float, and the relation's is decimal.*cast it to decimal"),
+        (
+            "id bigint, name string, paid float",
+            {},
+            "'paid' is float, and the relation's is decimal.*cast it to decimal",
+        ),
         ("id bigint, name string", {}, "'r' has a column 'paid'"),
         ("id bigint, name string, paid decimal(9,2), more int", {}, "a column 'more', and 'r' has not"),
         (SCHEMA, {"key": "name"}, "the key of 'r' is id, not name"),
@@ -89,7 +92,7 @@ def test_a_branch_is_written_to(spark: "SparkSession", tmp_path: Path) -> None:
         (SCHEMA, {"relation": "new", "operation": "delete"}, "no relation 'new' to delete from"),
         (SCHEMA, {"branch": "none"}, "there is no branch 'none'"),
         (SCHEMA, {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
-        (SCHEMA, {"mode": "errorifexists"}, "cannot be written with ErrorIfExists mode"),
+        (SCHEMA, {"mode": "errorifexists"}, 'cannot be written in the "ErrorIfExists" mode'),
     ],
 )
 def test_what_is_refused_before_any_task_runs(

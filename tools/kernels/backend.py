@@ -57,7 +57,9 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata
     return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
 
 
-def build_editable(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
     """Build the wheel of an editable install, with the module that Spark finds."""
     name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
     add_file(Path(wheel_directory, name), "pyspark_pagestore/__init__.py", FOUND.read_bytes())

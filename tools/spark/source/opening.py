@@ -28,7 +28,7 @@ def store_at(path: str) -> Iterator[Store]:
 def local_path(path: str) -> str:
     """The path of a file that may be given as a URL `file:`. Raises OptionsError for other file systems."""
     scheme, colon, rest = path.partition(":/")
-    if not colon or not scheme.isalpha():
+    if not colon or not scheme.isalnum():
         return path
     if scheme != "file":
         raise OptionsError(f"path={path!r}: a store is mapped into memory, so it is a file of a mounted file system")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import DecimalType, StructField, StructType
@@ -20,6 +20,7 @@ from .types import arrow_schema, spark_type, stored_schema, stored_type
 
 INSERT, UPSERT, DELETE, OVERWRITE = "insert", "upsert", "delete", "overwrite"
 LOCK_TIMEOUT = 30.0  # seconds
+NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,16 @@ def _fits(field: StructField, column: Column) -> None:
     is_whole = isinstance(field.dataType, DecimalType) and field.dataType.scale == 0
     if column.type.name == "uint64" and is_whole:
         return
-    stored_type(field)
-    [arrow] = arrow_schema(StructType([field])).types
+    kind = stored_type(field)
     try:
-        encode(column._replace(type=column.type._replace(nullable=True)), pa.array([], arrow), cast(Any, None))
+        if kind.interned or column.type.interned:
+            fits = kind.name == column.type.name
+        else:
+            encode(column, pa.array([], arrow_schema(StructType([field])).types[0]), NO_TEXTS)
+            fits = True
     except WordError:
+        fits = False
+    if not fits:
         given, wanted = field.dataType.simpleString(), spark_type(column.type).simpleString()
         raise SchemaError(f"column {field.name!r} is {given}, and the relation's is {column.type}: "
-                          f"cast it to {wanted}") from None  # fmt: skip
+                          f"cast it to {wanted}")  # fmt: skip
