@@ -42,6 +42,7 @@ def run(frame: "DataFrame", checkpoint: Path, seen: "Callable[[DataFrame, int], 
     writer = frame.writeStream.foreachBatch(seen).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(120)
+    assert query.exception() is None
     return query
 
 

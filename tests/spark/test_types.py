@@ -26,7 +26,7 @@ KEPT = {
     "time(6)": ("time?", "time(6)", "time'00:00:00', time'23:59:59.999999'"),
     "time(3)": ("time?", "time(6)", "cast(time'12:34:56.789' as time(3))"),
     "timestamp": ("timestamp(UTC)?", "timestamp",
-                  "timestamp'0001-01-03 00:00:00+00:00', timestamp'9999-12-29 23:59:59.999999+00:00'"),
+                  "timestamp'0001-01-02 00:00:00+00:00', timestamp'9999-12-30 23:59:59.999999+00:00'"),
     "timestamp_ntz": ("timestamp?", "timestamp_ntz",
                       "timestamp_ntz'0001-01-01 00:00:00', timestamp_ntz'9999-12-31 23:59:59.999999'"),
     "interval day to second": ("duration?", "interval day to second",

@@ -36,8 +36,9 @@ def test_the_life_of_a_relation(spark: "SparkSession", tmp_path: Path) -> None:
     assert rows(path) == [(1, "a", None), (2, "b", None), (3, None, None)]
     with pagestore.open(path, mode="r") as store:
         assert str(store.snapshot()["r"].schema) == "id: int64, name: string?, paid: decimal(9,2)?"
-    halves = spark.sql("select * from values ('b', 2, 1.00), ('B', 3, 1.50) as t(name, id, paid)")  # a decimal(3,2)
-    write(halves, path, operation="upsert")
+    write(spark.createDataFrame([("b", 2), ("B", 3)], "name string, id int").selectExpr(
+        "name", "id", "cast(cast(id as decimal(5,1)) / 2 as decimal(9,2)) as paid"),
+        path, operation="upsert")  # fmt: skip
     assert [(i, n, float(p or 0)) for i, n, p in rows(path)] == [(1, "a", 0.0), (2, "b", 1.0), (3, "B", 1.5)]
     write(spark.createDataFrame([(1,), (9,)], "id bigint"), path, operation="delete")
     assert [row[0] for row in rows(path)] == [2, 3]
@@ -92,7 +93,7 @@ def test_a_branch_is_written_to(spark: "SparkSession", tmp_path: Path) -> None:
         (SCHEMA, {"relation": "new", "operation": "delete"}, "no relation 'new' to delete from"),
         (SCHEMA, {"branch": "none"}, "there is no branch 'none'"),
         (SCHEMA, {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
-        (SCHEMA, {"mode": "errorifexists"}, 'cannot be written in the "ErrorIfExists" mode'),
+        (SCHEMA, {"mode": "errorifexists"}, "cannot be written in the .ErrorIfExists. mode"),
     ],
 )
 def test_what_is_refused_before_any_task_runs(

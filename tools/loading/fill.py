@@ -35,7 +35,8 @@ def fill(
     `storing` is told how many rows that had to be sorted are stored by now.
 
     Raises DatasetError for keys that have two different values, naming `source` and the `remedy`. O(rows) in bounded
-    memory for rows that ascend by key, else O(rows log rows). Texts in a key are always sorted: by their ids.
+    memory for rows that ascend by key, else O(rows log rows). Texts in a key are always sorted, as they are stored by
+    their ids.
     """
     filled, keys = Filled(), len(relation.schema.key)
     try:

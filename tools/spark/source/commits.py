@@ -73,7 +73,7 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
     if is_net(options):
         infos = [infos[-1]._replace(parent=infos[0].parent)]
     before = infos[0].parent
-    lost = before if before >= max(first, 1) else None
+    lost = before if before >= max(first, 1) else None  # version 0 changed nothing
     for info in infos:
         lost = info.parent if lost is None and info.parent != before else lost
         before = info.version

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from re import fullmatch
 
 import pagestore
 from pagestore.errors import MissingError, VersionError
@@ -28,7 +29,7 @@ def store_at(path: str) -> Iterator[Store]:
 def local_path(path: str) -> str:
     """The path of a file that may be given as a URL `file:`. Raises OptionsError for other file systems."""
     scheme, colon, rest = path.partition(":/")
-    if not colon or not scheme.isalnum():
+    if not colon or not fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return path
     if scheme != "file":
         raise OptionsError(f"path={path!r}: a store is mapped into memory, so it is a file of a mounted file system")

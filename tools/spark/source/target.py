@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DecimalType, StructField, StructType
 
@@ -20,7 +21,6 @@ from .types import arrow_schema, spark_type, stored_schema, stored_type
 
 INSERT, UPSERT, DELETE, OVERWRITE = "insert", "upsert", "delete", "overwrite"
 LOCK_TIMEOUT = 30.0  # seconds
-NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,25 @@ def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], op
         _fits(field, columns[field.name])
 
 
+class _NoTexts:
+    """In place of a dictionary, where there are no values to be found in it."""
+
+    @staticmethod
+    def intern(texts: pa.Array) -> np.ndarray:
+        """The ids of no texts."""
+        return np.zeros(len(texts), np.int64)
+
+
 def _fits(field: StructField, column: Column) -> None:
     """Raise SchemaError where a column takes no values of a DataFrame's type."""
     is_whole = isinstance(field.dataType, DecimalType) and field.dataType.scale == 0
     if column.type.name == "uint64" and is_whole:
         return
-    kind = stored_type(field)
+    stored_type(field)
+    [arrow] = arrow_schema(StructType([field])).types
     try:
-        if kind.interned or column.type.interned:
-            fits = kind.name == column.type.name
-        else:
-            encode(column, pa.array([], arrow_schema(StructType([field])).types[0]), NO_TEXTS)
-            fits = True
+        encode(column._replace(type=column.type._replace(nullable=True)), pa.array([], arrow), cast(Any, _NoTexts))
     except WordError:
-        fits = False
-    if not fits:
         given, wanted = field.dataType.simpleString(), spark_type(column.type).simpleString()
         raise SchemaError(f"column {field.name!r} is {given}, and the relation's is {column.type}: "
-                          f"cast it to {wanted}")  # fmt: skip
+                          f"cast it to {wanted}") from None  # fmt: skip
