@@ -1,0 +1,127 @@
+"""Drivers, and the Python processes of tasks, plans and commits, are killed at random points: nothing is lost or twice.
+
+Each point starts in a driver of its own, which takes ten seconds to be there again; so all are under `-m campaign`. Of
+the default run, test_pipeline.py kills Python processes.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import pagestore
+
+pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+
+from tests.spark import pipeline
+
+ROOT = Path(__file__).parents[2]
+POINTS = int(os.environ.get("POINTS", "50"))
+DRIVERS = 0.2  # of the points: the whole driver is killed
+PATIENCE = 300  # seconds
+
+
+class Victim:
+    """A driver in a process group of its own."""
+
+    def __init__(self, mode: str, folder: Path) -> None:
+        self.mode, self.folder = mode, folder
+        path = folder / "path" / "pyspark_pagestore"
+        if not path.exists():
+            path.parent.mkdir()
+            path.symlink_to(ROOT / "tools" / "spark" / "found")
+        self.counts: Counter[str] = Counter()
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or go on after the driver was killed."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder / "path"), str(ROOT)])}
+        with (self.folder / "output").open("a") as output:
+            command = [sys.executable, "-m", "tests.spark.victim", self.mode, str(self.folder)]
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def kill(self, rng: Random, progress: int) -> None:
+        """Kill the driver, or its Python processes, at a random moment after it has made progress again."""
+        end = time.monotonic() + PATIENCE
+        while self.progress() <= progress:
+            assert time.monotonic() < end and self.process.poll() is None, (self.folder / "output").read_text()[-2000:]
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 2))
+        if rng.random() < DRIVERS:
+            self.counts["drivers"] += 1
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.start()
+        else:
+            workers = [pid for java in self.java() for pid in pipeline.python_workers(java)]
+            self.counts["workers"] += pipeline.kill(
+                rng.sample(workers, rng.randint(1, len(workers))) if workers else []
+            )
+
+    def progress(self) -> int:
+        """How many batches are known to be written."""
+        if self.mode == "stream":
+            return pipeline.committed(self.folder)
+        acknowledged = self.folder / "acknowledged"
+        return len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
+
+    def java(self) -> list[int]:
+        """The JVM, which is a child of the driver's Python."""
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
+    def stop(self) -> str:
+        """Let it end; what it said."""
+        (self.folder / "stop").touch()
+        assert self.process.wait(PATIENCE) == 0, (self.folder / "output").read_text()[-3000:]
+        return (self.folder / "output").read_text()
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
+    rng = Random(f"{mode} 1")
+    if mode == "stream":
+        pipeline.create(tmp_path)
+    victim = Victim(mode, tmp_path)
+    try:
+        for _ in range(POINTS):
+            victim.kill(rng, victim.progress())
+        said = victim.stop()
+    finally:
+        victim.end()
+    print(victim.counts, victim.progress(), "batches,", said.count("again"), "times again,", said.splitlines()[-1:])
+    if mode == "stream":
+        assert "exact" in said.splitlines()[-1]
+    else:
+        verify_batches(tmp_path, victim.progress())
+
+
+def verify_batches(folder: Path, acknowledged: int) -> None:
+    """All batches that were acknowledged are there, each once."""
+    from tests.spark.victim import ROWS
+
+    with pagestore.open(folder / "batches.pages", timeout=60) as store:
+        assert store.check() == []
+        rows = Counter((batch, id_) for batch, id_, _ in store.snapshot()["r"])
+    assert {*rows.values()} == {1}
+    batches = Counter(batch for batch, _ in rows)
+    assert batches == dict.fromkeys(range(len(batches)), ROWS)
+    assert len(batches) == acknowledged
