@@ -1,73 +1,127 @@
-"""The driver is killed at random points of its commits; started again, it applies every job once.
+"""Drivers, and the Python processes of tasks, plans and commits, are killed at random points: nothing is lost or twice.
 
-Tasks are played here: what they do is to leave files, and to leave some more if they are killed and tried again.
+Each point starts in a driver of its own, which takes ten seconds to be there again; so all are under `-m campaign`. Of
+the default run, test_pipeline.py kills Python processes.
 """
 
-import random
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import pagestore
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+
+from tests.spark import pipeline
+
 ROOT = Path(__file__).parents[2]
-JOBS, ROWS = 12, 400
-DRIVER = f"""
-import sys
-from pathlib import Path
-import pyarrow as pa
-from pyspark.sql.types import LongType, StringType, StructField, StructType
-from pagestore_tools.spark.source.applied import Job
-from pagestore_tools.spark.source.commit import commit
-from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.staging import clear
-from pagestore_tools.spark.source.target import target_of
-
-path, done = Path(sys.argv[1]), Path(sys.argv[2])
-schema = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])
-for number in range(int(done.read_text() or 0), {JOBS}):
-    options = Options({{"path": str(path), "relation": "r", "key": "id", "operation": "upsert"}}, WRITING)
-    target = target_of(options, schema, False)
-    folder = target.staging / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for task in range(2):
-        ids = list(range(number * {ROWS} + task, (number + 1) * {ROWS}, 2))
-        batch = pa.record_batch({{"id": ids, "name": [f"row {{i}} of job {{number}}" for i in ids]}})
-        for attempt in range(2):  # the first one was killed
-            file = str(folder / f"{{task}}-{{attempt}}.arrow")
-            with pa.ipc.new_file(file, batch.schema) as out:
-                out.write_batch(batch)
-        files.append(file)
-    commit(target, Job("nightly", number), files)
-    clear(folder)
-    done.write_text(str(number + 1))
-    print(number, flush=True)
-"""
+POINTS = int(os.environ.get("POINTS", "50"))
+DRIVERS = 0.2  # of the points: the whole driver is killed
+PATIENCE = 300  # seconds
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 17))])
-def test_a_driver_that_is_killed_applies_each_job_once(tmp_path: Path, seed: int) -> None:
-    """Three kills a seed, then a run to the end."""
-    rng, path, done = random.Random(seed), tmp_path / "s.pages", tmp_path / "done"
-    done.write_text("0")
-    for kill in (True, True, True, False):
-        command = [sys.executable, "-c", DRIVER, str(path), str(done)]
-        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True)
-        if kill:
-            assert driver.stdout is not None
-            driver.stdout.readline()  # from here on it commits
-            time.sleep(rng.random() * 0.15)
-            driver.send_signal(signal.SIGKILL)
-        _, error = driver.communicate(timeout=120)
-        assert kill or driver.returncode == 0, error
-    with pagestore.open(path, mode="r") as store:
-        expected = [(i, f"row {i} of job {i // ROWS}") for i in range(JOBS * ROWS)]
-        assert list(store.snapshot()["r"]) == expected
-        assert store.version == JOBS and store.check() == []
-    assert not [*tmp_path.glob("*.staged/*/*")]
+class Victim:
+    """A driver in a process group of its own."""
+
+    def __init__(self, mode: str, folder: Path) -> None:
+        self.mode, self.folder = mode, folder
+        path = folder / "path" / "pyspark_pagestore"
+        if not path.exists():
+            path.parent.mkdir()
+            path.symlink_to(ROOT / "tools" / "spark" / "found")
+        self.counts: Counter[str] = Counter()
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or go on after the driver was killed."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder / "path"), str(ROOT)])}
+        with (self.folder / "output").open("a") as output:
+            command = [sys.executable, "-m", "tests.spark.victim", self.mode, str(self.folder)]
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def kill(self, rng: Random, progress: int) -> None:
+        """Kill the driver, or its Python processes, at a random moment after it has made progress again."""
+        end = time.monotonic() + PATIENCE
+        while self.progress() <= progress:
+            assert time.monotonic() < end and self.process.poll() is None, (self.folder / "output").read_text()[-2000:]
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 2))
+        if rng.random() < DRIVERS:
+            self.counts["drivers"] += 1
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.start()
+        else:
+            workers = [pid for java in self.java() for pid in pipeline.python_workers(java)]
+            self.counts["workers"] += pipeline.kill(
+                rng.sample(workers, rng.randint(1, len(workers))) if workers else []
+            )
+
+    def progress(self) -> int:
+        """How many batches are known to be written."""
+        if self.mode == "stream":
+            return pipeline.committed(self.folder)
+        acknowledged = self.folder / "acknowledged"
+        return len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
+
+    def java(self) -> list[int]:
+        """The JVM, which is a child of the driver's Python."""
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
+    def stop(self) -> str:
+        """Let it end; what it said."""
+        (self.folder / "stop").touch()
+        assert self.process.wait(PATIENCE) == 0, (self.folder / "output").read_text()[-3000:]
+        return (self.folder / "output").read_text()
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
+    rng = Random(f"{mode} 1")
+    if mode == "stream":
+        pipeline.create(tmp_path)
+    victim = Victim(mode, tmp_path)
+    try:
+        for _ in range(POINTS):
+            victim.kill(rng, victim.progress())
+        said = victim.stop()
+    finally:
+        victim.end()
+    print(victim.counts, victim.progress(), "batches,", said.count("again"), "times again,", said.splitlines()[-1:])
+    if mode == "stream":
+        assert "exact" in said.splitlines()[-1]
+    else:
+        verify_batches(tmp_path, victim.progress())
+
+
+def verify_batches(folder: Path, acknowledged: int) -> None:
+    """All batches that were acknowledged are there, each once."""
+    from tests.spark.victim import ROWS
+
+    with pagestore.open(folder / "batches.pages", timeout=60) as store:
+        assert store.check() == []
+        rows = Counter((batch, id_) for batch, id_, _ in store.snapshot()["r"])
+    assert {*rows.values()} == {1}
+    batches = Counter(batch for batch, _ in rows)
+    assert batches == dict.fromkeys(range(len(batches)), ROWS)
+    assert len(batches) == acknowledged

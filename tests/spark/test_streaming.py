@@ -1,6 +1,5 @@
 """Streams read what is committed, version by version, and write each micro-batch once."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,44 +132,3 @@ def test_the_output_mode_complete_overwrites(spark: "SparkSession", store: Edite
         assert query.exception() is None
     with pagestore.open(target, mode="r") as opened:
         assert [*opened.snapshot()["degree"]] == [(1, 2), (2, 2)]
-
-
-def test_a_stream_into_a_view_and_its_feed_out_again(spark: "SparkSession", tmp_path: Path) -> None:
-    """A rate source is stopped and started again; what the view's feed leaves in Parquet is what the view has."""
-    path, out = tmp_path / "w.pages", tmp_path / "out"
-    with ivm.open(path, retain="all") as workspace:
-        workspace.install("tick[v] = b -> int(v), int(b). bucket[b] = n <- agg<<n = count()>> tick[v] = b.")
-    rate = spark.readStream.format("rate").option("rowsPerSecond", 500).load()
-    ticks = rate.selectExpr("value as v", "value % 5 as b").writeStream.format("pagestore")
-    ticks = ticks.options(relation="tick", checkpointLocation=str(tmp_path / "in"))
-    feed = stream(spark, path, "bucket", readChangeFeed=True, startingVersion=1)
-    feed = feed.select("b", "n", "_change_type", "_commit_version")
-    for _ in range(2):
-        query = ticks.start(str(path))
-        version = _version(path)
-        deadline = time.monotonic() + 60
-        while _version(path) < version + 2 and time.monotonic() < deadline:
-            time.sleep(0.2)
-        query.stop()  # in the middle of a batch, mostly
-        copy = feed.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "copy"))
-        copied = copy.trigger(availableNow=True).start(str(out))
-        copied.awaitTermination(120)
-        assert copied.exception() is None
-    changes = sorted(spark.read.parquet(str(out)).collect(), key=lambda row: (row._commit_version, row._change_type))
-    buckets: dict[int, int] = {}
-    for row in changes:  # of one commit deletions come first
-        if row._change_type == "delete":
-            assert buckets.pop(row.b) == row.n
-        else:
-            assert row.b not in buckets
-            buckets[row.b] = row.n
-    with ivm.open(path) as workspace:
-        values = sorted(v for v, _ in workspace["tick"])
-        assert values == [*range(len(values))] and len(values) > 0
-        assert sorted(buckets.items()) == sorted(workspace["bucket"])
-        assert workspace.check() == [] == workspace.store.check()
-
-
-def _version(path: Path) -> int:
-    with pagestore.open(path, mode="r") as opened:
-        return opened.version

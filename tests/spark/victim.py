@@ -1,0 +1,75 @@
+"""A driver that is killed, with its tasks' processes: `python -m tests.spark.victim batch|stream FOLDER`.
+
+It writes until it finds a file `stop` in the folder, tries again what failed, and goes on where another one was killed.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pagestore_tools.spark.session import _environment
+from tests.spark import pipeline
+
+ROWS = 200  # of each batch
+FAILED = PySparkException, Py4JError, OSError  # by which Spark says that a process was killed
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """A local session that tries a task four times, as a cluster does."""
+    with tempfile.TemporaryDirectory() as folder, _environment(Path(folder)):
+        builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", False)
+        for name in "spark.driver.host", "spark.driver.bindAddress":
+            builder = builder.config(name, "127.0.0.1")
+        builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.local.dir", folder)
+        found = builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
+        found.sparkContext.setLogLevel("OFF")
+        try:
+            yield found
+        finally:
+            found.stop()
+
+
+def write_batches(spark: SparkSession, folder: Path) -> None:
+    """Write numbered batches, each until it is written; what is, stands in the file `acknowledged`."""
+    acknowledged = folder / "acknowledged"
+    number = len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
+    while not (folder / "stop").exists():
+        frame = spark.range(0, ROWS, 1, 4).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
+        writer = frame.write.format("pagestore").mode("append").options(relation="r", lockTimeout=60)
+        try:
+            writer.options(txnAppId="victim", txnVersion=number).save(str(folder / "batches.pages"))
+        except FAILED as error:
+            print("tried again", str(error).partition("\n")[0][:200], flush=True)
+            continue
+        with acknowledged.open("a") as file:
+            file.write(f"{number}\n")
+        number += 1
+
+
+def stream(spark: SparkSession, folder: Path) -> None:
+    """Run the streams of pipeline.py; verify them at the end."""
+    while not (folder / "stop").exists():
+        try:
+            queries = pipeline.start(spark, folder)
+            while all(query.isActive for query in queries) and not (folder / "stop").exists():
+                time.sleep(0.1)
+        except FAILED as error:
+            print("failed to begin", str(error).partition("\n")[0][:200], flush=True)
+        print("begun again, or stopped", flush=True)
+        for query in spark.streams.active:
+            query.stop()
+    pipeline.finish(spark, folder)
+    print("exact", pipeline.verify(spark, folder), flush=True)
+
+
+if __name__ == "__main__":
+    with session() as spark:
+        {"batch": write_batches, "stream": stream}[sys.argv[1]](spark, Path(sys.argv[2]))
