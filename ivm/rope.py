@@ -8,7 +8,7 @@ A change edits O(log n) nodes of the state, which are pages, however long the te
 the range, so that it changes where the text does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -69,16 +69,34 @@ class ConcatRope(Rope):
         tree = self._source.tree(state.name)
         behind, last = behind_prefixes(np.array(self._key)[:, None])
         end = () if last[0] else tuple(behind[:, 0].tolist())
-        batches = read_batches(self._source.pages, tree, self._key, end, rows=ROWS)
-        if any(text < state.values - 1 for text in state.texts):  # ordered by texts, whose words are in another order
-            none = np.empty((state.group + state.values + 1, 0), np.int64)
-            rows = np.concatenate([*batches, none], axis=1)
-            words = [*rows[state.group : -1]]
-            for text in state.texts:
-                words[text] = Encoder(self._source).keys(words[text])
-            batches = iter([rows.take(np.lexsort(words[::-1]), axis=1)])
-        for rows in batches:
-            yield np.repeat(rows[-2], rows[-1])
+        for rows in self._by_texts(read_batches(self._source.pages, tree, self._key, end, rows=ROWS)):
+            if rows.shape[1]:
+                yield np.repeat(rows[-2], rows[-1])
+
+    def _by_texts(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Records of the state in the order of their texts, whose words are in another one.
+
+        Records that are alike before the first text are held until all of them are there.
+        """
+        group, first = self._fold.state.group, self._fold.state.group + min(self._fold.state.texts)
+        held: np.ndarray | None = None
+        for batch in batches:
+            rows = batch if held is None else np.concatenate([held, batch], axis=1)
+            start = int(np.argmax((rows[group:first] == rows[group:first, -1:]).all(axis=0)))
+            yield self._sorted(rows[:, :start], first)
+            held = rows[:, start:]
+        if held is not None:
+            yield self._sorted(held, first)
+
+    def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
+        """Records in the order of their texts, if some are alike before the `first` of these."""
+        group, state = self._fold.state.group, self._fold.state
+        if rows.shape[1] < 2 or not (rows[group:first, 1:] == rows[group:first, :-1]).all(axis=0).any():
+            return rows
+        words = [*rows[group:-1]]
+        for text in state.texts:
+            words[text] = Encoder(self._source).keys(words[text])
+        return rows.take(np.lexsort(words[::-1]), axis=1)
 
 
 ROWS = 4096  # texts read at a time

@@ -329,3 +329,27 @@ def test_totals_of_all_magnitudes(tmp_path):
 @pytest.mark.campaign
 def test_campaign_of_magnitudes(tmp_path):
     follow_magnitudes(tmp_path / "w.pages", 1_000_000, 1000)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_concat_is_in_the_order_of_texts_whenever_they_came(seed: int) -> None:
+    """Ties of what orders are ordered by the texts themselves, also where they fill more than a batch."""
+    rng = random.Random(seed)
+    with ivm.open(":memory:") as workspace:
+        workspace.install("""
+            said(g, i, t) -> int(g), int(i), string(t).
+            plain[g] = c <- agg<<c = concat(t)>> said(g, _, t).
+            tied[g] = c <- agg<<c = concat(t, i, ", ")>> said(g, i, t).
+            named[] = c <- agg<<c = concat(t, t, i, ";")>> said(_, i, t).""")
+        for _ in range(6):
+            with workspace.transaction() as txn:
+                rows = [(rng.randrange(2), rng.randrange(3), f"{rng.randrange(10**6)}") for _ in range(2000)]
+                txn.insert("said", rows)
+            with workspace.transaction() as txn:
+                txn.delete("said", [row for row in workspace["said"] if rng.random() < 0.3])
+        said = list(workspace["said"])
+        for g in range(2):
+            mine = [(i, t) for h, i, t in said if h == g]
+            assert str(workspace.rope("plain", g)) == "".join(t for _, t in sorted(mine))  # the unnamed variable, too
+            assert str(workspace.rope("tied", g)) == ", ".join(t for _, t in sorted(mine))
+        assert str(workspace.rope("named")) == ";".join(t for t, _ in sorted((t, i) for _, i, t in said))
