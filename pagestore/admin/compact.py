@@ -31,14 +31,13 @@ def compact_store(handle: Handle) -> Compact:
     _vacuum(handle)
     remove_unused_texts(handle, "compact")
     for appending in (True, False):
-        _vacuum(handle)
         space.appending = appending
         try:
             for branch in handle.state.settings.branches:
                 _rewrite(handle, branch)
         finally:
             space.appending = False
-    _vacuum(handle)
+        _vacuum(handle)
     return Compact(before, handle.file.size())
 
 

@@ -154,8 +154,8 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        self.binary: list[int] = []  # ids of texts that are not UTF-8
-        self.absent = np.zeros(0, np.int64)  # ids of texts that have left
+        # ids that no value of a column of such texts has: those of texts that have left, or are no UTF-8
+        self.refused: dict[str, list[int]] = {"string": [], "bytes": []}
 
     def run(self) -> list[int]:
         txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
@@ -213,7 +213,8 @@ class _Restore:
         ids = np.arange(self.texts + 1, self.texts + 1 + len(texts))
         self.texts += len(texts)
         absent = ids[texts.is_null().to_numpy(zero_copy_only=False)]
-        self.absent = np.concatenate([self.absent, absent])
+        for refused in self.refused.values():
+            refused += absent.tolist()
         for part in np.split(ids, np.flatnonzero(np.diff(np.isin(ids, absent))) + 1):
             if part[0] in absent:
                 txn.dictionary.skip(len(part))
@@ -225,7 +226,7 @@ class _Restore:
             texts.cast(pa.large_string())
         except pa.ArrowInvalid:
             pairs = zip(ids.tolist(), texts.to_pylist(), strict=True)
-            self.binary += [id_ for id_, text in pairs if text is not None and not _is_utf8(text)]
+            self.refused["string"] += [id_ for id_, text in pairs if text is not None and not _is_utf8(text)]
 
     def _version(self, txn: Transaction) -> list[str]:
         """Make the transaction hold what the dump says of the next version; returns its tags."""
@@ -302,10 +303,10 @@ class _Restore:
             if column.type.interned:
                 most = self.texts
             inside = some.min(initial=most) >= least and some.max(initial=least) <= most
-            wrong = np.append(self.absent, self.binary if column.type.name == "string" else ()).astype(np.int64)
-            if inside and not (column.type.interned and len(wrong)):
+            refused = self.refused.get(column.type.name, [])
+            if inside and not refused:
                 continue
-            bad = (some < least) | (some > most) | np.isin(some, wrong if column.type.interned else ())
+            bad = (some < least) | (some > most) | np.isin(some, refused)
             if bad.any():
                 word, place = some[int(np.argmax(bad))], f"column {column.name!r} of {info.name!r}"
                 raise ValueError(f"{place} is of {column.type}, and has the word {word}")
@@ -332,20 +333,20 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
         for some in np.split(ids, 1 + np.flatnonzero(np.diff(np.cumsum(np.maximum(lengths, 0)) // TEXT_BYTES))):
             texts = _texts_or_nulls(dictionary, some, lengths[some - first] >= 0)
             begin = memoryview(texts[0].as_buffer() or b"")  # only the first may be longer than a block
+            long = len(begin) > TEXT_BYTES
             while len(begin) > TEXT_BYTES:
                 write_block(out, b"PART", bytes(begin[:TEXT_BYTES]))
-                texts = pa.concat_arrays([pa.array([bytes(begin[TEXT_BYTES:])], pa.large_binary()), texts[1:]])
                 begin = begin[TEXT_BYTES:]
+            if long:
+                texts = pa.concat_arrays([pa.array([bytes(begin)], pa.large_binary()), texts[1:]])
             write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=texts_schema())))
 
 
 def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) -> pa.Array:
     """The texts of ids int64[n] as an Arrow array, null where there[n] is False."""
-    texts = (
-        dictionary.texts(ids[there], binary=True).cast(pa.large_binary())
-        if there.any()
-        else pa.nulls(0, pa.large_binary())
-    )
+    if not there.any():
+        return pa.nulls(len(ids), pa.large_binary())
+    texts = dictionary.texts(ids[there], binary=True).cast(pa.large_binary())
     return texts if there.all() else texts.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 

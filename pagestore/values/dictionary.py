@@ -228,10 +228,8 @@ class Dictionary:
 
     def _short(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The words of short texts, and where those of each start."""
-        counts = (lengths + 9) // 8
-        starts = np.cumsum(counts) - counts
-        parts = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-        return starts, self._words(np.repeat(ids, counts), parts)
+        counts = parts_of(lengths)
+        return np.cumsum(counts) - counts, self._words(*keys_of(ids, counts))
 
     def _load_long(self, ids: np.ndarray, long: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `_load`, where some texts stand in runs."""
@@ -259,6 +257,21 @@ class Dictionary:
             raise CorruptionError(f"the dictionary has no text of id {missing}; {remedy}")
         words: np.ndarray = values[0]
         return words
+
+
+def parts_of(lengths: np.ndarray) -> np.ndarray:
+    """How many records short texts of so many bytes have, int64[n]."""
+    return (lengths + 9) // 8
+
+
+def keys_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The keys of the records of texts that have so many each: ids and parts.
+
+    >>> [column.tolist() for column in keys_of(np.array([7, 9]), np.array([2, 1]))]
+    [[7, 7, 9], [0, 1, 0]]
+    """
+    starts = np.cumsum(counts) - counts
+    return np.repeat(ids, counts), np.arange(int(counts.sum())) - np.repeat(starts, counts)
 
 
 def hash_of(text: bytes) -> int:

@@ -28,6 +28,8 @@ from pagestore.values.dictionary import (
     Dictionary,
     as_bytes,
     hash_of,
+    keys_of,
+    parts_of,
 )
 from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
 from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
@@ -116,8 +118,7 @@ class DictionaryWriter(Dictionary):
                 self._apply(LABELS, np.stack([some, labels]), ERASE)
                 self._labelled -= len(some)
             lengths = self._words(some, np.zeros(len(some), np.int64)) & 0xFFFF
-            counts = np.where(lengths == LONG_MARK, LONG_PARTS, (lengths + 9) // 8)
-            keys = np.repeat(some, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            keys = keys_of(some, np.where(lengths == LONG_MARK, LONG_PARTS, parts_of(lengths)))
             self._apply(TEXTS, np.stack([*keys, np.zeros_like(keys[0])]), ERASE)
         for run, kept in runs.items():
             self._add_long(self.loaded(kept), kept)
@@ -226,13 +227,12 @@ class DictionaryWriter(Dictionary):
         if long.any():
             self._add_long([t for t in texts if len(t) >= LONG], ids[long])
             texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
-        counts = (lengths + 9) // 8
+        counts = parts_of(lengths)
         padded = b"".join(
             len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t))
             for t, c in zip(texts, counts, strict=True)
         )
-        parts = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._apply(TEXTS, np.stack([np.repeat(ids, counts), parts, np.frombuffer(padded, np.int64)]))
+        self._apply(TEXTS, np.stack([*keys_of(ids, counts), np.frombuffer(padded, np.int64)]))
 
     def _add_long(self, texts: list[bytes], ids: np.ndarray) -> None:
         group: list[tuple[bytes, int]] = []
