@@ -10,6 +10,7 @@ from pagestore.pages.host_operators import code_of as operator_code
 from pagestore.pages.host_operators import is_operator, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
+from pagestore.relations.diff import pages_of_both
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.relation import Relation
@@ -119,6 +120,7 @@ __all__ = [
     "one_batch",
     "operator",
     "operator_code",
+    "pages_of_both",
     "pays",
     "pooled",
     "ranks",

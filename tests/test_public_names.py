@@ -39,7 +39,7 @@ MODULES = {  # each public module, and the names that it offers
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
         float_values float_words fold_many get html_table in_order interval_spec is_operator one_batch operator
-        operator_code pays pooled ranks read_batches
+        operator_code pages_of_both pays pooled ranks read_batches
         record_dependants recorded_dependants register_host rows_of select select_weighted sort_order stab_many
         together user_cache
     """,

@@ -12,7 +12,7 @@ from ivm.lang.ir import Predicate
 from ivm.spark.layout import PLACE
 from ivm.views.exact_sum import INFINITE, UNIT
 from ivm.views.states import APART
-from pagestore.host import INSERT, Snapshot, Tree, delta, read_batches
+from pagestore.host import INSERT, Snapshot, Tree, delta, pages_of_both, read_batches
 
 
 def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa.Table:
@@ -25,8 +25,7 @@ def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa
     if old is None:
         actions, rows = _all(new, tree)
     else:
-        pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
-        actions, rows = delta(pages, old.tree(name), tree)
+        actions, rows = delta(pages_of_both(old, new), old.tree(name), tree)
     keys = len(predicate.keys)
     group, (places, amounts) = rows[: keys or 1], rows[keys or 1 : (keys or 1) + 2]
     low, high = amounts & 0xFFFFFFFF, amounts >> 32  # amount = high * 2^32 + low

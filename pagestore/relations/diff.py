@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pagestore.errors import SchemaError
+from pagestore.pages.page_map import Pages
 from pagestore.relations.range import BATCH_ROWS, Range
 from pagestore.relations.snapshot import Snapshot
 from pagestore.runtime.lazy import pyarrow as pa
@@ -20,7 +21,7 @@ CHANGE = "_change_type"
 def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatchReader:
     """See Store.diff. The snapshots stay open until the stream is read or dropped."""
     before, after = old[relation], new[relation]
-    if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):
+    if was_made_anew(before, after):
         raise SchemaError(
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
             f"{new.version} ({after.schema}); read both versions instead"
@@ -29,8 +30,18 @@ def stream_changes(old: Snapshot, new: Snapshot, relation: str) -> pa.RecordBatc
     return pa.RecordBatchReader.from_batches(schema, _batches(old, new, relation, schema))
 
 
+def was_made_anew(before: Range, after: Range) -> bool:
+    """Whether a relation has other columns or another tree than in a version before; scans may be others."""
+    return before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=())
+
+
+def pages_of_both(old: Snapshot, new: Snapshot) -> Pages:
+    """The map that has the pages of two snapshots."""
+    return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
+
+
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    pages = max(old.pages, new.pages, key=lambda pages: len(pages.seen))
+    pages = pages_of_both(old, new)
     latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
     changes: Iterable[Edits] = Delta(pages, old.tree(relation), new.tree(relation))
     if latest.sorts_texts:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from pagestore.errors import SchemaError
+from pagestore.relations.diff import pages_of_both, was_made_anew
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.trees.apply import Edits
@@ -112,10 +113,9 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
         relation, action = (new[name], INSERT) if name in new else (old[name], ERASE)
         return _all(relation, action)
     before, after = old[name], new[name]
-    if before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=()):
+    if was_made_anew(before, after):
         raise _made_anew(name, new.version)
-    pages = max(old.pages, new.pages, key=lambda one: len(one.seen))
-    return Delta(pages, before.tree, after.tree)
+    return Delta(pages_of_both(old, new), before.tree, after.tree)
 
 
 def _made_anew(name: str, version: int) -> SchemaError:
