@@ -18,7 +18,7 @@ from ivm.engine.installed import Installed
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import ROPE
 from ivm.plan.constants import Encoder
-from ivm.views.aggregate_state import behind_prefixes
+from ivm.views.aggregate_state import behind_prefixes, ordering_words
 from ivm.views.states import Fold
 from pagestore.host import Column, Rope, Snapshot, TextFinder, Transaction, Type, encode, read_batches
 
@@ -79,23 +79,23 @@ class ConcatRope(Rope):
         Records that are alike before the first text are held until all of them are there.
         """
         group, first = self._fold.state.group, self._fold.state.group + min(self._fold.state.texts)
-        held: np.ndarray | None = None
+        held: list[np.ndarray] = []
         for batch in batches:
-            rows = batch if held is None else np.concatenate([held, batch], axis=1)
-            start = int(np.argmax((rows[group:first] == rows[group:first, -1:]).all(axis=0)))
-            yield self._sorted(rows[:, :start], first)
-            held = rows[:, start:]
-        if held is not None:
-            yield self._sorted(held, first)
+            before = batch[group:first]
+            start = int(np.argmax((before == before[:, -1:]).all(axis=0)))  # from here on as the last one
+            if start or (held and (held[-1][group:first, -1] != before[:, -1]).any()):
+                yield self._sorted(np.concatenate([*held, batch[:, :start]], axis=1), first)
+                held = []
+            held.append(batch[:, start:])
+        if held:
+            yield self._sorted(np.concatenate(held, axis=1), first)
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
         """Records in the order of their texts, if some are alike before the `first` of these."""
-        group, state = self._fold.state.group, self._fold.state
-        if rows.shape[1] < 2 or not (rows[group:first, 1:] == rows[group:first, :-1]).all(axis=0).any():
+        before = rows[self._fold.state.group : first]
+        if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows
-        words = [*rows[group:-1]]
-        for text in state.texts:
-            words[text] = Encoder(self._source).keys(words[text])
+        words = ordering_words(self._fold.state, rows, Encoder(self._source).keys)
         return rows.take(np.lexsort(words[::-1]), axis=1)
 
 

@@ -11,14 +11,9 @@ declarations, names, safety, infer, aggregate, dependencies and edits (rules to 
 """
 
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from ivm.errors import RuleError, RuleSyntaxError, Where
 from ivm.lang.program import Program
-
-if TYPE_CHECKING:
-    from ivm.lang.syntax_tree import Statement
 
 NOTHING = Program()
 
@@ -52,17 +47,10 @@ def _checked(text: str, known: Program, source: str) -> tuple[Program, str]:
     """A text as a program, and what its last rule derives; what this takes is imported for the first text."""
     from ivm.lang.check import check
     from ivm.lang.declarations import last_head
-
-    statements = _parsed(text, source) if isinstance(text, str) else _parsed.__wrapped__(text, source)
-    return check(statements, known), last_head(statements)
-
-
-@lru_cache(maxsize=32)
-def _parsed(text: str, source: str) -> "tuple[Statement, ...]":
-    """The statements of a text; those of a text that many stores have, as cells do, are parsed once."""
     from ivm.lang.parse import parse
 
-    return tuple(parse(text, source))
+    statements = parse(text, source)
+    return check(statements, known), last_head(statements)
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]

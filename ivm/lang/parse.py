@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -46,14 +46,20 @@ OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe
 SEAL = sha256().digest_size  # bytes
 
 
-def parse(text: str, source: str = "rules") -> list[Statement]:
+def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
     """The statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
     if not isinstance(text, str):
         raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is no text; rules, edits and queries are texts")
+    return _parsed(text, source)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, source: str) -> tuple[Statement, ...]:
+    """As `parse`; a text that many stores have, as cells do, is parsed once."""
     try:
         tree = _parser().parse(text)
         _check_depth(tree, source)
-        return Builder(text, source).transform(tree)
+        return tuple(Builder(text, source).transform(tree))
     except (UnexpectedToken, UnexpectedCharacters, UnexpectedEOF) as error:
         raise complaint(error, text, source) from None
     except VisitError as error:

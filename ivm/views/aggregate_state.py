@@ -19,7 +19,7 @@ from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
 from ivm.views.layouts import Layout
 from ivm.views.order_statistics import midpoints, place_of
-from ivm.views.states import ALONE, LOWER, PARTS, UPPER, WEIGHED, Fold
+from ivm.views.states import ALONE, LOWER, PARTS, UPPER, WEIGHED, Fold, State
 from pagestore.host import (
     CARRY,
     CHECKSUM,
@@ -260,11 +260,16 @@ def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> 
     rows, which = all_of(groups, records)
     if fold.state.falling:
         rows[fold.state.group : -1] = ~rows[fold.state.group : -1]
-    words = [*rows[fold.state.group : -1]]
-    for text in fold.state.texts:
-        words[text] = order(words[text])
-    rows = rows.take(np.lexsort((*words[::-1], which)), axis=1)
+    rows = rows.take(np.lexsort((*ordering_words(fold.state, rows, order)[::-1], which)), axis=1)
     return in_memory(rows, fold.state.group)
+
+
+def ordering_words(state: State, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
+    """The words by which values of a state's records rows[C, n] are ordered: of texts, those in the order of these."""
+    words = [*rows[state.group : -1]]
+    for text in state.texts:
+        words[text] = order(words[text])
+    return words
 
 
 def all_of(groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
