@@ -10,7 +10,7 @@ same versions the same messages that it sent before.
 import json
 import pickle
 from base64 import b64decode, b64encode
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from ivm.spark.exact_parts import total_parts
 from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
 from ivm.spark.routing import route
 from pagestore.errors import SchemaError, WordError
-from pagestore.host import Snapshot, Transaction, Violation
+from pagestore.host import Snapshot, Transaction, Violation, WritableRelation
 
 CHANGE, ORDER = "_change_type", "_commit_version"
 PROGRESS = "cells.progress"
@@ -131,8 +131,18 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
         except REFUSALS as error:
             return [_tick(cell, {"failure": b64encode(pickle.dumps(error)).decode()})]
         work = [workspace.stats(name)["operations"] for name in workspace.predicates] if received else []
-    counts = [{"channel": n, "rows": sum(_rows(m) for m in sent if m.channel == n)} for n in {m.channel for m in sent}]
-    account = [*account, {"round": round, "received": received, "sent": counts, "operations": sum(work)}]
+    counts: Counter[int] = Counter()
+    for message in sent:
+        counts[message.channel] += read_table(message.payload).num_rows
+    account = [
+        *account,
+        {
+            "round": round,
+            "received": received,
+            "sent": [{"channel": n, "rows": rows_} for n, rows_ in counts.items()],
+            "operations": sum(work),
+        },
+    ]
     return [*sent, _tick(cell, {"cell": cell, "rounds": account})]
 
 
@@ -144,10 +154,6 @@ def failure_of(message: Message) -> Exception | None:
 
 def _tick(cell: int, told: Mapping[str, Any]) -> Message:
     return Message(cell, TICK, json.dumps(told).encode())
-
-
-def _rows(message: Message) -> int:
-    return int(read_table(message.payload).num_rows)
 
 
 def _apply(
@@ -185,14 +191,20 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
     if channel.kind == BASE:
         table = newest_changes(table, keys)
         refuse_two_values(name, table, keys)
-    kinds = table[CHANGE]
-    columns = list(relation.schema.names)
-    gone = table.filter(pc.equal(kinds, "delete")).select(keys if channel.kind == BASE else columns)
-    came = table.filter(pc.equal(kinds, "insert")).select(columns)
-    if gone.num_rows:
+    take_changes(relation, table, keys if channel.kind == BASE else list(relation.schema.names))
+
+
+def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
+    """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
+    if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(by)).num_rows:
         relation.delete(gone)
-    if came.num_rows:
+    if (came := table.filter(pc.equal(table[CHANGE], "insert")).select(relation.schema.names)).num_rows:
         relation.set(came)
+
+
+def as_inserted(table: pa.Table) -> pa.Table:
+    """Rows as changes that insert them."""
+    return table.append_column(CHANGE, pa.repeat("insert", table.num_rows))
 
 
 def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
@@ -239,13 +251,11 @@ def _changes(
             before = None if old is None else workspace.store.at(old)
             table = total_parts(before, snap, workspace.predicates[channel.source])
         elif old is None:
-            table = snap[channel.source].to_arrow()
-            table = table.append_column(CHANGE, pa.array(["insert"]).take(pa.array([0] * table.num_rows, pa.int32())))
+            table = as_inserted(snap[channel.source].to_arrow())
         else:
             table = workspace.store.diff(old, int(snap.version), channel.source).read_all()
     if channel.target.endswith(" @part"):
-        source = pa.array([channel.writer * cells + cell]).take(pa.array([0] * table.num_rows, pa.int32()))
-        table = table.add_column(channel.keys, CELL, source)
+        table = table.add_column(channel.keys, CELL, pa.repeat(channel.writer * cells + cell, table.num_rows))
     return table
 
 
@@ -290,13 +300,7 @@ def undo(batch: Batch, cell: int) -> None:
 
 
 def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new: int) -> None:
-    table = workspace.store.diff(new, old, name).read_all()
-    relation = txn[name]
-    gone, came = (table.filter(pc.equal(table[CHANGE], kind)).drop_columns([CHANGE]) for kind in ("delete", "insert"))
-    if gone.num_rows:
-        relation.delete(gone)
-    if came.num_rows:
-        relation.set(came)
+    take_changes(txn[name], workspace.store.diff(new, old, name).read_all(), list(txn[name].schema.names))
 
 
 def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
@@ -334,7 +338,7 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
         with workspace.store.snapshot() as snap:
             for channel in batch.layout.channels:
                 if channel.kind == BASE:
-                    away = sum(n != cell for n, _ in _routed(snap[channel.target].to_arrow(), channel))
+                    away = sum(n != cell for n, _ in route(snap[channel.target].to_arrow(), channel.routing))
                     fact = f"{channel.target} has rows of {away} other cells" if away else ""
                 elif channel.target in expected or len(snap[channel.target]):
                     fact = _difference(snap[channel.target].to_arrow(), channel.target, expected[channel.target])
@@ -343,10 +347,6 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
                 if fact:
                     found.append(Violation("the cells agree", None, (), f"cell {cell}: {fact}"))
     return [*dict.fromkeys(found)]
-
-
-def _routed(table: pa.Table, channel: Channel) -> Iterator[tuple[int, pa.Table]]:
-    return route(table, channel.routing)
 
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:

@@ -81,8 +81,7 @@ class Cells:
         `ivm.open`, `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError, OptionError,
         CellsError for a folder that has cells, and what `apply` raises.
         """
-        if not isinstance(cells, int) or not 1 <= cells <= CELLS_MAX:
-            raise OptionError(f"cells={cells!r}: a whole number from 1 to {CELLS_MAX:,}")
+        _check_number(cells)
         predicates = compile(rules).predicates
         tables = _known_tables(tables or {}, predicates)
         found = measure(tables, predicates, cells)
@@ -270,8 +269,7 @@ class Cells:
         The new stores are made beside the old ones, which go when all is done: a crash leaves the one or the other.
         O(loading all relations). Raises OptionError.
         """
-        if not isinstance(cells, int) or not 1 <= cells <= CELLS_MAX:
-            raise OptionError(f"cells={cells!r}: a whole number from 1 to {CELLS_MAX:,}")
+        _check_number(cells)
         self._recover()
         old, before = self._done_batch(), self._manifest
         found = stages.merge_sizes(self._all(partial(stages.sizes_of, cells_wanted=cells)), cells)
@@ -300,6 +298,12 @@ class Cells:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_number(cells: int) -> None:
+    """Raise OptionError for a number of cells that cannot be."""
+    if not isinstance(cells, int) or not 1 <= cells <= CELLS_MAX:
+        raise OptionError(f"cells={cells!r}: a whole number from 1 to {CELLS_MAX:,}")
 
 
 def _sent_home(table: Any, channel: int, layout: Layout, predicate: Predicate) -> list[Message]:

@@ -30,13 +30,11 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
     meant = {CHANGE, ORDER, "_commit_timestamp"}
-    if strange := {*found.column_names} ^ {*predicate.columns} - meant:
-        strange = {name for name in strange if name not in meant}
-        if strange:
-            raise EditError(
-                f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
-                f"{', '.join(found.column_names)}: select or rename them"
-            )
+    if {*found.column_names} - meant != {*predicate.columns} - meant:
+        raise EditError(
+            f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
+            f"{', '.join(found.column_names)}: select or rename them"
+        )
     columns: dict[str, Any] = {}
     for field in schema_of(predicate):
         try:
@@ -54,7 +52,7 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
 def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
     """`insert` or `delete` for each row."""
     if CHANGE not in table.column_names:
-        return pa.chunked_array([pa.array(["insert"]).take(pa.array([0] * table.num_rows, pa.int32()))])
+        return pa.chunked_array([pa.repeat("insert", table.num_rows)])
     coded = table[CHANGE].cast(pa.string()).combine_chunks().dictionary_encode()
     for kind in coded.dictionary.to_pylist():
         if kind not in KINDS:

@@ -19,7 +19,7 @@ import ivm
 import pagestore
 from ivm.errors import OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import CHANGE, ORDER, newest_changes, refuse_two_values
+from ivm.spark.cell import CHANGE, ORDER, newest_changes, refuse_two_values, take_changes
 from ivm.spark.changes import as_changes, schema_of
 from pagestore.errors import VersionError
 
@@ -100,10 +100,7 @@ def _take(
         for relation, table in changes.items():
             keys = list(txn[relation].schema.key)
             refuse_two_values(relation, table, keys)
-            if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(keys)).num_rows:
-                txn[relation].delete(gone)
-            if (came := table.filter(pc.equal(table[CHANGE], "insert")).drop_columns([CHANGE])).num_rows:
-                txn[relation].set(came)
+            take_changes(txn[relation], table, keys)
         if batch is not None:
             batches[stream] = batch
         txn.properties[PROGRESS] = json.dumps({"before": before, "cursors": cursors, "batches": batches})
@@ -153,10 +150,9 @@ def difference(workspace: ivm.Workspace, predicate: Predicate, wanted: pa.Table)
     found = workspace[predicate.name].to_arrow()
     if not found.num_rows:
         return wanted
-    signs = pa.array([1], pa.int64()).take(pa.array([0] * wanted.num_rows, pa.int32()))
-    tagged = [wanted.select(columns).append_column("@sign", signs)]
-    signs = pa.array([-1], pa.int64()).take(pa.array([0] * found.num_rows, pa.int32()))
-    tagged.append(found.cast(wanted.select(columns).schema).append_column("@sign", signs))
+    wanted = wanted.select(columns)
+    sides = (wanted, 1), (found.cast(wanted.schema), -1)
+    tagged = [side.append_column("@sign", pa.repeat(sign, side.num_rows)) for side, sign in sides]
     counted = pa.concat_tables(tagged).group_by(columns).aggregate([("@sign", "max"), ("@sign", "min")])
     changed = counted.filter(pc.equal(counted["@sign_max"], counted["@sign_min"]))
     kinds = pc.if_else(pc.greater(changed["@sign_max"], 0), "insert", "delete")

@@ -30,7 +30,7 @@ def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: 
     """The rows of all cells, or their changes: a task for each cell."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema, name = pa.schema([field.with_nullable(True) for field in schema_of(predicate, changed)]), predicate.name
+    schema, name = _nullable(schema_of(predicate, changed)), predicate.name
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for message in (message for part in batches for message in read_messages(part)):
@@ -45,7 +45,7 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
     """A relation of a store at a version, read by one task, batch by batch."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema, name = pa.schema([field.with_nullable(True) for field in schema_of(predicate)]), predicate.name
+    schema, name = _nullable(schema_of(predicate)), predicate.name
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part in batches:
@@ -54,3 +54,8 @@ def reading_file(spark: "SparkSession", path: str, version: int, predicate: Pred
                     yield pa.Table.from_batches([found]).cast(schema).combine_chunks().to_batches()[0]
 
     return spark.range(1, numPartitions=1).mapInArrow(run, from_arrow_schema(schema))
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """A schema as Spark has those of DataFrames that Python makes."""
+    return pa.schema([field.with_nullable(True) for field in schema])

@@ -16,6 +16,7 @@ import pagestore
 from ivm.errors import UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
+from ivm.spark.cell import as_inserted
 from ivm.spark.changes import schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
 
@@ -47,12 +48,11 @@ class Views:
         predicate = self._known(name)
         with pagestore.open(self._path, mode="r") as store:
             if name not in store.at(self._did.before):
-                found = store.at(self.version)[name].to_arrow()
-                found = found.append_column("_change_type", pa.array(["insert"] * found.num_rows, pa.string()))
+                found = as_inserted(store.at(self.version)[name].to_arrow())
             else:
                 found = store.diff(self._did.before, self.version, name).read_all()
         table = found.cast(schema_of(predicate, changed=True))
-        table = table.append_column("_commit_version", pa.array([self.version] * table.num_rows, pa.int64()))
+        table = table.append_column("_commit_version", pa.repeat(self.version, table.num_rows))
         return self._spark.createDataFrame(table)
 
     def _known(self, name: str) -> Predicate:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from ivm.spark import cell as cells
-from ivm.spark.cell import CHANGE, Batch, Message
+from ivm.spark.cell import Batch, Message
 from ivm.spark.layout import BASE
 from ivm.spark.routing import hash_value
 from ivm.spark.sizes import Sizes, counts, limit
@@ -66,8 +66,7 @@ def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message
     for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
         if channel.kind == BASE:
             rows = cells.rows_of(old, cell, channel.target)
-            kinds = pa.array(["insert"]).take(pa.array([0] * rows.num_rows, pa.int32()))
-            found += cells.messages_of(rows.append_column(CHANGE, kinds), number, channel)
+            found += cells.messages_of(cells.as_inserted(rows), number, channel)
     return found
 
 

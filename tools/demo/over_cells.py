@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import ivm
 from ivm.spark import Cells
+from ivm.spark.cell import take_changes
 
 from .narrator import Narrator
 
@@ -40,8 +40,7 @@ def over_cells(
             for name, rows in tables.items():
                 txn[name].insert(rows)
             for name, table in changes.items():
-                for kind, edit in (("delete", txn[name].delete), ("insert", txn[name].set)):
-                    edit(table.filter(pc.equal(table["_change_type"], kind)).drop_columns(["_change_type"]))
+                take_changes(txn[name], table, list(txn[name].schema.names))
         equal = [*cells["made"]] == sorted(one["made"])
         tell.grid(("cell", "rows received"), [(f"{n}", f"{rows:,}") for n, rows in sorted(applied.received.items())])
         tell.say(f"{len(cells['made']):,} rows of the view: {'equal' if equal else 'NOT EQUAL'} to those of one store.")

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -139,7 +140,7 @@ def fill(
         if not made or _out_of_order(made, spec.keys):
             filled.sorted = True
             progress("sorting rows into ranges, and building these")
-            made = cluster.ranges(_Words(), tasks, spec.columns, spec.keys, _Build(where))
+            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, where))
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
         dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
@@ -253,10 +254,6 @@ class KnownTexts:
         ids: np.ndarray = self._ids[places][distinct.indices.to_numpy()]
         return ids
 
-    def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
-        """Raises NotImplementedError: tasks only write texts."""
-        raise NotImplementedError
-
 
 def _words_of(task: Task) -> Batches:
     """The rows of a task's files as batches of words int64[C, n], the key columns first."""
@@ -269,39 +266,31 @@ def _words_of(task: Task) -> Batches:
 
 def _build_in_order(task: Task) -> Made:
     """Build the segment of a task's files, unless their keys do not ascend."""
-    made = _Build(task.place)(_words_of(task))
+    made = _build(task.place, _words_of(task))
     made.rows, made.dropped = task.dataset.rows, task.dataset.dropped
     return made
 
 
-@dataclass(frozen=True)
-class _Words:
+def _words_noted(task: Task) -> Batches:
     """A task's rows as words, to be sorted; how many there are, and what is wrong with them, goes into a file."""
-
-    def __call__(self, task: Task) -> Batches:
-        problems: tuple[str, ...] = ()
-        try:
-            yield from _words_of(task)
-        except PagestoreError as error:
-            problems = getattr(error, "problems", (str(error),))
-        with _whole(task.account) as file:
-            file.write_text(json.dumps([task.dataset.rows, task.dataset.dropped, problems]))
+    problems: tuple[str, ...] = ()
+    try:
+        yield from _words_of(task)
+    except PagestoreError as error:
+        problems = getattr(error, "problems", (str(error),))
+    with _whole(task.account) as file:
+        file.write_text(json.dumps([task.dataset.rows, task.dataset.dropped, problems]))
 
 
-@dataclass(frozen=True)
-class _Build:
-    """Builds a segment of rows in order."""
-
-    place: Place
-
-    def __call__(self, batches: Batches) -> Made:
-        made, place = Made(), self.place
-        file = Path(place.folder, f"{uuid4().hex}.segment")  # an attempt that failed may have left another
-        try:
-            rows = rising(batches, place.spec.keys, made.filled, made.conflicts)
-            made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, rows)
-        except Disorder:
-            made.disorder = True
-        except PagestoreError as error:
-            made.problems = getattr(error, "problems", (str(error),))
-        return made
+def _build(place: Place, batches: Batches) -> Made:
+    """Build a segment of rows in order."""
+    made = Made()
+    file = Path(place.folder, f"{uuid4().hex}.segment")  # an attempt that failed may have left another
+    try:
+        rows = rising(batches, place.spec.keys, made.filled, made.conflicts)
+        made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, rows)
+    except Disorder:
+        made.disorder = True
+    except PagestoreError as error:
+        made.problems = getattr(error, "problems", (str(error),))
+    return made

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from re import fullmatch
 
 import pagestore
-from pagestore.errors import MissingError, VersionError
+from pagestore.errors import VersionError
 from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.versions.settings import MAIN
@@ -50,15 +50,17 @@ def version_asked_for(store: Store, options: Options) -> int:
                 return info.version
         raise VersionError(f"no retained version of branch {branch!r} is as old as {when}")
     if when is None and given is None:
-        return store.branches[branch] if branch in store.branches else _no_branch(store, branch)
+        return newest_of(store, branch)
     wanted = when or (int(given) if given and given.strip().isdecimal() else given)
     assert wanted is not None
     with store.at(wanted) as snapshot:
         return snapshot.version
 
 
-def _no_branch(store: Store, branch: str) -> int:
-    raise MissingError(f"there is no branch {branch!r}; there is {', '.join(store.branches)}")
+def newest_of(store: Store, branch: str) -> int:
+    """The newest version of a branch. Raises MissingError."""
+    with store.snapshot(branch) as snapshot:
+        return snapshot.version
 
 
 @contextmanager

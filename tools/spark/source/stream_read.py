@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 import pagestore
 from pagestore.admin.tree_check import Walk
-from pagestore.errors import MissingError, VersionError
+from pagestore.errors import VersionError
 from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.versions.settings import MAIN
@@ -34,7 +34,7 @@ from .change_feed import Commits, feed_batches, runs
 from .changes import inserted_batches, visible_changes
 from .commits import Commit, commits_after, commits_asked_for
 from .key_ranges import KeyRange
-from .opening import held, local_path, snapshot_at
+from .opening import held, local_path, newest_of, snapshot_at
 from .options import Options, OptionsError
 
 Offset = dict[str, Any]
@@ -160,10 +160,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store
 
     def _newest(self) -> int:
-        branches = self._opened().branches
-        if self._branch not in branches:
-            raise MissingError(f"there is no branch {self._branch!r}; there is {', '.join(branches)}")
-        return branches[self._branch]
+        return newest_of(self._opened(), self._branch)
 
     def _offset(self, version: int) -> Offset:
         return {"version": version, "store": self._opened().uuid}

@@ -65,17 +65,12 @@ def _schema_there(path: str, relation: str, branch: str) -> Schema | None:
     """
     if not Path(path).exists():
         return None
-    with store_at(path) as store:
-        if branch not in store.branches:
-            raise MissingError(f"there is no branch {branch!r}; there is {', '.join(store.branches)}")
-        with store.snapshot(branch) as snapshot:
-            for one in recorded_dependants(snapshot.properties).values():
-                if relation in one.keeps:
-                    reads = ", ".join(name for name in one.reads if "$" not in name)
-                    raise SchemaError(
-                        f"{relation!r} is a view, which {one.host} keeps: write to {reads}, and it follows"
-                    )
-            return snapshot[relation].schema if relation in snapshot else None
+    with store_at(path) as store, store.snapshot(branch) as snapshot:
+        for one in recorded_dependants(snapshot.properties).values():
+            if relation in one.keeps:
+                reads = ", ".join(name for name in one.reads if "$" not in name)
+                raise SchemaError(f"{relation!r} is a view, which {one.host} keeps: write to {reads}, and it follows")
+        return snapshot[relation].schema if relation in snapshot else None
 
 
 def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], operation: str) -> None:
