@@ -7,7 +7,6 @@ import pytest
 
 import ivm
 import pagestore
-from ivm import workspace
 from ivm.engine import stored
 from ivm.errors import UnknownViewError
 
@@ -104,7 +103,7 @@ def test_rules_that_came_later_are_compiled_once(file, monkeypatch):
     with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
         ws.install("three(x, w) <- two(x, y), edge(y, w).", name="three")
         loaded, load = [], stored.load
-        monkeypatch.setattr(workspace, "load", lambda snap: loaded.append(1) or load(snap))
+        monkeypatch.setattr(stored, "load", lambda snap: loaded.append(1) or load(snap))
         assert "three" in reader and len(reader["three"]) == 0 and len(reader.query("q(x) <- three(x, _).")) == 0
         assert len(loaded) == 1
 
