@@ -17,6 +17,7 @@ corrupt page, which `raise_for` makes an exception:
     run_end(words, page, c, lo, hi, x)                                      first entry > x, given entry lo is not
     lowest(word), population(word)                                          the lowest bit set, and how many are
     borrowed(array)                                                         the array without reference counts
+    call_operator(address, a, b)                                            a registered operator of two words
     @kernel                                                                 njit, as the kernels here are compiled:
                                                                             cached, no GIL, no references counted; of
                                                                             its indices only a constant that stands
@@ -53,7 +54,7 @@ from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.pages.page import field, gallop, run_end, unpack
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, ByteTable, Door, Flags, MappedWords, Table, Tables, Words
-from pagestore.runtime.intrinsics import borrowed, lowest, population
+from pagestore.runtime.intrinsics import borrowed, call_operator, lowest, population
 from pagestore.runtime.kernel import addressed, allocating, by_address, inlined, kernel, late
 from pagestore.sorting.codes import code_of
 from pagestore.sorting.merge import ascends
@@ -113,6 +114,7 @@ __all__ = [
     "ascends",
     "borrowed",
     "by_address",
+    "call_operator",
     "code_of",
     "compose_few",
     "field",
@@ -122,9 +124,11 @@ __all__ = [
     "gallop",
     "inlined",
     "kernel",
-    "late", "lowest",
+    "late",
+    "lowest",
     "next_changes",
-    "next_leaf", "population",
+    "next_leaf",
+    "population",
     "raise_for",
     "run_end",
     "seek",

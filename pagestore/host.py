@@ -7,7 +7,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, SUM
 from pagestore.pages.host_operators import code_of as operator_code
-from pagestore.pages.host_operators import is_operator, operator
+from pagestore.pages.host_operators import is_operator, is_semilattice, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.diff import pages_of_both
@@ -117,6 +117,7 @@ __all__ = [
     "in_order",
     "interval_spec",
     "is_operator",
+    "is_semilattice",
     "one_batch",
     "operator",
     "operator_code",

@@ -23,9 +23,9 @@ MODULES = {  # each public module, and the names that it offers
     "pagestore.compiled": """
         ADD ByteTable Bytes CHANGES CURSOR_WORDS Door ERASE Flags FlushRoom HEIGHT INSERT KEYS LEAF_ENTRIES
         LEAF_PAGE LEAF_SLOT MappedWords PATH PageBooks Pages Queues ROOT SET TREE_HEIGHT Table Tables VERSION
-        WORD_MAX WORD_MIN Words addressed allocating ascends borrowed by_address code_of compose_few field first
-        flush_queue forward gallop inlined kernel late lowest next_changes next_leaf population raise_for run_end seek
-        start_delta unpack
+        WORD_MAX WORD_MIN Words addressed allocating ascends borrowed by_address call_operator code_of compose_few field
+        first flush_queue forward gallop inlined kernel late lowest next_changes next_leaf population raise_for run_end
+        seek start_delta unpack
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
@@ -38,8 +38,8 @@ MODULES = {  # each public module, and the names that it offers
         ROWS_SHOWN Relation Rope SUM Schema Snapshot
         Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
-        float_values float_words fold_many get html_table in_order interval_spec is_operator one_batch operator
-        operator_code pages_of_both pays pooled ranks read_batches
+        float_values float_words fold_many get html_table in_order interval_spec is_operator is_semilattice one_batch
+        operator operator_code pages_of_both pays pooled ranks read_batches
         record_dependants recorded_dependants register_host rows_of select select_weighted sort_order stab_many
         together user_cache
     """,

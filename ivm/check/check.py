@@ -21,8 +21,8 @@ from ivm.check.rebuild import Progress, rebuild
 from ivm.check.soundness import Soundness
 from ivm.engine.fill import unordered
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
-from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.limits import limits_of
+from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.stored import HOST, built_sizes, dependants_of
 from ivm.errors import MaintainError
 from ivm.maintenance.surgery import net_changes
@@ -124,7 +124,7 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
     for name, tree in stored.items():
         if tree is None or tree.spec[1:3] != sketch.tree(name).spec[1:3]:
             return  # it is reported as missing, or of another shape
-    fixpoint = Fixpoint(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
+    fixpoint = fixpoint_of(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
     for name, tree in stored.items():
         assert tree
         none = np.empty((tree.spec.columns, 0), np.int64)

@@ -18,6 +18,7 @@ from ivm.engine.recompute import naming_the_rule
 from ivm.engine.recursion.facts import Facts
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.limits import limits_of
+from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
 from ivm.lang.ir import Predicate
@@ -146,12 +147,12 @@ class Filler:
 
     def refill(self, stratum: InstalledStratum) -> None:
         """Evaluate a recursive stratum anew, from what it reads below; as `fill` otherwise."""
-        Facts(self.txn, self.installed, stratum).clear()
+        Facts(self.txn, self.installed, stratum, self.encode).clear()
         self._fill_stratum(stratum)
 
     def fixpoint(self, stratum: InstalledStratum) -> Fixpoint:
         """The rules of a recursive stratum over the transaction's trees."""
-        return Fixpoint(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
+        return fixpoint_of(self.txn, self.installed, stratum, self.encode, self.threads, limits_of(stratum))
 
     def _account(self, stratum: InstalledStratum, fixpoint: Fixpoint) -> None:
         for name in stratum.recursive:

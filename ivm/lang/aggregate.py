@@ -16,7 +16,7 @@ from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Rule, Type, Var
 from ivm.lang.syntax_tree import Node
 from ivm.lang.traverse import atoms, variables, writes
 from ivm.lang.types import UNORDERED, scale
-from pagestore.host import is_operator
+from pagestore.host import is_operator, is_semilattice
 
 
 class Operation(NamedTuple):
@@ -105,7 +105,7 @@ def _in_key_order(rule: Rule, aggregate: Aggregate) -> Aggregate:
         return aggregate
     if op in ("argmin", "argmax", "first", "last", "top", "bottom", "concat") and len(arguments) > 1:
         return replace(aggregate, by=len(arguments) - 1)
-    if op not in ("first", "last", "concat") and op in OPERATIONS:
+    if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op):
         return aggregate
     order = key_variables(rule)
     return replace(aggregate, arguments=(arguments[0], *order), by=len(order))

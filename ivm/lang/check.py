@@ -21,7 +21,7 @@ from ivm.lang.names import check_arity, check_names
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import without_nulls
 from ivm.lang.program import Program
-from ivm.lang.recursion import check_extreme, check_recursion, prepare
+from ivm.lang.recursion import check_recursion, prepare
 from ivm.lang.safety import check_safety
 from ivm.lang.syntax_tree import Change, Clause, Declaration, Statement
 from ivm.lang.traverse import atoms, reads, writes
@@ -81,10 +81,7 @@ def _typed_stratum(stratum: Stratum, rules: Sequence[Rule], predicates: dict[str
             )  # fmt: skip
         for rule in begun:
             _typed(rule, predicates)
-    typed = [_typed(rule, predicates) for rule in rules]
-    for rule in typed if stratum.recursive else ():
-        check_extreme(rule)
-    return typed
+    return [_typed(rule, predicates) for rule in rules]
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:

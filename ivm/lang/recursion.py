@@ -7,6 +7,7 @@
 
 More rows never take rows away from a rule without negation and aggregate, so rounds of such rules end in the least
 rows that satisfy them all. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
+Of a semilattice that a user registered nothing is known but that it is one, so its values are only passed on.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -16,8 +17,10 @@ from ivm.errors import RecursionRefusedError
 from ivm.lang.dependencies import Stratum, recursive_names, strata_of
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Disjunct, Negation, Rule, Term, Var
 from ivm.lang.traverse import atoms, reads, variables, writes
+from pagestore.host import is_operator, is_semilattice
 
-MONOTONE = ("min", "max")
+EXTREMES = ("min", "max")
+PASSED_ON = "of an operator that is registered a value may only be passed on as it is"
 UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way a comparison wants its left side: down is 1
 
 
@@ -35,12 +38,16 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
     made: list[Rule] = []
     for rule in found:
         name = rule.heads[0].predicate
-        if name in names and name in bodies and folded.get(name.removesuffix("$body")) in MONOTONE:
+        if name in names and name in bodies and _is_semilattice(folded.get(name.removesuffix("$body"))):
             continue
-        if name in names and folded.get(name) in MONOTONE:
+        if name in names and _is_semilattice(folded.get(name)):
             rule = _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, bodies)
         made.append(rule)
     return made
+
+
+def _is_semilattice(op: str | None) -> bool:
+    return op in EXTREMES or (op is not None and is_semilattice(op))
 
 
 def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
@@ -81,19 +88,9 @@ def check_recursion(rules: Sequence[Rule]) -> None:
             _check_aggregate(rule, stratum)
         for rule in stratum.rules if stratum.recursive else ():
             if rule.aggregate:
-                sign = 1 if rule.aggregate.op == "min" else -1
+                sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0)
                 for disjunct in rule.body:
                     _check_monotone(rule, disjunct, stratum, sign)
-
-
-def check_extreme(rule: Rule) -> None:
-    """Raise RecursionRefusedError for a least or greatest text: values are compared as words, and texts are not."""
-    aggregate = rule.aggregate
-    if aggregate and aggregate.argument and rule.types[aggregate.argument.name] == "string":
-        raise RecursionRefusedError(
-            rule.where, f"recursion through {aggregate.op} takes numbers, dates and timestamps, but "
-            f"{aggregate.argument.name} is a string; give the strings numbers, and aggregate these"
-        )  # fmt: skip
 
 
 def _check_negations(rule: Rule, stratum: Stratum) -> None:
@@ -112,12 +109,13 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
     ops = {one.aggregate.op if one.aggregate else "" for one in stratum.rules}
     op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
     read = next((name for name in reads(rule) if name in stratum.recursive), name)
-    if op not in ("", *MONOTONE):
+    if op and not _is_semilattice(op):
+        remedy = "register it as a semilattice if it is one" if is_operator(op) else "use min or max"
         raise RecursionRefusedError(
             rule.where, f"recursion through {op} has no meaning: {_cycle(rule, read, stratum, 'aggregates')}; "
-            f"let {op} read only views that do not read this one, or use min or max"
+            f"let {op} read only views that do not read this one, or {remedy}"
         )  # fmt: skip
-    if len(ops) > 1 and ops.issubset(("", *MONOTONE)) and op == min(ops):
+    if len(ops) > 1 and all(not one or _is_semilattice(one) for one in ops) and op == min(ops):
         raise RecursionRefusedError(
             rule.where, f"recursion through {max(ops)} takes only functions that are aggregated by {max(ops)}: "
             f"{_cycle(rule, read, stratum, 'reads')}; let views of other kinds read the function once it is complete"
@@ -148,7 +146,7 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
 def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int) -> None:
     """Raise RecursionRefusedError unless a better value of the stratum never leads to a worse one, or to none.
 
-    `sign` is 1 for min, where smaller is better, and -1 for max.
+    `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user registered.
     """
     own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
     others = [x for x in disjunct if x not in own]
@@ -166,6 +164,8 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         equations.remove(equation)
         source = equation.right if equation.left == target else equation.left
         way = _way(source, rising)
+        if not sign and not isinstance(source, Var):
+            raise _not_monotone(rule, equation, PASSED_ON)
         if way is None:
             raise _not_monotone(rule, equation, "the result must only rise, or only fall, with the value")
         rising[target] = way
@@ -194,6 +194,8 @@ def _check_uses(
             continue
         if literal.op == "=" and literal not in equations:
             continue
+        if not sign:
+            raise _not_monotone(rule, literal, PASSED_ON)
         wanted = sign * UPWARDS.get(literal.op, 0)
         left, right = _way(literal.left, rising), _way(literal.right, rising)
         if not wanted or left not in (0, wanted) or right not in (0, -wanted):
@@ -210,7 +212,7 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     (value, other), least = (bound.left, bound.right), {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
     if value not in values:
         value, other, least = other, value, -least
-    if value not in values or not isinstance(other, Var) or least != -sign:
+    if not sign or value not in values or not isinstance(other, Var) or least != -sign:
         return False
     result = rule.aggregate.argument
     rest = {*disjunct} - {bound, Compare("=", result, value), Compare("=", value, result)}

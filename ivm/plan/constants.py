@@ -28,6 +28,11 @@ class Encoder:
         keys: np.ndarray = self._source.dictionary.order.keys(ids)
         return keys
 
+    def ids(self, keys: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts with keys int64[n]."""
+        ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
+        return ids
+
     def threshold(self, text: str, behind: bool) -> int:
         """The key below which those of lesser texts are; with `behind`, that of the text itself as well."""
         return int(self._source.dictionary.order.threshold(text.encode() + b"\0" * behind))

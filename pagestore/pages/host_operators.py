@@ -17,26 +17,32 @@ NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "co
 
 
 class Operator(NamedTuple):
-    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive."""
+    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive.
+
+    A `semilattice` gives the same for values in any order, each as often as one likes.
+    """
 
     name: str
     identity: int
     address: int
     call: Any
+    semilattice: bool = False
 
 
 _registered: dict[int, Operator] = {}
 
 
-def register_operator(name: str, combine: Callable[[int, int], int], identity: int) -> None:
+def register_operator(name: str, combine: Callable[[int, int], int], identity: int, semilattice: bool = False) -> None:
     """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
 
     `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
-    or checks a relation with such a scan registers the operator first, and always the same one. Raises
+    or checks a relation with such a scan registers the operator first, and always the same one. A `semilattice`
+    is commutative as well, and `combine(a, a)` is a, so that rules may aggregate by it within a recursion. Raises
     SchemaError for a bad name, ExistsError for one that is taken, CompilerError where numba is not installed.
 
     >>> import math
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
+    >>> register_operator("union", lambda a, b: a | b, 0, semilattice=True)  # of sets of up to 64 members, as bits
     """
     if not is_name(name):
         raise SchemaError(f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}")
@@ -49,7 +55,7 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
     else:
         compiled = _compiled(name, combine)
         call, address = compiled.ctypes, compiled.address
-    _registered[code] = Operator(name, identity, address, call)
+    _registered[code] = Operator(name, identity, address, call, semilattice)
 
 
 def _compiled(name: str, combine: Callable[[int, int], int]) -> Any:
@@ -81,6 +87,11 @@ def name_of(code: int) -> str:
 def is_operator(name: str) -> bool:
     """Whether an operator of that name is registered in this process."""
     return is_name(name) and code_of(name) in _registered
+
+
+def is_semilattice(name: str) -> bool:
+    """Whether an operator of that name is registered in this process, as a semilattice."""
+    return is_operator(name) and _registered[code_of(name)].semilattice
 
 
 def operator(code: int) -> Operator:

@@ -53,6 +53,10 @@ class TextOrder:
         """The ids int64[n] of the texts at ranks int64[n]."""
         raise NotImplementedError
 
+    def ids_of(self, keys: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts with keys int64[n], as `keys` gives them."""
+        raise NotImplementedError
+
     def slice(self, start: int, stop: int) -> np.ndarray:
         """The ids of the texts from one rank up to another, in order."""
         raise NotImplementedError
@@ -143,6 +147,11 @@ class StoredOrder(TextOrder):
         found: np.ndarray = self.entries(ranks)[1]
         return found
 
+    def ids_of(self, keys: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts with labels int64[n]. O(n log texts)."""
+        found: np.ndarray = get(self._pages(), self._order, keys[None])[1][0]
+        return found
+
     def slice(self, start: int, stop: int) -> np.ndarray:
         """The ids of the texts from one rank up to another, in order. O(log texts + those)."""
         found: np.ndarray = self.between(start, stop)[1]
@@ -193,6 +202,10 @@ class SortedOrder(TextOrder):
         """The ids int64[n] of the texts at ranks int64[n]."""
         ids: np.ndarray = self._ids[ranks]
         return ids
+
+    def ids_of(self, keys: np.ndarray) -> np.ndarray:
+        """The ids int64[n] of the texts at ranks int64[n]."""
+        return self.ids(keys)
 
     def slice(self, start: int, stop: int) -> np.ndarray:
         """The ids of the texts from one rank up to another, in order."""

@@ -63,8 +63,8 @@ def derive(program: Program, rules: Iterable[Rule], full: State) -> None:
     for rule in rules:
         for name, row in list(derived(rule, full)):  # what is derived may change what the rule reads
             if rule.aggregate and row[:-1] in full[name]:
-                best = AGGREGATE[rule.aggregate.op]([row[-1], full[name].pop(row[:-1])])
-                row = (*row[:-1], best)
+                values = [(row[-1],), (full[name].pop(row[:-1]),)]
+                row = (*row[:-1], *results(rule.aggregate, values)[0])
             insert(program.predicates[name], full[name], row)
 
 

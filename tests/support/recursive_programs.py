@@ -1,16 +1,23 @@
 """Random programs whose views read themselves, and edits that cut cycles and mend them.
 
-stored   e(x, y)   f(x, y)   a(x)   w[x, y] = c         over few numbers, so that there are many cycles
-views    p0, p1, p2 in one recursion, n below it, v over it; or d, aggregated by min or max, and v over it
+stored   e(x, y)   f(x, y)   a(x)   w[x, y] = c   t[x] = s     over few values, so that there are many cycles
+views    p0, p1, p2 in one recursion, n below it, v over it; or d, aggregated by a semilattice, and v over it
 """
 
 from random import Random
 
+from pagestore import register_operator
 from tests.support.mirror import Edit
 
 DECLARATIONS = """\
 e(x, y) -> int(x), int(y).  f(x, y) -> int(x), int(y).  a(x) -> int(x).  w[x, y] = c -> int(x), int(y), int(c).
+t[x] = s -> int(x), string(s).
 """
+TEXTS = "", "a", "ab", "b", "ä", "z", "a\0", "zz"
+NONE, NEITHER = -2, -1  # no constant, and what two different ones are together
+UNITE, AGREE = "unite", "agree"  # semilattices: sets of bits, and constants
+register_operator(UNITE, lambda a, b: a | b, 0, semilattice=True)
+register_operator(AGREE, lambda a, b: a if b in (a, NONE) else b if a == NONE else NEITHER, NONE, semilattice=True)
 VARIABLES = "xyzu"
 NODES = (3, 4, 6, 8)
 
@@ -103,8 +110,21 @@ def folded(random: Random) -> list[str]:
         ("max", "(m = b, b <= s ; m = s, s < b)") if way == "max" else ("min", "(m = b, b >= s ; m = s, s > b)")
     )
     wide = [f"d[y] = l <- agg<<l = {lesser}(m)>> (a(y), m = 2 ; d[x] = b, w[x, y] = s, {clamp})."]
-    rules = random.choice((label, paths, paths, two, apart, back, wide))
+    name = [
+        "d[x] = s <- a(x), t[x] = s.",
+        f"d[y] = l <- agg<<l = {way}(m)>> d[x] = m, e(x, y){random.choice(('', BOUND[way], ', !f(x, y)'))}.",
+    ]
+    join = f"agg<<l = {random.choice((UNITE, AGREE))}(m)>>"
+    sets = [f"d[y] = l <- {join} (w[_, y] = m ; d[x] = m, {random.choice(('e(x, y)', 'e(y, x), f(x, y)'))})."]
+    both = [
+        f"d[y] = l <- {join} (w[y, _] = m ; g[x] = m, e(x, y)).",
+        f"g[y] = l <- {join} (d[x] = m, f(x, y) ; g[x] = m, e(y, x), !f(x, x) ; a(y), m = 4).",
+    ]
+    rules = random.choice((label, paths, paths, two, apart, back, wide, name, sets, both))
     return [*rules, "v0[l] = k <- agg<<k = count()>> d[x] = l.", "v1(x, z) <- d[x] = l, d[z] = l, e(x, z)."]
+
+
+BOUND = {"min": ', m < "zz"', "max": ', m > "a"'}
 
 
 def load(random: Random) -> list[Edit]:
@@ -115,6 +135,7 @@ def load(random: Random) -> list[Edit]:
         edges = {(x, (x + 1) % n) for x in range(n)} | set(random.sample(sorted(edges), min(2, len(edges))))
     weighted = [("w", (*edge, random.randrange(4)), True) for edge in sorted(edges)]
     others = [("f", (random.randrange(n), random.randrange(n)), True) for _ in range(random.randrange(n))]
+    others += [("t", (x, random.choice(TEXTS)), True) for x in range(n)]
     return [*(("e", edge, True) for edge in sorted(edges)), *weighted, *others, ("a", (random.randrange(n),), True)]
 
 
@@ -123,9 +144,11 @@ def change(random: Random, state: dict) -> list[Edit]:
     n = random.choice(NODES)
     edits: list[Edit] = []
     for _ in range(random.choice((1, 1, 1, 2, 4))):
-        name = random.choice(("e", "e", "e", "f", "a", "w"))
+        name = random.choice(("e", "e", "e", "e", "f", "a", "w", "t"))
         rows = sorted(state[name] if isinstance(state[name], set) else [(*k, v) for k, v in state[name].items()])
-        if name == "w":
+        if name == "t":
+            edits.append(("t", (random.randrange(n), random.choice(TEXTS)), random.random() < 0.8))
+        elif name == "w":
             x, y = random.randrange(n), random.randrange(n)
             edits.append(("w", (x, y, random.randrange(4)), random.random() < 0.7))
         elif name == "a":

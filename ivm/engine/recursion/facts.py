@@ -2,6 +2,7 @@
 
     reach(x, y)     (1, 2; rank 1)  (1, 3; rank 2)          the cost of a row is 0
     dist[x] = d     (2; d = 7, rank 1)                      the cost of a value is the value; for max, ~value
+    name[x] = s     (2; s = "bee", rank 1)                  the cost of a text is its key in the order of texts
 
 The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its stratum that all come
 before it in this order. A fact that has lost its last such derivation is *suspended* until it is known whether it has
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
+from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, bulk, get, read_batches, sort_order
 
@@ -62,13 +64,17 @@ class Proposal(NamedTuple):
 class Facts:
     """The facts of a stratum, as a transaction has them."""
 
-    def __init__(self, txn: Transaction, installed: Installed, stratum: InstalledStratum, threads: int = 1) -> None:
-        self._txn, self._threads = txn, threads
+    def __init__(
+        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int = 1
+    ) -> None:
+        self._txn, self._encode, self._threads = txn, encode, threads
         self.stored = {name: installed.stored[name] for name in sorted(stratum.recursive)}
         # While views are filled, the indices that only later rules read are not there yet.
         self._there = {name: [t for t, n in enumerate(one.names) if n in txn] for name, one in self.stored.items()}
         aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
+        types = {name: installed.program.predicates[name].types for name in self.stored}
+        self._texts = {name for name in self.stored if self.folds(name) and types[name][-1] == "string"}
 
     @property
     def trees(self) -> dict[Index, Tree]:
@@ -90,8 +96,14 @@ class Facts:
         return self.stored[name].layout.shown > 0
 
     def cost(self, name: str, values: np.ndarray) -> np.ndarray:
-        """The costs of values of an aggregated view, or the values of costs."""
-        return ~values if self._falling[name] else values
+        """The costs int64[n] of value words int64[n] of an aggregated view."""
+        keys = self._encode.keys(values) if name in self._texts and len(values) else values
+        return ~keys if self._falling[name] else keys
+
+    def values(self, name: str, costs: np.ndarray) -> np.ndarray:
+        """The value words int64[n] of costs int64[n] of an aggregated view."""
+        keys = ~costs if self._falling[name] else costs
+        return self._encode.ids(keys) if name in self._texts and len(keys) else keys
 
     def orders(self, name: str, keys: np.ndarray) -> Order:
         """The orders of the facts with some keys[K, n]."""
@@ -138,17 +150,19 @@ class Facts:
 
     def words(self, name: str, new: Proposal) -> np.ndarray:
         """The words of proposed facts without their ranks."""
-        value = [self.cost(name, new.cost)[None]] if self.folds(name) else []
+        value = [self.values(name, new.cost)[None]] if self.folds(name) else []
         return np.concatenate([new.keys, *value])
 
     def erase(self, name: str, keys: np.ndarray) -> None:
         """Take facts away."""
-        none = np.zeros(keys.shape[1], np.int64)
-        self._apply(name, ERASE, Proposal(keys, none, none))
+        none = np.zeros((self.stored[name].layout.visible + 1 - len(keys), keys.shape[1]), np.int64)
+        self._apply_rows(name, ERASE, np.concatenate([keys, none]))
 
     def _apply(self, name: str, action: int, new: Proposal) -> tuple[np.ndarray, np.ndarray]:
+        return self._apply_rows(name, action, np.concatenate([self.words(name, new), new.rank[None]]))
+
+    def _apply_rows(self, name: str, action: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         kept = self.stored[name]
-        rows = np.concatenate([self.words(name, new), new.rank[None]])
         actions, there = np.full(rows.shape[1], action), self._there[name]
         names = [kept.names[t] for t in there]
         return self._txn.apply_indexed(names, kept.places[there], actions, rows, kept.layout.visible)[0]

@@ -23,6 +23,7 @@ from ivm.engine.recursion.bodies import Body, Derivations
 from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, joined, total
 from ivm.engine.recursion.flat_rounds import FlatRounds, NotPlain
 from ivm.engine.recursion.limits import Limits
+from ivm.lang.traverse import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
@@ -59,8 +60,10 @@ class Fixpoint:
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
         self._installed, self._stratum = installed, stratum
         self._steps_left = WORD_MAX
-        self.facts, self.work = Facts(txn, installed, stratum, threads), Work()
+        self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
         self.ordered = True  # whether every fact that was stored comes behind those that it follows from
+        for const in (const for rule in stratum.rules for const in constants(rule.definition)):
+            encode(const)  # a new text may move the keys of others, so all are there before any is compared
         own = stratum.recursive
         plans = [(rule, plan) for rule in stratum.rules for plan in rule.plans]
         self._bodies = [Body(installed, rule, plan, own, search=False) for rule, plan in plans]
@@ -77,7 +80,7 @@ class Fixpoint:
         parts, of = [], {body.plan: body for body in self._bodies}
         for plan, bindings in base:
             parts += [self._propose(of[plan], rows, rank=0) for rows in bindings]
-        first = joined(parts)
+        first = self._gather(parts)
         flat = self._flat()
         if flat and sum(one.cost.size for one in first.values()) * PAGED_SHARE > flat.below:
             if self._fill_flat(flat, first):
@@ -129,8 +132,7 @@ class Fixpoint:
         Returns whether it did. If not, the views are in between and have to be filled anew: `most` facts were
         suspended, it took too many steps, or not all facts could be put in order.
         """
-        below = sum({index.predicate: tree.count for index, tree in new.items()}.values())
-        self._steps_left = STEPS_FREE + (self.facts.count() + below) // STEP_ROWS
+        self._limit_steps(new)
         lost: list[tuple[str, Derivations]] = []
         for body in self._bodies:
             rows = self._changed(body, old, new, deltas, ERASE)
@@ -145,10 +147,15 @@ class Fixpoint:
             rows = self._changed(body, old, new, deltas, INSERT)
             if rows.shape[1]:
                 gained.append(self._propose(body, rows))
-        fresh = self._adopt(joined(gained))
+        fresh = self._adopt(self._gather(gained))
         for name, keys in back.items():
             fresh[name] = distinct(np.concatenate([fresh[name], keys], axis=1)) if name in fresh else keys
         return self._spread(fresh, new) and self.ordered
+
+    def _limit_steps(self, below: Mapping[Index, Tree]) -> None:
+        """Allow as many steps as an evaluation from scratch takes, given the trees that the stratum reads."""
+        rows = sum({index.predicate: tree.count for index, tree in below.items()}.values())
+        self._steps_left = STEPS_FREE + (self.facts.count() + rows) // STEP_ROWS
 
     def _changed(
         self,
@@ -184,7 +191,7 @@ class Fixpoint:
                 lacking = binding_difference(start, distinct(np.concatenate(known, axis=1))).rows
                 if lacking.shape[1]:
                     cost = self.facts.orders(name, lacking[:, :1]).cost
-                    value = self.facts.cost(name, cost)[: int(self.facts.folds(name))]
+                    value = self.facts.values(name, cost)[: int(self.facts.folds(name))]
                     yield name, np.concatenate([lacking[:, 0], value])
                     break
 
@@ -206,7 +213,7 @@ class Fixpoint:
             self.work.rows.append(total(fresh))
             self._limits.check(self.work.rows, self.facts.count())
             rank = len(self.work.rows) if counted else None
-            fresh = self._adopt(joined(self._consequences(fresh, below, rank)))
+            fresh = self._adopt(self._gather(self._consequences(fresh, below, rank)))
         return True
 
     def _below(self) -> dict[Index, Tree]:
@@ -239,6 +246,10 @@ class Fixpoint:
         proposal, ordered = derivations.proposal()
         self.ordered &= ordered
         return proposal
+
+    def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
+        """Proposals by view, one for each key."""
+        return joined(parts)
 
     def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
         """Store what is new or better; returns the keys of that."""

@@ -71,6 +71,8 @@ class FlatRounds:
         self._folds = bool(layouts[0].shown)
         aggregate = stratum.rules[0].definition.aggregate
         self._fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
+        if aggregate and any(installed.program.predicates[name].types[-1] == "string" for name in self.names):
+            raise NotPlain  # the words of texts are not in their order
         if aggregate and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are no numbers of rounds
         self.words = int(self.keys.max()) + self._folds

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ivm.engine.installed import InstalledStratum
 from ivm.errors import LimitError
-from ivm.lang.ir import Compare
+from ivm.lang.ir import Compare, Rule
+from pagestore.host import is_operator
 
 ROWS_MAX = 10_000_000  # of a recursion that computes values, unless the user says otherwise
 ROUNDS_MAX = 1_000_000
@@ -40,14 +41,17 @@ class Limits:
         )
 
 
+def _computes(rule: Rule) -> bool:
+    """May a rule have values that are not stored?"""
+    if rule.aggregate and is_operator(rule.aggregate.op):
+        return True
+    return any(isinstance(x, Compare) and x.op == "=" for disjunct in rule.body for x in disjunct)
+
+
 def limits_of(stratum: InstalledStratum) -> Limits:
     """The limits of a stratum: those of its block; without them, a recursion that computes values has those above."""
     rules = [rule for rule in stratum.rules if not stratum.recursive.isdisjoint(rule.reads)]
-    computing = [
-        rule
-        for rule in rules
-        if any(isinstance(x, Compare) and x.op == "=" for disjunct in rule.definition.body for x in disjunct)
-    ]
+    computing = [rule for rule in rules if _computes(rule.definition)]
     shown, *_ = (*computing, *rules)
     rows, rounds = (ROWS_MAX, ROUNDS_MAX) if computing else (None, None)
     text = shown.definition.text or str(shown.definition)

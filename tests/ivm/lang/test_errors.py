@@ -6,7 +6,10 @@ import pytest
 
 from ivm import errors
 from ivm.lang import NOTHING, compile, query
+from pagestore import register_operator
+from tests.support.recursive_programs import UNITE
 
+register_operator("partial", lambda a, b: a, 0)
 DECLARATIONS = """q(x) -> int(x).  edge(x, y) -> int(x), int(y).  born[x] = d -> int(x), date(d).
 price[i] = p -> string(i), decimal(p).  mass[x] = m -> int(x), float(m).  flag[x] = b -> int(x), bool(b).
 rate[i] = p -> string(i), decimal(10, 4)(p).  tag(x, s) -> int(x), string(s).
@@ -185,9 +188,10 @@ def test_safety(text, at, says):
         ("d[x] = n <- agg<<n = count()>> (q(x) ; d[x] = 1).", "1:1", "through count has no meaning: d aggregates d;"),
         ("u(x) <- q(x).\nv(x) <- w(x).\nh(x), w(x) <- v(x).", "2:1", "v has no row to begin with"),
         (
-            "label(x, t) -> int(x), string(t). l[x] = m <- agg<<m = min(t)>> (label(x, t) ; l[y] = t, edge(y, x)).",
-            "1:35",
-            "recursion through min takes numbers, dates and timestamps, but t is a string",
+            "d[x] = n <- agg<<n = partial(c)>> (q(x), c = 0 ; d[x] = c, edge(x, _)).",
+            "1:1",
+            "through partial has no meaning: d aggregates d; let partial read only views that do not read this one, or "
+            "register it as a semilattice",
         ),
         ("d[] = n <- agg<<n = min(x)>> (q(x) ; d[] = x).", "1:1", "recursion through min needs a key"),
         (
@@ -217,6 +221,20 @@ def test_recursion(text, at, says):
 )
 def test_recursion_through_min_is_monotone(body, at, says):
     refused(f"d[y] = m <- agg<<m = min(c)>> (q(y), c = 0 ; \n{body}).", errors.RecursionRefusedError, at, says)
+
+
+@pytest.mark.parametrize(
+    ("body", "at", "says"),
+    [
+        ("d[x] = e, edge(x, y), c = e + 1", "2:23", "registered a value may only be passed on as it is"),
+        ("d[x] = e, edge(x, y), c = e, e < 9", "2:30", "registered a value may only be passed on as it is"),
+        ("d[x] = e, edge(x, y), e = 3, c = e", "2:23", "registered a value may only be passed on as it is"),
+        ("d[x] = e, edge(e, y), c = e", "2:16", "e decides which rows there are"),
+        ("d[x] = e, edge(x, y), !q(e), c = e", "2:23", "no value may stand in a negation"),
+    ],
+)
+def test_recursion_through_a_semilattice_passes_values_on(body, at, says):
+    refused(f"d[y] = m <- agg<<m = {UNITE}(c)>> (q(y), c = 0 ; \n{body}).", errors.RecursionRefusedError, at, says)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ import ivm
 from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
+from tests.support.recursive_programs import UNITE
 
 FACTS = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).\n"
 REACH = "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
 CLOSURE = "path(x, y) <- edge(x, y).  path(x, z) <- path(x, y), edge(y, z)."
 LABEL = "label[x] = x <- edge(x, _).  label[y] = l <- agg<<l = min(m)>> label[x] = m, edge(x, y)."
+SETS = f"holds[y] = s <- agg<<s = {UNITE}(t)>> (start(y), t = 1 ; holds[x] = t, edge(x, y))."
 OPERATIONS = 40  # for each row that is examined or changed, and for each edge there or back, measured
 
 
@@ -36,7 +38,7 @@ def rings(number: int, size: int = 8) -> list[tuple[int, int]]:
     return ring + [(0, 1 + r * size) for r in range(number)]
 
 
-@pytest.mark.parametrize(("rules", "view"), [(REACH, "reach"), (CLOSURE, "path"), (LABEL, "label")])
+@pytest.mark.parametrize(("rules", "view"), [(REACH, "reach"), (CLOSURE, "path"), (LABEL, "label"), (SETS, "holds")])
 def test_the_size_of_the_view_does_not_matter(tmp_path, rules, view):
     """A ring loses its only way in, among ten rings and among 1,000: the same rows are looked at."""
     counted = []

@@ -7,12 +7,18 @@ from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from tests.support import naive
 from tests.support.mirror import Mirror
+from tests.support.recursive_programs import AGREE, NEITHER, UNITE
 
 EDGE = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).  cost[x, y] = c -> int(x), int(y), int(c).\n"
 REACH = EDGE + "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
 CLOSURE = EDGE + "path(x, y) <- edge(x, y).  path(x, z) <- path(x, y), path(y, z)."
 DISTANCE = EDGE + "dist[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; dist[x] = b, cost[x, y] = w, c = b + w)."
 LABEL = EDGE + "label[x] = x <- edge(x, _).\nlabel[y] = l <- agg<<l = min(m)>> label[x] = m, (edge(x, y) ; edge(y, x))."
+
+FLOW = """given[x] = s -> int(x), int(s).  edge(x, y) -> int(x), int(y).
+    holds[y] = s <- agg<<s = {}(t)>> (given[y] = t ; holds[x] = t, edge(x, y))."""
+CHIEF = """under(x, y) -> string(x), string(y).  first[x] = x <- under(x, _).
+    first[y] = t <- agg<<t = min(s)>> first[x] = s, under(x, y)."""
 
 
 @pytest.fixture(autouse=True)
@@ -149,4 +155,39 @@ def test_a_value_better_than_the_one_it_follows_from(tmp_path):
     mirror.reopen()
     mirror.delete("cost", (1, 3, 4))
     mirror.insert("cost", (3, 4, 0))
+    assert mirror.workspace.check() == []
+
+
+def test_sets_that_flow_round_a_cycle_lose_a_member(tmp_path):
+    """A member that came from outside goes, though each vertex of the cycle still has it from the one before."""
+    cycle = [(1, 2), (2, 3), (3, 2), (3, 4)]
+    mirror = mirror_of(tmp_path, FLOW.format(UNITE), given=[(1, 1), (2, 2), (3, 4)], edge=cycle)
+    assert list(mirror.workspace["holds"]) == [(1, 1), (2, 7), (3, 7), (4, 7)]
+    mirror.delete("edge", (1, 2))
+    assert list(mirror.workspace["holds"]) == [(1, 1), (2, 6), (3, 6), (4, 6)]
+    mirror.change([("given", (2, 2), False), ("edge", (4, 1), True)])
+    assert list(mirror.workspace["holds"]) == [(1, 5), (2, 4), (3, 4), (4, 4)]
+    assert mirror.workspace.check() == []
+
+
+def test_a_constant_is_propagated_while_all_ways_agree(tmp_path):
+    mirror = mirror_of(tmp_path, FLOW.format(AGREE), given=[(1, 7), (5, 7)], edge=[(1, 2), (5, 2), (2, 3), (3, 2)])
+    assert list(mirror.workspace["holds"]) == [(1, 7), (2, 7), (3, 7), (5, 7)]
+    mirror.insert("given", (5, 8))
+    assert list(mirror.workspace["holds"]) == [(1, 7), (2, NEITHER), (3, NEITHER), (5, 8)]
+    mirror.delete("edge", (1, 2))
+    assert list(mirror.workspace["holds"]) == [(1, 7), (2, 8), (3, 8), (5, 8)]
+    assert mirror.workspace.check() == []
+
+
+def test_the_least_text_of_a_component_goes(tmp_path):
+    """The order is that of the texts, in which the dictionary did not meet them; a new one is the least of all."""
+    mirror = mirror_of(tmp_path, CHIEF, under=[("zoe", "bob"), ("bob", "cy"), ("cy", "bob"), ("ada", "cy")])
+    assert dict(mirror.workspace["first"]) == {"zoe": "zoe", "bob": "ada", "cy": "ada", "ada": "ada"}
+    mirror.delete("under", ("ada", "cy"))
+    assert dict(mirror.workspace["first"]) == {"zoe": "zoe", "bob": "bob", "cy": "bob"}
+    mirror.insert("under", ("", "zoe"))
+    assert {text for _, text in mirror.workspace["first"]} == {""}
+    mirror.delete("under", ("", "zoe"))
+    assert dict(mirror.workspace["first"]) == {"zoe": "zoe", "bob": "bob", "cy": "bob"}
     assert mirror.workspace.check() == []

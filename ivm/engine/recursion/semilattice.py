@@ -1,0 +1,173 @@
+"""A recursive stratum whose functions a semilattice joins: values rise until no rule makes one rise further.
+
+    holds[y] = s <- agg<<s = union(t)>> (given[y] = t ; holds[x] = t, edge(x, y)).      union(a, b) = a | b
+
+The value of a key is the join of all that its rules derive for it. Values are ordered in part only, and a value that
+rose later may hold up one that rose before, so there is no order in which facts follow from one another, as there is
+for `min` (fixpoint.py). What an insertion derives is joined to what is there, round by round. A deletion takes away
+every fact that what is lost led to, in any number of steps, its *cone*; these facts are then derived again from those
+that stand.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ivm.engine.installed import Installed, InstalledStratum
+from ivm.engine.recursion.bodies import Body, Derivations
+from ivm.engine.recursion.facts import SUSPENDED, Proposal, total
+from ivm.engine.recursion.fixpoint import Fixpoint, Keys
+from ivm.engine.recursion.kernels import semilattice as kernel
+from ivm.engine.recursion.limits import Limits
+from ivm.maintenance.surgery import Delta
+from ivm.plan.constants import Encoder
+from ivm.plan.index import Index
+from ivm.plan.plan import Plan
+from pagestore.compiled import Door, Words
+from pagestore.host import (
+    ERASE,
+    INSERT,
+    Transaction,
+    Tree,
+    begins,
+    distinct,
+    is_semilattice,
+    operator,
+    operator_code,
+    sort_order,
+)
+
+JOIN_RUNS = Door(kernel.join_runs, int, Words, Words, Words)
+
+
+def fixpoint_of(
+    txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int, limits: Limits
+) -> Fixpoint:
+    """A recursive stratum in one transaction, evaluated as its aggregates need."""
+    aggregate = stratum.rules[0].definition.aggregate
+    kind = Joined if aggregate and is_semilattice(aggregate.op) else Fixpoint
+    return kind(txn, installed, stratum, encode, threads, limits)
+
+
+class Joined(Fixpoint):
+    """One recursive stratum of functions that a semilattice joins, in one transaction.
+
+    The cost of a fact is its value; its rank says nothing.
+    """
+
+    def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of them.
+
+        Raises MaintainError.
+        """
+        of = {body.plan: body for body in self._bodies}
+        parts = [self._propose(of[plan], rows) for plan, bindings in base for rows in bindings]
+        self._spread(self._adopt(self._gather(parts)))
+
+    def maintain(
+        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
+    ) -> bool:
+        """Follow the deltas of what the stratum reads, as Fixpoint.maintain."""
+        self._limit_steps(new)
+        lost: dict[str, list[np.ndarray]] = {}
+        for body in self._bodies:
+            rows = self._changed(body, old, new, deltas, ERASE)
+            if rows.shape[1]:
+                derivations = body.derive(self.facts, rows, self._encode, strict=False, rank=0)
+                lost.setdefault(body.view, []).append(derivations.keys)
+        cone = self._cone(_distinct(lost), new, most)
+        if cone is None:
+            return False
+        for name, keys in cone.items():
+            self.facts.erase(name, keys)
+        parts = [
+            (name, self._ordered(derivations))
+            for name, keys in cone.items()
+            for derivations in self._search(name, keys, new)
+        ]
+        for body in self._bodies:
+            rows = self._changed(body, old, new, deltas, INSERT)
+            if rows.shape[1]:
+                parts.append(self._propose(body, rows))
+        return self._spread(self._adopt(self._gather(parts)), new)
+
+    def _cone(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
+        """The facts that those with some keys led to, and these; None if there are `most`, or no steps are left.
+
+        All facts of the cone are suspended.
+        """
+        cone: dict[str, list[np.ndarray]] = {}
+        while total(front):
+            standing = {name: self._suspend(name, keys) for name, keys in front.items()}
+            for name, keys in standing.items():
+                cone.setdefault(name, []).append(keys)
+            self._steps_left -= 1
+            if self.work.suspended >= most or self._steps_left < 0:
+                return None
+            trees = {**below, **self.facts.trees}
+            led: dict[str, list[np.ndarray]] = {}
+            for body in self._bodies:
+                if body.reads(standing) and total(standing):
+                    rows = self._bindings(body, trees, standing)
+                    derivations = body.derive(self.facts, rows, self._encode, strict=False, rank=0)
+                    led.setdefault(body.view, []).append(derivations.keys)
+            front = _distinct(led)
+        return _distinct(cone)
+
+    def _suspend(self, name: str, keys: np.ndarray) -> np.ndarray:
+        """Suspend the facts of a view with some keys; returns the keys of those that stood."""
+        order = self.facts.orders(name, keys)
+        standing = np.ascontiguousarray(keys[:, order.stands])
+        n = standing.shape[1]
+        self.facts.rank(name, Proposal(standing, order.cost[order.stands], np.full(n, SUSPENDED)))
+        self.work.examined += n
+        self.work.suspended += n
+        return standing
+
+    def unfounded(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Nothing: facts have no order; whether values are right is seen when they are evaluated anew."""
+        return iter(())
+
+    def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
+        return body.view, self._ordered(body.derive(self.facts, rows, self._encode, rank=0))
+
+    def _ordered(self, derivations: Derivations) -> Proposal:
+        return Proposal(derivations.keys, derivations.cost, np.zeros(len(derivations.cost), np.int64))
+
+    def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
+        """Proposals by view, those of each key joined."""
+        by_name: dict[str, list[Proposal]] = {}
+        for name, part in parts:
+            by_name.setdefault(name, []).append(part)
+        return {name: self._joined(found) for name, found in by_name.items()}
+
+    def _joined(self, proposals: list[Proposal]) -> Proposal:
+        table = np.concatenate([np.concatenate([one.keys, one.cost[None]]) for one in proposals], axis=1)
+        table = table.take(sort_order(table), axis=1)
+        starts = np.flatnonzero(begins(table[:-1])).astype(np.int64)
+        values = np.empty(len(starts), np.int64)
+        JOIN_RUNS.call(self._address, np.ascontiguousarray(table[-1]), starts, values)
+        return Proposal(table[:-1].take(starts, axis=1), values, np.zeros(len(starts), np.int64))
+
+    @property
+    def _address(self) -> int:
+        aggregate = self._stratum.rules[0].definition.aggregate
+        assert aggregate
+        return operator(operator_code(aggregate.op)).address
+
+    def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
+        """Join values to those that are there; returns the keys of those that rose."""
+        fresh = {}
+        for name, new in proposals.items():
+            known = self.facts.orders(name, new.keys)
+            stored = Proposal(new.keys, known.cost, new.rank).only(known.found)
+            risen = self._joined([new, stored])
+            changed = ~known.found | (risen.cost != known.cost)
+            if changed.any():
+                fresh[name] = risen.keys[:, changed]
+                self.facts.rank(name, risen.only(changed))
+        return fresh
+
+
+def _distinct(keys: Mapping[str, list[np.ndarray]]) -> Keys:
+    return {name: distinct(np.concatenate(parts, axis=1)) for name, parts in keys.items()}
