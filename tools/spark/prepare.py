@@ -9,7 +9,8 @@ Each step is a function over DataFrames; `prepare` does all, and reports.
 """
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ DEFAULTS = {
 }
 CONFLICT = "key conflict"
 COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
+SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 MAKING = ".making"  # a folder beside the tables
 ROW_GROUP_OPTION = "parquet.block.row.count.limit"
 
@@ -52,7 +54,8 @@ def prepare(
         for one in bad, made:
             shutil.rmtree(one, ignore_errors=True)  # of a job that was killed
         report = Report(recipe.name, str(folder), str(quarantine))
-        _make(spark, recipe, rows, report, made, bad)
+        with _settings(spark):
+            _make(spark, recipe, rows, report, made, bad)
         for one, place in (bad, quarantine), (made, folder):
             _move(one, place)
     finally:
@@ -80,6 +83,19 @@ def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: R
         classified.unpersist()
     report.take(describe(recipe, made))
     (made / NAME).write_text(report.to_json())
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """A session that takes times without a zone as UTC and keeps microseconds, whatever a cluster's default is."""
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    try:
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.set(name, str(was))
 
 
 def _move(made: Path, place: Path) -> None:
