@@ -250,8 +250,9 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
         if ready:
             driver.stdout.readline()
         time.sleep(rng.uniform(0, longest))
-        struck += driver.poll() is None  # it may have come to its end
-        os.killpg(driver.pid, signal.SIGKILL)
+        if driver.poll() is None:  # it may have come to its end
+            struck += 1
+            os.killpg(driver.pid, signal.SIGKILL)
         driver.communicate()
         with pagestore.open(file) as store:
             assert store.check() == []
