@@ -4,7 +4,7 @@
 
 Triangles of a random graph are evaluated over cells in this process, probed and with sensitivity indices; then batches
 of changes are applied. Bytes are those of the pages of trees. Memory is what the peak of a process with one cell grows
-by, from half of the edges to all of them.
+by, for each edge, from twice to eight times as many of them; with sensitivity indices, for each row of these.
 
     python -m pagestore_tools.bench.cell_costs --cliques soc-Epinions1.parquet
 
@@ -12,12 +12,14 @@ counts the 4-cliques of a graph over the cells, with one and with two executors 
 """
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +40,7 @@ CLIQUES = """edge(x, y) -> int(x), int(y).
 cliques[] = n <- agg<<n = count()>>
     edge(w, x), edge(w, y), edge(w, z), edge(x, y), edge(x, z), edge(y, z)."""
 DEGREE, BATCHES, CHANGES = 16, 4, 1000
+PEAKS = 2, 8  # times the edges: how much more memory does it take?
 MODES = "probe", "match"
 SENSITIVITY = "$sense:"
 
@@ -120,36 +123,67 @@ def print_peak(edges: int, mode: str) -> None:
 
 def print_costs(edges: int, cells: int) -> None:
     """Measure and print."""
-    rows, graph = [], random_edges(edges)
+    rows, graph, memory = [], random_edges(edges), list[float]()
     for mode in MODES:
         with tempfile.TemporaryDirectory() as folder:
             found = costs(Path(folder) / "c", graph, cells, mode)
             one = costs(Path(folder) / "one", graph, 1, mode)
-        memory = (peak(edges, mode) - peak(edges // 2, mode)) / (one.rows / 2)
+        few, many = (peak(edges * times, mode) for times in PEAKS)
+        memory.append((many - few) / (edges * (PEAKS[1] - PEAKS[0])))
+        each = memory[0] if mode == MODES[0] else (memory[1] - memory[0]) * one.rows / one.sensitivity_rows
         rows.append([mode, f"{found.rows:,}", f"{found.row_bytes:.0f}", f"{found.sensitivity_rows / found.rows:.1f}",
-                     f"{found.sensitivity_bytes:.0f}", f"{memory:.0f}", f"{found.rows_sent:.1f}",
+                     f"{found.sensitivity_bytes:.0f}", f"{each:.0f}", f"{found.rows_sent:.1f}",
                      f"{found.bytes_sent:.0f}"])  # fmt: skip
-    header = ("maintenance", "edge rows", "bytes a row", "sensitivity rows a row", "bytes of one", "memory a row",
+    header = ("maintenance", "edge rows", "bytes a row", "sensitivity rows a row", "bytes of one", "memory",
               "rows sent a change", "bytes sent a change")  # fmt: skip
     print(table(rows, header, str.isascii))
 
 
+def processor_seconds() -> dict[int, float]:
+    """For each executor of Spark below this process, the time of processors that it and its processes have used."""
+    parents, used, executors = {}, {}, []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            words, pid = stat.read_text().rpartition(")")[2].split(), int(stat.parent.name)
+            parents[pid], used[pid] = int(words[1]), sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+            if b"CoarseGrainedExecutorBackend" in stat.with_name("cmdline").read_bytes():
+                executors.append(pid)
+    above = {pid: [*_ancestors(pid, parents)] for pid in parents}
+    ours = [pid for pid in executors if os.getpid() in above[pid]]
+    return {pid: sum(seconds for other, seconds in used.items() if pid in above[other]) for pid in ours}
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    """A process, its parent, and so on."""
+    while pid in parents:
+        yield pid
+        pid = parents[pid]
+
+
 def print_cliques(file: Path, cells: int, times: int) -> None:
-    """Count the 4-cliques by one executor and by two, in turns."""
-    edges, taken = pq.read_table(file).select(["x", "y"]), dict[int, list[float]]()
-    for _ in range(times):
-        for count in (1, 2):
-            session = local_session("bench", 1, executors=count)
-            with session as spark, tempfile.TemporaryDirectory() as folder:
-                warm = Cells.create(Path(folder) / "w", CLIQUES, cells, spark, {"edge": edges.slice(0, 100)})
-                warm.close()
-                began = time.perf_counter()
-                options = {"threads": 1, "sync": "off"}
-                with Cells.create(Path(folder) / "c", CLIQUES, cells, spark, {"edge": edges}, options=options) as made:
-                    taken.setdefault(count, []).append(time.perf_counter() - began)
+    """Count the 4-cliques by one executor and by two, in turns, each after it has done so once.
+
+    Beside the seconds stands the time of a processor that the busiest executor has used, which other work on the
+    machine does not lengthen.
+    """
+    edges = pq.read_table(file).select(["x", "y"])
+    taken: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+    options = {"threads": 1, "sync": "off"}
+    for count in taken:
+        with local_session("bench", 1, executors=count) as spark, tempfile.TemporaryDirectory() as folder:
+            for number in range(times + 1):
+                began, before = time.perf_counter(), processor_seconds()
+                path = Path(folder) / str(number)
+                with Cells.create(path, CLIQUES, cells, spark, {"edge": edges}, options=options) as made:
+                    after = processor_seconds()
+                    taken[count].append((
+                        time.perf_counter() - began, max(used - before.get(pid, 0.0) for pid, used in after.items())
+                    ))  # fmt: skip
                     [(found,)] = made["cliques"]
-    least = {count: min(seconds) for count, seconds in taken.items()}
-    print(f"{found:,} cliques; one executor {least[1]:.1f} s, two {least[2]:.1f} s: {least[1] / least[2]:.2f} times")
+    print(f"{found:,} cliques over {cells} cells, the least of {times}")
+    for name, place in (("seconds", 0), ("seconds of a processor, in the busiest executor", 1)):
+        one, two = (min(pair[place] for pair in taken[count][1:]) for count in taken)
+        print(f"{name}: one executor {one:.2f}, two {two:.2f}: {one / two:.2f} times")
 
 
 def main() -> None:
