@@ -161,13 +161,13 @@ def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int) -> No
     failed = seed = struck = 0
     while struck < kills:
         seed += 1
-        marker, seconds = folder / f"m{seed}", random.Random(seed).random() / 5
+        marker, seconds = folder / f"m{seed}", random.Random(seed).random() / 8
         source = spark.createDataFrame(table(seed))
 
         def deadly(batches: Iterator[pa.RecordBatch], marker: str = str(marker), seconds: float = seconds) -> Any:
-            die_later(marker, seconds)
-            for batch in batches:
-                time.sleep(0.05)
+            for batch in batches:  # not in a task without rows, which is over at once
+                die_later(marker, seconds)
+                time.sleep(0.1)
                 yield batch
 
         for frame in [source.mapInArrow(deadly, source.schema), *[source] * 10]:
