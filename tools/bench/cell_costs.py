@@ -105,7 +105,7 @@ def costs(folder: Path, edges: pa.Table, cells: int, mode: str) -> Costs:
                     counted[of_sensitivity] += snap.tree(name).count
     changes = BATCHES * CHANGES
     each = [size / max(count, 1) for size, count in zip(bytes_, counted, strict=True)]
-    return Costs(*counted, *each, rows / changes, counting.sent / changes)
+    return Costs(counted[0], counted[1], each[0], each[1], rows / changes, counting.sent / changes)
 
 
 def peak(edges: int, mode: str) -> int:
