@@ -14,6 +14,9 @@ it reads changes at once, so no cell ever derives from half of a batch.
 
 A view is *in place* if the head of its only rule has all variables with shares: each of its rows, or groups, is derived
 in one cell, and no part is sent. A rule reads a predicate in place if its rows lie as its cube wants them.
+
+Of an aggregate that no operator combines, as avg or median, only variables of the group have shares, the same ones for
+all of its disjuncts. So it is in place, too; without a group, all is derived in cell 0.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +26,16 @@ from typing import Any, NamedTuple
 
 from ivm import lang
 from ivm.errors import AggregateError, ConstructError
+from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.dependencies import strata_of
 from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var, show
 from ivm.lang.traverse import atoms, reads
 from ivm.spark.routing import Dimension, Distribution, whole
-from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of
+from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of, variables_of
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
+GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
 CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
 
 
@@ -111,7 +116,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: lang.Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not take: recursion, other aggregates, edits, names."""
+    """Raise ConstructError or AggregateError for what cells do not take: recursion, concat, edits, names with @."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
@@ -124,11 +129,17 @@ def refuse(program: lang.Program) -> None:
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
             raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
     for rule in program.rules:
-        for one in (one for one in rule.aggregates if one.op not in COMBINED_BY):
-            raise AggregateError(
-                one.where, f"{one.op} over cells is not supported, since what two cells made of "
-                f"a group does not say what both make: there are {', '.join(COMBINED_BY)}"
-            )  # fmt: skip
+        for one in rule.aggregates:
+            if one.op == "concat":
+                raise AggregateError(
+                    one.where, "concat over cells is not supported, since its texts are read piece by piece from "
+                    "one store: derive it there from the rows that cells.read gives"
+                )  # fmt: skip
+            if one.op not in COMBINED_BY and one.op not in GATHERED:
+                raise AggregateError(
+                    one.where, f"{one.op} is registered in this process only, and cells run in others: there are "
+                    f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}"
+                )  # fmt: skip
 
 
 class _Planner:
@@ -173,20 +184,22 @@ class _Planner:
         largest = max(self.sizes[name] for name in reads(rule))
         for head in rule.heads:
             self.sizes.setdefault(head.predicate, largest)
-        bodies = [self._lie(rule, disjunct) for disjunct in rule.body]
+        gathered = rule.aggregate is not None and rule.aggregate.op in GATHERED
+        parts: list[tuple[Disjunct, ...]] = [rule.body] if gathered else [(disjunct,) for disjunct in rule.body]
+        bodies = [self._lie(rule, disjuncts, gathered) for disjuncts in parts]
         here = {head.predicate: self._in_place(head, rule, bodies) for head in rule.heads}
         when = max(
             self.since[atom.predicate] + (lying != self.homes[atom.predicate])
             for _, lies in bodies
             for atom, lying in lies.items()
         )
-        for disjunct, (shares, lies) in zip(rule.body, bodies, strict=True):
+        for disjuncts, (shares, lies) in zip(parts, bodies, strict=True):
             number = len(self.writers) + 1
             names = {name: name if lying is not None else _spaced(f"{name} @{number}") for name, lying in here.items()}
             renamed = {atom: self._source(atom, lying, when) for atom, lying in lies.items()}
-            self.statements.append(_statement(rule, disjunct, names, renamed))
+            self.statements.append(_statement(rule, disjuncts, names, renamed))
             sent = tuple(name for name, lying in here.items() if lying is None)
-            self.writers.append(Writer(show(replace(rule, body=(disjunct,))), shares.of, shares.held, when, sent))
+            self.writers.append(Writer(show(replace(rule, body=disjuncts)), shares.of, shares.held, when, sent))
             for name in sent:
                 self.parts.setdefault(name, []).append((names[name], when))
         for name, lying in here.items():
@@ -196,8 +209,13 @@ class _Planner:
             elif not self.left[name]:
                 self._combine(name, rule.aggregate.op if rule.aggregate else None)
 
-    def _lie(self, rule: Rule, disjunct: Disjunct) -> tuple[Shares, dict[Atom, Distribution]]:
-        """The shares of a conjunction, and how the rows of each atom lie."""
+    def _lie(
+        self, rule: Rule, disjuncts: Sequence[Disjunct], gathered: bool
+    ) -> tuple[Shares, dict[Atom, Distribution]]:
+        """The shares of a conjunction, or of several together, and how the rows of each atom lie.
+
+        Where groups are to be `gathered`, only their variables have shares, and no value is split.
+        """
         heads = [{v.name for v in head.args if isinstance(v, Var)} for head in rule.heads]
 
         def is_there(atom: Atom, shares: dict[str, int]) -> bool:
@@ -212,13 +230,15 @@ class _Planner:
             )
 
         first = [v.name for head in rule.heads for v in head.args if isinstance(v, Var)]
-        shares = choose_shares(disjunct, self.sizes, self.cells, first, is_there, sent)
-        hot, spreaders = hot_of(disjunct, shares.of, self.sizes, self.hot)
+        group = set(first).intersection(*map(variables_of, disjuncts)) if gathered else None
+        body = (*chain(*disjuncts),)
+        shares = choose_shares(body, self.sizes, self.cells, first, is_there, sent, group)
+        hot, spreaders = hot_of(body, shares.of, self.sizes, {} if gathered else self.hot)
         lies = {
             atom: distribution_of(
                 atom, shares.of, hot, {name for name, spreader in spreaders.items() if spreader == atom}
             )
-            for atom in atoms(disjunct)
+            for atom in atoms(body)
         }
         return shares, lies
 
@@ -284,10 +304,10 @@ def _value(predicate: Predicate) -> Var | None:
     return None if predicate.value is None else Var(predicate.columns[-1])
 
 
-def _statement(rule: Rule, disjunct: Disjunct, heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
+def _statement(rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
     """A rule over the relations of a cell."""
     told = tuple(replace(head, predicate=_spaced(heads[head.predicate])) for head in rule.heads)
-    return show(replace(rule, heads=told, body=(_renamed(disjunct, sources),)))
+    return show(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts)))
 
 
 def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:

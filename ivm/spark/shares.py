@@ -9,7 +9,7 @@ System*, SIGMOD 2015), rather than round the real solution. The cost of a vector
     what the cell holds of all atoms, plus what of it has to be sent there, plus what it sends of the head, if it must
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -41,17 +41,18 @@ def choose_shares(
     first: Sequence[str] = (),
     is_there: Callable[[Atom, dict[str, int]], bool] = lambda atom, shares: False,
     sent: Callable[[dict[str, int]], float] = lambda shares: 0.0,
+    among: Collection[str] | None = None,
 ) -> Shares:
     """The shares of least cost; of several, those that use most cells, then those of variables that come `first`.
 
     O(cells * (log cells)^variables).
     `is_there(atom, shares)` says whether the rows of an atom lie that way already, `sent(shares)` is how many rows of
-    the head a program of these shares sends in all.
+    the head a program of these shares sends in all. Only variables `among` these have shares, where they are given.
     """
     held_of = [(atom, {v.name for v in atom.terms if isinstance(v, Var)}) for atom in atoms(body)]
     best: tuple[float, int, list[int]] | None = None
     chosen = Shares({}, 0.0, 0.0)
-    names = _variables(body, first)
+    names = _variables(body, first, among)
     for shares in _vectors(names, cells):
         used = prod(shares.values())
         held = received = 0.0
@@ -100,14 +101,19 @@ def hot_of(
     return found, spreaders
 
 
-def _variables(body: Disjunct, first: Sequence[str]) -> list[str]:
+def _variables(body: Disjunct, first: Sequence[str], among: Collection[str] | None) -> list[str]:
     """The variables that may have shares, those in most atoms first: each stands in an atom that is not negated."""
-    counts = {v.name: 0 for atom in body if isinstance(atom, Atom) for v in atom.terms if isinstance(v, Var)}
+    counts = dict.fromkeys(variables_of(body) if among is None else variables_of(body).intersection(among), 0)
     for atom in atoms(body):
         for name in counts.keys() & {v.name for v in atom.terms if isinstance(v, Var)}:
             counts[name] += 1
     places = {name: place for place, name in reversed([*enumerate(first)])}
     return sorted(counts, key=lambda name: (-counts[name], places.get(name, len(places))))[:VARIABLES_MAX]
+
+
+def variables_of(body: Disjunct) -> set[str]:
+    """The variables of a conjunction's atoms, without those inside negations."""
+    return {v.name for atom in body if isinstance(atom, Atom) for v in atom.terms if isinstance(v, Var)}
 
 
 def _vectors(names: Sequence[str], cells: int) -> Iterator[dict[str, int]]:

@@ -9,6 +9,8 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
+from random import Random
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import ivm
@@ -81,9 +83,11 @@ def python_workers(spark_process: int) -> list[int]:
     parents = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+            state, parent = status.read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue  # it has ended
+        if state != "Z":  # it was killed already
+            parents[int(status.parent.name)] = int(parent)
     daemons = {pid for pid, parent in parents.items() if parent == spark_process}
     return [pid for pid, parent in parents.items() if parent in daemons]
 
@@ -98,6 +102,34 @@ def kill(pids: list[int]) -> int:
         except ProcessLookupError:
             continue
     return killed
+
+
+class Killer(Thread):
+    """Kills one of a Spark process's Python processes, or all, at a random moment of the `with` block.
+
+    Where there are none at the moment, the next one that starts is killed. `killed` says how many were.
+    """
+
+    def __init__(self, spark_process: int, rng: Random, longest: float, one: bool = True) -> None:
+        super().__init__(daemon=True)
+        self.spark_process, self.rng, self.one = spark_process, rng, one
+        self.seconds, self.over, self.killed = rng.uniform(0, longest), Event(), 0
+
+    def run(self) -> None:
+        """See Killer."""
+        self.over.wait(self.seconds)
+        while not self.over.is_set() and not self.killed:
+            workers = python_workers(self.spark_process)
+            self.killed = kill(self.rng.sample(workers, 1) if self.one and workers else workers)
+            self.over.wait(0.005)
+
+    def __enter__(self) -> "Killer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
 
 
 def java_process(spark: "SparkSession") -> int:

@@ -1,7 +1,7 @@
 """Drivers, and the Python processes of tasks, plans and commits, are killed at random points: nothing is lost or twice.
 
-Each point starts in a driver of its own, which takes ten seconds to be there again; so all are under `-m campaign`. Of
-the default run, test_pipeline.py kills Python processes.
+A driver takes ten seconds to be there again; so the campaigns, of POINTS kills of each kind, are under `-m campaign`.
+The default run kills Python processes of batches here, and of streams in test_pipeline.py.
 """
 
 import os
@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +23,12 @@ pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'page
 
 from tests.spark import pipeline
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).parents[2]
-POINTS = int(os.environ.get("POINTS", "50"))
-DRIVERS = 0.2  # of the points: the whole driver is killed
+POINTS = int(os.environ.get("POINTS", "50"))  # kills of each kind
+KINDS = "task", "workers", "driver"  # one Python process, all of them, or the driver with everything below it
 PATIENCE = 300  # seconds
 
 
@@ -49,23 +53,32 @@ class Victim:
                 command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
             )
 
-    def kill(self, rng: Random, progress: int) -> None:
+    def kill(self, rng: Random, kind: str, progress: int) -> None:
         """Kill the driver, or its Python processes, at a random moment after it has made progress again."""
         end = time.monotonic() + PATIENCE
         while self.progress() <= progress:
-            assert time.monotonic() < end and self.process.poll() is None, (self.folder / "output").read_text()[-2000:]
+            self.expect_life(end)
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 2))
-        if rng.random() < DRIVERS:
-            self.counts["drivers"] += 1
+        self.expect_life(end)
+        if kind == "driver":
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.start()
         else:
-            workers = [pid for java in self.java() for pid in pipeline.python_workers(java)]
-            self.counts["workers"] += pipeline.kill(
-                rng.sample(workers, rng.randint(1, len(workers))) if workers else []
-            )
+            while not pipeline.kill(self.chosen(rng, kind)):
+                self.expect_life(end)
+                time.sleep(rng.uniform(0, 0.05))
+        self.counts[kind] += 1
+
+    def chosen(self, rng: Random, kind: str) -> list[int]:
+        """One of the Python processes, or all."""
+        workers = [pid for java in self.java() for pid in pipeline.python_workers(java)]
+        return rng.sample(workers, 1) if workers and kind == "task" else workers
+
+    def expect_life(self, end: float) -> None:
+        """Raise AssertionError if the driver has ended, or takes too long."""
+        assert time.monotonic() < end and self.process.poll() is None, (self.folder / "output").read_text()[-2000:]
 
     def progress(self) -> int:
         """How many batches are known to be written."""
@@ -94,6 +107,20 @@ class Victim:
             self.process.wait()
 
 
+def test_python_processes_of_batches(spark: "SparkSession", tmp_path: Path) -> None:
+    """A session without retries: each batch is written again until it is there."""
+    from tests.spark.victim import write_batch
+
+    rng, java, kills, number = Random(1), pipeline.java_process(spark), 0, 0
+    while kills < 3:
+        with pipeline.Killer(java, rng, 0.4) as killer:
+            while not write_batch(spark, tmp_path, number):
+                pass
+        kills += killer.killed
+        number += 1
+    verify_batches(tmp_path, number)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("mode", ["batch", "stream"])
 def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
@@ -102,12 +129,13 @@ def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
         pipeline.create(tmp_path)
     victim = Victim(mode, tmp_path)
     try:
-        for _ in range(POINTS):
-            victim.kill(rng, victim.progress())
+        for kind in rng.sample(KINDS, POINTS * len(KINDS), counts=[POINTS] * len(KINDS)):
+            victim.kill(rng, kind, victim.progress())
         said = victim.stop()
     finally:
         victim.end()
     print(victim.counts, victim.progress(), "batches,", said.count("again"), "times again,", said.splitlines()[-1:])
+    assert victim.counts == dict.fromkeys(KINDS, POINTS)
     if mode == "stream":
         assert "exact" in said.splitlines()[-1]
     else:

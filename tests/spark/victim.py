@@ -37,21 +37,36 @@ def session() -> Iterator[SparkSession]:
             found.stop()
 
 
+def register_if_lost(spark: SparkSession, error: Exception) -> None:
+    """Spark looks for sources once; where the process that looks is killed, it takes it that there are none."""
+    if "DATA_SOURCE_NOT_FOUND" in str(error):
+        from pagestore_tools.spark.found import DefaultSource
+
+        spark.dataSource.register(DefaultSource)
+
+
+def write_batch(spark: SparkSession, folder: Path, number: int) -> bool:
+    """Write a numbered batch; whether Spark says that it is written."""
+    frame = spark.range(0, ROWS, 1, 4).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
+    writer = frame.write.format("pagestore").mode("append").options(relation="r", lockTimeout=60)
+    try:
+        writer.options(txnAppId="victim", txnVersion=number).save(str(folder / "batches.pages"))
+    except FAILED as error:
+        print("tried again", str(error).partition("\n")[0][:200], flush=True)
+        register_if_lost(spark, error)
+        return False
+    return True
+
+
 def write_batches(spark: SparkSession, folder: Path) -> None:
     """Write numbered batches, each until it is written; what is, stands in the file `acknowledged`."""
     acknowledged = folder / "acknowledged"
     number = len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
     while not (folder / "stop").exists():
-        frame = spark.range(0, ROWS, 1, 4).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
-        writer = frame.write.format("pagestore").mode("append").options(relation="r", lockTimeout=60)
-        try:
-            writer.options(txnAppId="victim", txnVersion=number).save(str(folder / "batches.pages"))
-        except FAILED as error:
-            print("tried again", str(error).partition("\n")[0][:200], flush=True)
-            continue
-        with acknowledged.open("a") as file:
-            file.write(f"{number}\n")
-        number += 1
+        if write_batch(spark, folder, number):
+            with acknowledged.open("a") as file:
+                file.write(f"{number}\n")
+            number += 1
 
 
 def stream(spark: SparkSession, folder: Path) -> None:
@@ -63,6 +78,7 @@ def stream(spark: SparkSession, folder: Path) -> None:
                 time.sleep(0.1)
         except FAILED as error:
             print("failed to begin", str(error).partition("\n")[0][:200], flush=True)
+            register_if_lost(spark, error)
         print("begun again, or stopped", flush=True)
         for query in spark.streams.active:
             query.stop()

@@ -37,7 +37,6 @@ class Features:
     functions: bool = True
     arithmetic: bool = True
     aggregates: bool = True
-    adding_up: bool = False  # no other aggregates than those whose parts add up: count, sum, min and max
     negation: bool = False
     disjunction: bool = False
     heads_max: int = 1
@@ -148,8 +147,6 @@ class Clause:
 
     def operation(self, argument: str, bound: list[str]) -> tuple[str, bool]:
         """An aggregate of a variable, and whether it numbers the rows of a group."""
-        if self.features.adding_up:
-            return self.pick(["count()", *(f"{op}({argument})" for op in ("sum", "min", "max"))]), False
         other = self.pick(bound)
         plain = ["sum", "min", "max", "first", "last", "count_distinct", *FLOATING]
         ordered = ["argmin", "argmax", "first", "last", "count_distinct"]

@@ -34,6 +34,7 @@ TYPES = [
     ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]
+POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
 def write(folder: Path, rows: list[tuple[Any, ...]], files: int) -> Path:
@@ -237,7 +238,9 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
     new = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())
     first, second = write(tmp_path / "old", old, 1), write(tmp_path / "new", new, 3)
     file = tmp_path / "s.pages"
-    for number in range(kills):
+    struck = number = 0
+    while struck < kills:
+        number += 1
         words = [*command, str(file), str(second), ("x", "s,x")[number % 2]]
         file.unlink(missing_ok=True)
         with pagestore.open(file) as store, store.transaction() as txn:
@@ -247,7 +250,9 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
         if ready:
             driver.stdout.readline()
         time.sleep(rng.uniform(0, longest))
-        os.killpg(driver.pid, signal.SIGKILL)
+        if driver.poll() is None:  # it may have come to its end
+            struck += 1
+            os.killpg(driver.pid, signal.SIGKILL)
         driver.communicate()
         with pagestore.open(file) as store:
             assert store.check() == []
@@ -258,6 +263,7 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
                 load(txn, "r", second, (), "replace", spread=Spread(HereCluster(2), Path(f"{file}.segments")))
             assert len(store.snapshot()["r"]) == len(new) and store.check() == []
         assert not Path(f"{file}.segments").exists()
+    print(struck, "drivers killed in", number, "loads")
 
 
 def test_a_driver_that_is_killed_leaves_the_store_as_it_was(tmp_path: Path) -> None:
@@ -265,72 +271,53 @@ def test_a_driver_that_is_killed_leaves_the_store_as_it_was(tmp_path: Path) -> N
 
 
 @pytest.mark.campaign
-def test_drivers_killed_at_fifty_moments(tmp_path: Path) -> None:
-    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], 50, 0.8, ready=True)
+def test_campaign_of_drivers(tmp_path: Path) -> None:
+    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], POINTS, 0.8, ready=True)
+
+
+SPARK_DRIVER = """
+import sys
+from pathlib import Path
+import pagestore
+from pagestore_tools.loading.load import Spread, load
+from pagestore_tools.spark.cluster import SparkCluster
+from pagestore_tools.spark.session import local_session
+file, folder, key = sys.argv[1:]
+with local_session("load") as spark:
+    print("ready", flush=True)
+    with pagestore.open(file) as store, store.transaction() as txn:
+        load(txn, "r", folder, key.split(","), "replace", spread=Spread(SparkCluster(spark), Path(f"{file}.segments")))
+"""
 
 
 @pytest.mark.campaign
-def test_drivers_on_spark_killed_at_moments(tmp_path: Path) -> None:
+def test_campaign_of_drivers_on_spark(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    command = "import sys; from pagestore_tools.cli.main import pagestore as p; file, folder, key = sys.argv[1:]; "
-    command += "p(['load', file, 'r', folder, '--replace', '--spark', '--quiet'])"
-    _kill_drivers(tmp_path, [sys.executable, "-c", command], 10, 25, ready=False)
+    _kill_drivers(tmp_path, [sys.executable, "-c", SPARK_DRIVER], POINTS, 8, ready=True)
 
 
-def _python_workers() -> list[int]:
-    """The processes of Python that Spark has for tasks, below this one."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words, status = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
-            except OSError:
-                continue
-            parent = int(status.rpartition(")")[2].split()[1])
-            if b"pyspark.daemon" in words and _is_below(parent):
-                found.append(int(entry.name))
-    return found
-
-
-def _is_below(pid: int) -> bool:
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return False
-
-
-def _kill_workers(spark, tmp_path: Path, kills: int) -> None:
-    from threading import Thread
-
+def _kill_workers(spark, tmp_path: Path, kills: int, one: bool) -> None:
     from pagestore_tools.spark.cluster import SparkCluster
+    from tests.spark.pipeline import Killer, java_process
 
     rng = random.Random(kills)
     rows = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())
     folder = write(tmp_path / "job", rows, 3)
-    for number in range(kills):
+    struck = number = failed = 0
+    while struck < kills:
+        number += 1
         file = tmp_path / f"{number}.pages"
-        over = [False]
-
-        def kill(over: list[bool] = over) -> None:
-            time.sleep(rng.uniform(0, 0.7))
-            while not over[0]:
-                for pid in _python_workers():
-                    os.kill(pid, signal.SIGKILL)
-                time.sleep(rng.uniform(0.1, 0.7))
-
         key = (["x"], ["s", "x"])[number % 2]
         spread = Spread(SparkCluster(spark), tmp_path / "segments")
         with pagestore.open(file) as store:
-            killer = Thread(target=kill)
-            killer.start()
-            _loads_or_leaves(store, folder, key, spread)
-            over[0] = True
-            killer.join()
+            with Killer(java_process(spark), rng, 1.5, one) as killer:
+                failed += not _loads_or_leaves(store, folder, key, spread)
+            struck += killer.killed > 0
             for _ in range(10):  # Spark may hand out a worker that is dead already
                 if _loads_or_leaves(store, folder, key, spread):
                     break
             assert len(store.snapshot()["r"]) == len(rows)
+    print(struck, "kills in", number, "loads, of which", failed, "failed")
 
 
 def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], spread: Spread) -> bool:
@@ -349,9 +336,10 @@ def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], sprea
 
 
 def test_workers_that_are_killed_leave_the_store_as_it_was(spark, tmp_path: Path) -> None:
-    _kill_workers(spark, tmp_path, 2)
+    _kill_workers(spark, tmp_path, 2, one=False)
 
 
 @pytest.mark.campaign
-def test_workers_killed_at_fifty_moments(spark, tmp_path: Path) -> None:
-    _kill_workers(spark, tmp_path, 50)
+@pytest.mark.parametrize("one", [True, False], ids=["task", "workers"])
+def test_campaign_of_workers(spark, tmp_path: Path, one: bool) -> None:
+    _kill_workers(spark, tmp_path, POINTS, one)

@@ -243,6 +243,28 @@ def test_the_newest_of_several_rows_is_preferred(spark, tmp_path: Path) -> None:
     assert "1 superseded\n    such as key (k=1) in 2 rows" in str(report)
 
 
+def test_the_zone_of_a_cluster_does_not_count(spark, tmp_path: Path) -> None:
+    from pagestore_tools.spark.prepare import prepare
+
+    (tmp_path / "r.csv").write_text("t\n2013-01-01 10:00:00.123456\n2013-07-01T10:00:00+02:00\n")
+    wanted = {"source": str(tmp_path / "r.csv"), "key": ["t"], "columns": {"t": "timestamp(UTC)"}}
+    theirs = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+    }
+    before = {name: spark.conf.get(name) for name in theirs}
+    try:
+        for name, value in theirs.items():
+            spark.conf.set(name, value)
+        prepare(spark, recipe_of("r", wanted), tmp_path)
+        assert {name: spark.conf.get(name) for name in theirs} == theirs
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    times = [datetime(2013, 1, 1, 10, 0, 0, 123456, UTC), datetime(2013, 7, 1, 8, tzinfo=UTC)]
+    assert rows_of(tmp_path / "r") == [(time,) for time in times]
+
+
 def test_jdbc_and_tables_are_sources(spark, tmp_path: Path) -> None:
     from pagestore_tools.spark.prepare import read
 

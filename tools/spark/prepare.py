@@ -9,7 +9,8 @@ Each step is a function over DataFrames; `prepare` does all, and reports.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ DEFAULTS = {
 }
 CONFLICT = "key conflict"
 COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
+SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+MAKING = ".making"  # a folder beside the tables
 ROW_GROUP_OPTION = "parquet.block.row.count.limit"
 
 
@@ -37,29 +40,73 @@ def prepare(
 ) -> Report:
     """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine where rows are bad.
 
-    `rows` are taken in place of what the recipe names as its sources. The manifest comes last: without it the folder
-    is not whole. Raises DatasetError for a recipe that does not suit the rows, and where the folder is there, unless
-    it is to be overwritten. O(rows log rows), in memory that Spark bounds.
+    `rows` are taken in place of what the recipe names as its sources. The folders are made in out/.making and moved
+    into their places when they are whole: a job that fails or is killed leaves what was there. Raises DatasetError for
+    a recipe that does not suit the rows, and where a folder is there, unless it is to be overwritten. O(rows log rows),
+    in memory that Spark bounds.
     """
-    folder, quarantine = out.resolve() / recipe.name, out.resolve() / f"{recipe.name}.quarantine"
-    _make_place((folder, quarantine), overwrite)
+    quarantine, folder = places = out.resolve() / f"{recipe.name}.quarantine", out.resolve() / recipe.name
+    if (there := [place for place in (folder, quarantine) if place.exists()]) and not overwrite:
+        raise DatasetError(f"{there[0]} is there already: give another folder, or overwrite it with --overwrite")
+    making = out.resolve() / MAKING
+    bad, made = (making / place.name for place in places)
+    try:
+        for one in bad, made:
+            shutil.rmtree(one, ignore_errors=True)  # of a job that was killed
+        report = Report(recipe.name, str(folder), str(quarantine))
+        with _settings(spark):
+            _make(spark, recipe, rows, report, made, bad)
+        for one, place in (bad, quarantine), (made, folder):
+            _move(one, place)
+    finally:
+        for one in bad, made:
+            shutil.rmtree(one, ignore_errors=True)
+        with suppress(OSError):
+            making.rmdir()
+    return report
+
+
+def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: Report, made: Path, bad: Path) -> None:
+    """Write the folders, with the report in the first one."""
     raw = read(spark, recipe) if rows is None else rows
     recipe = settled(recipe, raw)
     classified = classify(raw, recipe).persist()
     merged = merge(classified, recipe).persist()
     try:
-        report = Report(recipe.name, str(folder), str(quarantine))
         _count(classified, report)
         _count_keys(merged, recipe, report)
         if report.quarantined:
-            bad_rows(classified, merged, recipe).write.text(str(quarantine))
-        write_sorted(unique(merged, recipe), recipe, folder)
+            bad_rows(classified, merged, recipe).write.text(str(bad))
+        write_sorted(unique(merged, recipe), recipe, made)
     finally:
         merged.unpersist()
         classified.unpersist()
-    report.take(describe(recipe, folder))
-    (folder / NAME).write_text(report.to_json())
-    return report
+    report.take(describe(recipe, made))
+    (made / NAME).write_text(report.to_json())
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """A session that takes times without a zone as UTC and keeps microseconds, whatever a cluster's default is."""
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    try:
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.set(name, str(was))
+
+
+def _move(made: Path, place: Path) -> None:
+    """Put a folder in place of the one that is there, or of which none was made."""
+    old = made.with_name(f"{made.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    if made.exists():
+        made.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def read(spark: SparkSession, recipe: Recipe) -> DataFrame:
@@ -128,13 +175,6 @@ def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
 def describe(recipe: Recipe, folder: Path) -> Manifest:
     """Write the manifest of a folder that `write_sorted` has written."""
     return write_manifest(folder, recipe.name, recipe.key, {name: one.type for name, one in recipe.columns.items()})
-
-
-def _make_place(folders: Sequence[Path], overwrite: bool) -> None:
-    for folder in folders:
-        if folder.exists() and not overwrite:
-            raise DatasetError(f"{folder} is there already: give another folder, or overwrite it with --overwrite")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_unique() -> Column:

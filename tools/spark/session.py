@@ -63,13 +63,16 @@ def said(error: Exception) -> str:
 
 
 @contextmanager
-def local_session(name: str, cores: int = 2) -> Iterator[SparkSession]:
-    """A session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr."""
+def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[SparkSession]:
+    """A session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr.
+
+    With `executors` it has so many processes for tasks, each of them with `cores` threads.
+    """
     with tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder, _environment(Path(folder)):
         logging = Path(folder, "log4j2.properties")
         logging.write_text(QUIET)
         session = (
-            SparkSession.builder.master(f"local[{cores}]")
+            SparkSession.builder.master(f"local-cluster[{executors},{cores},1024]" if executors else f"local[{cores}]")
             .appName(name)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -77,7 +80,7 @@ def local_session(name: str, cores: int = 2) -> Iterator[SparkSession]:
             .config("spark.local.dir", folder)
             .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", cores)
+            .config("spark.sql.shuffle.partitions", cores * max(executors, 1))
             .config("spark.sql.parquet.compression.codec", "zstd")
             .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             .config("spark.python.unix.domain.socket.enabled", True)

@@ -7,12 +7,13 @@ Each batch follows from its number alone, so whoever reads what is left knows wh
 
 import random
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from ivm.spark import Cells
+from ivm.spark import Cells, materialize
 from ivm.spark.follow import refresh
 
 RULES = """edge(x, y) -> int(x), int(y).
@@ -67,22 +68,28 @@ def over_cells(folder: Path, batches: int, spark: object) -> None:
             print(number, flush=True)
 
 
-def of_views(folder: Path, batches: int) -> None:
-    """The same with refreshes."""
+def of_views(folder: Path, batches: int, spark: Any) -> None:
+    """The same with refreshes, through DataFrames where there is Spark."""
     for number in range(1, batches + 1):
-        refresh(folder / "v.pages", "views", RULES, {"edge": table(number)}, batch=number)
+        if spark is None:
+            refresh(folder / "v.pages", "views", RULES, {"edge": table(number)}, batch=number)
+        else:
+            frame = spark.createDataFrame(table(number))
+            materialize(spark, "views", RULES, {"edge": frame}, folder / "v.pages", batch=number)
         print(number, flush=True)
 
 
 def main(what: str, folder: str, batches: str, *how: str) -> None:
     """Run it."""
-    if what == "views":
-        of_views(Path(folder), int(batches))
-        return
+    with spark_session() if how else nullcontext() as spark:
+        {"cells": over_cells, "views": of_views}[what](Path(folder), int(batches), spark)
+
+
+def spark_session() -> AbstractContextManager[Any]:
+    """A local session; pyspark is imported only here."""
     from pagestore_tools.spark.session import local_session
 
-    with local_session("driver") if how else nullcontext() as spark:
-        over_cells(Path(folder), int(batches), spark)
+    return local_session("driver")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import ivm
-from ivm.spark import Cells
+from ivm.spark import Cells, materialize
 from ivm.spark.cell import Batch, Message
-from ivm.spark.executors import OnSpark, Stage
+from ivm.spark.executors import Here, OnSpark, Stage
 from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.driver import CELLS, RULES, table, views_after
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 BATCHES = 400  # more than a driver gets done before it is killed
+POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
 def run_and_kill(what: str, folder: Path, seconds: float, *how: str) -> int:
@@ -40,6 +42,7 @@ def run_and_kill(what: str, folder: Path, seconds: float, *how: str) -> int:
         assert child.stdout
         told = child.stdout.readline()
         time.sleep(seconds)
+        assert child.poll() is None, f"the driver ended by itself, after {told}"
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         rest, _ = child.communicate()
@@ -64,10 +67,10 @@ def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
         assert cells.check() == []
 
 
-def kill_drivers_of_views(folder: Path, seeds: range) -> None:
+def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
     done = 0
     for seed in seeds:
-        told = max(done, run_and_kill("views", folder, random.Random(seed).random() / 2))
+        told = max(done, run_and_kill("views", folder, random.Random(seed).random() / 2, *how))
         with ivm.open(folder / "v.pages") as workspace:
             done = json.loads(workspace.store.snapshot().properties[PROGRESS])["batches"]["edge"]
             assert done - told in (0, 1)
@@ -84,7 +87,7 @@ def test_drivers_of_refreshes(tmp_path: Path) -> None:
 
 
 class Killing(OnSpark):
-    """Has a Python worker kill itself some time after one of its tasks began, once; the marker says that it did."""
+    """Has a Python worker kill itself some time after one of its tasks began, once; the marker says that it does."""
 
     def __init__(self, spark: "SparkSession", marker: Path, seconds: float, cell: int, stage: int) -> None:
         super().__init__(spark)
@@ -95,50 +98,116 @@ class Killing(OnSpark):
         chosen = stages[place % len(stages)]
 
         def deadly(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-            import os
-            import threading
-
-            if cell == victim and not os.path.exists(marker):
-                open(marker, "w").close()
-                threading.Timer(seconds, os.kill, (os.getpid(), 9)).start()
+            if cell == victim:
+                die_later(marker, seconds)
             return chosen(batch, cell, messages)
 
         return super().run(batch, [deadly if stage is chosen else stage for stage in stages], files, cells)
 
 
-def kill_workers(spark: "SparkSession", folder: Path, seeds: range) -> None:
+def die_later(marker: str, seconds: float) -> None:
+    """Kill this process after some seconds, unless a process did so before, as the marker says."""
+    import os
+    import threading
+
+    def die() -> None:
+        if not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), 9)
+
+    threading.Timer(seconds, die).start()
+
+
+def is_of_a_kill(error: Exception) -> bool:
+    """Is it how Spark, which tries no task of a local session again, says that a Python process died?"""
+    return any(words in str(error) for words in ("crashed", "exited unexpectedly", "Broken pipe", "Connection reset"))
+
+
+def kill_workers(spark: "SparkSession", folder: Path, kills: int) -> None:
+    failed = seed = struck = 0
     with Cells.create(folder / "c", RULES, CELLS, options={"threads": 1}) as cells:
         cells._spark = spark
-        for seed in seeds:
-            chance, number = random.Random(seed), cells.done + 1
-            number = max(1, number)
-            cells._run = Killing(spark, folder / f"m{seed}", chance.random() / 10, chance.randrange(CELLS), seed)
+        while struck < kills:
+            seed += 1
+            chance, number, marker = random.Random(seed), max(1, cells.done + 1), folder / f"m{seed}"
+            cells._run = Killing(spark, marker, chance.random() / 10, chance.randrange(CELLS), seed)
             try:
                 cells.apply(number, {"edge": table(number)})
-            except Exception as error:  # of Spark, which tries no task of a local session again
-                assert "crashed" in str(error) or "exited unexpectedly" in str(error), error
+            except Exception as error:
+                assert is_of_a_kill(error), error
+                failed += 1
             cells._run = OnSpark(spark)
-            cells.apply(number, {"edge": table(number)})
+            apply_again(cells, number)
+            cells._run = Here()  # a kill may still come, of a worker that has nothing to do any more
             compare_cells(cells, number, number)
+            struck += marker.exists()
         assert cells.check() == []
+    print(struck, "kills in", seed, "batches, of which", failed, "failed")
+
+
+def apply_again(cells: Cells, number: int) -> None:
+    """Apply a batch until it is there; Spark may hand out a worker that is dead already."""
+    for _ in range(10):
+        try:
+            cells.apply(number, {"edge": table(number)})
+            return
+        except Exception as error:
+            assert is_of_a_kill(error), error
+    raise AssertionError(f"batch {number} is not applied")
+
+
+def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int) -> None:
+    """The source of each refresh passes through a Python task that is killed."""
+    failed = seed = struck = 0
+    while struck < kills:
+        seed += 1
+        marker, seconds = folder / f"m{seed}", random.Random(seed).random() / 8
+        source = spark.createDataFrame(table(seed))
+
+        def deadly(batches: Iterator[pa.RecordBatch], marker: str = str(marker), seconds: float = seconds) -> Any:
+            for batch in batches:  # not in a task without rows, which is over at once
+                die_later(marker, seconds)
+                time.sleep(0.1)
+                yield batch
+
+        for frame in [source.mapInArrow(deadly, source.schema), *[source] * 10]:
+            try:
+                views = materialize(spark, "views", RULES, {"edge": frame}, folder / "v.pages", batch=seed)
+                break
+            except Exception as error:
+                assert is_of_a_kill(error), error
+                failed += frame is not source
+        with ivm.open(folder / "v.pages") as workspace:
+            assert {name: sorted(workspace[name]) for name in workspace} == views_after(seed)
+            assert workspace.check() == []
+        assert not materialize(spark, "views", RULES, {"edge": source}, folder / "v.pages", batch=seed).new
+        assert views.version == 1 or views.changes("edge").count() <= 12
+        struck += marker.exists()
+    print(struck, "kills in", seed, "refreshes, of which", failed, "failed")
 
 
 def test_workers_and_their_tasks(spark: "SparkSession", tmp_path: Path) -> None:
-    kill_workers(spark, tmp_path, range(2))
+    kill_workers(spark, tmp_path, 2)
+
+
+def test_workers_of_refreshes(spark: "SparkSession", tmp_path: Path) -> None:
+    kill_workers_of_views(spark, tmp_path, 2)
 
 
 @pytest.mark.campaign
 def test_campaign_of_drivers(tmp_path: Path) -> None:
-    kill_drivers_over_cells(tmp_path / "c", range(100, 150))
-    kill_drivers_of_views(tmp_path, range(200, 250))
+    kill_drivers_over_cells(tmp_path / "c", range(100, 100 + POINTS))
+    kill_drivers_of_views(tmp_path, range(200, 200 + POINTS))
 
 
 @pytest.mark.campaign
 def test_campaign_of_workers(spark: "SparkSession", tmp_path: Path) -> None:
-    kill_workers(spark, tmp_path, range(300, 350))
+    kill_workers(spark, tmp_path, POINTS)
+    kill_workers_of_views(spark, tmp_path, POINTS)
 
 
 @pytest.mark.campaign
-def test_campaign_of_drivers_of_spark(tmp_path: Path) -> None:
-    """Each with a machine of Java of its own: run it alone."""
-    kill_drivers_over_cells(tmp_path / "c", range(400, 410), "spark")
+@pytest.mark.parametrize("what", [kill_drivers_over_cells, kill_drivers_of_views])
+def test_campaign_of_drivers_of_spark(tmp_path: Path, what: Callable[..., None]) -> None:
+    """Each with a machine of Java of its own."""
+    what(tmp_path / "c", range(400, 400 + POINTS), "spark")
