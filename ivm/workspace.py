@@ -186,8 +186,15 @@ class Workspace:
         return Transaction(txn, installed, partial(self._commit, installed))
 
     def exec(self, text: str) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version."""
-        part = lang.compile(text, self._rules_now().program, source="exec")
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version.
+
+        Relations that the store has and no rule reads are edited likewise.
+        """
+        with self.store.snapshot() as snap:
+            known = self.rules_of(snap).program
+            if stored := declarations_for(snap, text, known.predicates, "exec"):
+                known = known.including(lang.compile(stored, known, source="the store"))
+        part = lang.compile(text, known, source="exec")
         if part.rules or part.predicates:
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         with self.transaction() as txn:
