@@ -41,6 +41,7 @@ from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
+from ivm.lang.types import TEXTS
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
@@ -282,7 +283,7 @@ class Workspace:
                 for c, t in enumerate(map(Type.parse, predicate.stored_types))
             ]
             table = pa.table(columns, names=list(predicate.columns))
-        if "string" in predicate.types:  # the words are in another order
+        if not {*TEXTS}.isdisjoint(predicate.types):  # the words are in another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
 

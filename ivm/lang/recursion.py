@@ -16,6 +16,7 @@ from ivm.errors import RecursionRefusedError
 from ivm.lang.dependencies import Stratum, recursive_names, strata_of
 from ivm.lang.ir import Aggregate, Atom, Binary, Compare, Const, Disjunct, Negation, Rule, Term, Var
 from ivm.lang.traverse import atoms, reads, variables, writes
+from ivm.lang.types import TEXTS
 
 MONOTONE = ("min", "max")
 UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way a comparison wants its left side: down is 1
@@ -89,7 +90,7 @@ def check_recursion(rules: Sequence[Rule]) -> None:
 def check_extreme(rule: Rule) -> None:
     """Raise RecursionRefusedError for a least or greatest text: values are compared as words, and texts are not."""
     aggregate = rule.aggregate
-    if aggregate and aggregate.argument and rule.types[aggregate.argument.name] == "string":
+    if aggregate and aggregate.argument and rule.types[aggregate.argument.name] in TEXTS:
         raise RecursionRefusedError(
             rule.where, f"recursion through {aggregate.op} takes numbers, dates and timestamps, but "
             f"{aggregate.argument.name} is a string; give the strings numbers, and aggregate these"
