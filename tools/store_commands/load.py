@@ -56,6 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         "(the default), refused, or their rows dropped")  # fmt: skip
     parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
                         help="a value for the nulls of a column")  # fmt: skip
+    parser.add_argument("--empty-is-null", action="store_true", help="take an empty text of a CSV file as a null")
     parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
     parser.add_argument("--page-size", type=int, metavar="BYTES",
                         help="of a new store: 4096 to 65536; by default 8192, or what the columns need")  # fmt: skip
@@ -137,7 +138,7 @@ def _load(options: argparse.Namespace, page_size: int | None) -> Report:
     file = Path(options.file)
     reading = Reading(
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
-        dict(options.fill),
+        dict(options.fill), options.empty_is_null,
     )  # fmt: skip
     there = file.exists()
     with pagestore.open(file, page_size=page_size) as store:
