@@ -77,7 +77,7 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
 
 
 def _as_text(word: str) -> str:
-    """An argument that is an edit such as -edge(1,2). and no option: argparse takes what begins with a space as a text."""
+    """An argument that is an edit such as -edge(1,2). and no option, for argparse: with a space in front."""
     return f" {word}" if re.match(r"-[^\W\d][^(\[=]*[(\[]|-`", word) else word
 
 
