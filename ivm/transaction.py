@@ -18,7 +18,7 @@ CommitWithViews = Callable[[pagestore.Transaction, Mapping[str, Edits]], int]
 
 
 class Transaction:
-    """Edits of extensional predicates; the commit maintains all views.
+    """Edits of extensional predicates and of other relations of the store; the commit maintains all views.
 
     Leaving `with` commits, or rolls back on an exception, unless the transaction has ended before.  Rows are lists of
     tuples or dicts, columns, or anything of Arrow, as for a relation's `insert`.
@@ -35,7 +35,11 @@ class Transaction:
 
         Raises EditError for a view, ClosedError.
         """
-        self._add(name, INSERT, self._relation(name).encode(rows))
+        relation = self._relation(name)
+        if self._is_read(name):
+            self._add(name, INSERT, relation.encode(rows))
+        else:
+            relation.insert(rows)
 
     def delete(self, name: str, rows: Any) -> None:
         """Remove rows, or a function's keys.  A row that is not there is ignored, as is a key with another value.
@@ -43,6 +47,9 @@ class Transaction:
         The one key of a function f[] = t is ().  Raises EditError for a view, ClosedError.
         """
         relation = self._relation(name)
+        if not self._is_read(name):
+            relation.delete(rows)
+            return
         if self._installed.layouts[name].bare and _are_empty(rows):
             words = np.empty((0, 1), np.int64)
         else:
@@ -51,18 +58,29 @@ class Transaction:
         if left:
             self._add(name, ERASE, np.concatenate([words, np.zeros((left, words.shape[1]), np.int64)]))
         else:
-            function = self._installed.predicate(name).value is not None
+            function = self._installed.predicate(name).value is not None or self._txn.tree(name).spec.values
             self._add(name, TAKE if function else ERASE, words)
 
     def set(self, name: str, rows: Any) -> None:
         """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
-        self._add(name, SET, self._relation(name).encode(rows))
+        relation = self._relation(name)
+        if self._is_read(name):
+            self._add(name, SET, relation.encode(rows))
+        else:
+            relation.set(rows)
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Add edits that were parsed from a text."""
+        """Add edits that were parsed from a text.  Raises FunctionConflictError for a relation that no rule reads."""
         self._alive()
         for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
-            self._edits.setdefault(name, []).append(parts)
+            if self._is_read(name):
+                self._edits.setdefault(name, []).append(parts)
+            else:
+                self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
+
+    def _is_read(self, name: str) -> bool:
+        """Whether the rules know a relation; of others nothing follows, and the store takes their edits at once."""
+        return name in self._installed.layouts
 
     def composed(self) -> dict[str, Edits]:
         """One sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
@@ -103,6 +121,8 @@ class Transaction:
 
     def _relation(self, name: str) -> WritableRelation:
         self._alive()
+        if not self._is_read(name) and name in self._txn:
+            return self._txn[name]
         if not self._installed.predicate(name).extensional:
             raise EditError(f"{name} is a view; change what it reads from, the view follows")
         return self._txn[name]
@@ -117,7 +137,7 @@ class Transaction:
         """One sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
         actions, rows = one_batch(parts)
         tree = self._txn.tree(name)
-        if self._installed.layouts[name].bare:
+        if self._is_read(name) and self._installed.layouts[name].bare:
             return self._compose_bare(name, actions, rows)
         try:
             return compose(self._txn.pages, tree, actions, rows, self._txn.threads)
@@ -138,11 +158,12 @@ class Transaction:
         return table[0], table[1:]
 
     def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
-        predicate = self._installed.program.predicates[name]
-        keys = len(row) - len(other)
-        shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types)]
-        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(predicate.types[keys:])]
-        return FunctionConflictError(name, tuple(shown[:keys]), (before[0], shown[keys]))
+        keys, types = len(row) - len(other), [str(column.type) for column in self._txn[name].schema.stored]
+        shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(types)]
+        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(types[keys:])]
+        given, stored = tuple(shown[keys:]), tuple(before)
+        pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
+        return FunctionConflictError(name, tuple(shown[:keys]), pair)
 
 
 def _are_empty(rows: Any) -> bool:
@@ -158,8 +179,11 @@ def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], install
     for edit in edits:
         terms = edit.args if edit.value is None else (*edit.args, edit.value)
         words = [*map(find if edit.action == "-" else intern, terms)]
-        words += [0] * (installed.layouts[edit.predicate].visible - len(words))
-        taken = edit.action == "-" and edit.value is not None
+        spec = txn.tree(edit.predicate).spec
+        layout = installed.layouts.get(edit.predicate)
+        width = spec.columns if layout is None else layout.visible
+        taken = edit.action == "-" and (edit.value is not None or spec.keys < len(words))
+        words += [0] * (width - len(words))
         found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
     return {
         name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())

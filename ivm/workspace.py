@@ -41,6 +41,7 @@ from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.lang.ir import Predicate
+from ivm.lang.types import TEXTS
 from ivm.maintenance.trace import distance, trace_of
 from ivm.plan.cardinality import Cardinality
 from ivm.plan.constants import Encoder
@@ -186,8 +187,15 @@ class Workspace:
         return Transaction(txn, installed, partial(self._commit, installed))
 
     def exec(self, text: str) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version."""
-        part = lang.compile(text, self._rules_now().program, source="exec")
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; returns its version.
+
+        Relations that the store has and no rule reads are edited likewise.
+        """
+        with self.store.snapshot() as snap:
+            known = self.rules_of(snap).program
+            if stored := declarations_for(snap, text, known.predicates, "exec"):
+                known = known.including(lang.compile(stored, known, source="the store"))
+        part = lang.compile(text, known, source="exec")
         if part.rules or part.predicates:
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         with self.transaction() as txn:
@@ -275,7 +283,7 @@ class Workspace:
                 for c, t in enumerate(map(Type.parse, predicate.stored_types))
             ]
             table = pa.table(columns, names=list(predicate.columns))
-        if "string" in predicate.types:  # the words are in another order
+        if not {*TEXTS}.isdisjoint(predicate.types):  # the words are in another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
 

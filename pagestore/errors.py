@@ -88,7 +88,13 @@ class DependantsError(PagestoreError, ValueError):
 
 
 class SchemaError(PagestoreError, ValueError):
-    """A schema that makes no sense, or rows whose shape or types do not fit the relation's."""
+    """A schema that makes no sense, or rows whose shape or types do not fit the relation's.
+
+    Where a record is too wide for the store's pages, `page_size` is that of a store which could hold it."""
+
+    def __init__(self, message: str, page_size: int | None = None) -> None:
+        super().__init__(message)
+        self.page_size = page_size
 
 
 class WordError(PagestoreError, ValueError):

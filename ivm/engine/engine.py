@@ -183,7 +183,7 @@ class Engine(Filler):
             return
         self.before |= stored.of_indices([old, *map(self.txn.tree, stored.names[1:])])
         permuted = [
-            self.txn.apply(tree, change.actions, change.rows[place])
+            self.txn.apply(tree, change.actions, change.rows[place[: self.txn.tree(tree).spec.columns]])
             for tree, place in zip(stored.names[1:], stored.places[1:], strict=True)
         ]
         if stored.checked:

@@ -85,9 +85,9 @@ class InstalledStratum(NamedTuple):
 class StoredPredicate(NamedTuple):
     """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
 
-    `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C] lists the columns of
-    tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` says that a key of a
-    function could get two values.
+    `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C] begins with the
+    columns of tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` says that
+    a key of a function could get two values.
     """
 
     layout: Layout
@@ -163,7 +163,9 @@ class Installed:
         own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
         others = tuple(self.indices.get(name, ()))
         names = (name, *map(tree_name, others))
-        places = np.array([range(layout.visible), *(index_columns(index, layout) for index in others)], np.int64)
+        places = np.zeros((len(names), layout.visible), np.int64)
+        for place, columns in enumerate([range(layout.visible), *(index_columns(index, layout) for index in others)]):
+            places[place, : len(columns)] = columns
         checked = predicate.value is not None and layout.keys != len(predicate.keys)
         served = (*[0] * len(own), *range(1, len(names)))
         return StoredPredicate(layout, own + others, served, names, places, checked)
@@ -333,7 +335,9 @@ def _refuse_failing(rule: Rule) -> None:
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:
-    """The relation's columns in the order of an index: the index's keys, then the other columns."""
+    """The relation's columns in the order of an index: the index's keys, then the other columns, if it has them."""
+    if layout.shown > 1 and permuted(index):
+        return [*index.order]
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
 
 

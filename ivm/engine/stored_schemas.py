@@ -13,7 +13,7 @@ from typing import Any
 
 from ivm.lang import compile
 from ivm.lang.ir import Predicate, show_name
-from ivm.lang.types import ALIASES, scale
+from ivm.lang.types import name_of
 from pagestore.host import Schema
 
 MARK = "// relations that the store had before, by their schemas:"
@@ -51,11 +51,11 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
     if schema is None or set("`$\n") & {*name}:
         return None
     types = [str(column.type._replace(nullable=False)) for column in schema.stored]
-    if any(type_ not in ALIASES and scale(type_) is None for type_ in types):
+    if any(str(column.type) == "uint64?" for column in schema.stored):
         return None
     columns = _names([column.name for column in schema.stored])
     marks = ["?" * column.type.nullable for column in schema.stored]
-    typed = ", ".join(f"{t}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
+    typed = ", ".join(f"{name_of(t)}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
     name = show_name(name)
     if len(columns) == len(schema.key) + 1:
         return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."

@@ -45,7 +45,7 @@ def _is_ordered(type_: Type) -> bool:
 
 MANY = 12  # arguments of one aggregate
 NUMBERS = "it takes int64, decimal and float64 columns"
-ORDERED = "it takes numbers, dates, timestamps and strings"
+ORDERED = "it takes numbers, dates, times and texts, and no bools"
 TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"
 MOMENT = Operation(1, 1, NUMBERS, _is_number, "float64")
 EXTREME = Operation(1, 1, ORDERED, _is_ordered)

@@ -16,6 +16,10 @@ def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
+        function, _, column = call.name.rpartition(":")
+        if function in predicates and column in predicates[function].columns:
+            reason = f"{call.name} is one column of {function}, which is edited by whole rows: {predicates[function]}"
+            raise ArityError(call.where, reason)
         raise unknown(call.name, call.where, predicates)
     if not predicate.extensional:
         raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
@@ -29,7 +33,7 @@ def edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit:
 
 
 def _check_action(change: Change, call: Call, predicate: Predicate) -> None:
-    if change.action == "^" and predicate.value is None:
+    if change.action == "^" and predicate.value is None and predicate.key_count is None:
         raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
 
 
@@ -37,6 +41,9 @@ def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
     """The edit of a row of a relation, or the deletion of a function's key whatever its value."""
     if change.action == "-" and predicate.value is not None:
         predicate = replace(predicate, value=None, columns=predicate.columns[:-1])
+    elif change.action == "-" and predicate.key_count is not None and len(atom.args) == predicate.key_count:
+        columns, keys = predicate.columns[: predicate.key_count], predicate.keys[: predicate.key_count]
+        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # whatever its values
     check_arity(atom, predicate)
     return _made(change, typed_atom(atom, predicate))
 

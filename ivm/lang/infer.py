@@ -26,7 +26,7 @@ from ivm.lang.ir import (
     Var,
 )
 from ivm.lang.traverse import atoms, unnamed_in, variables
-from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale
+from ivm.lang.types import UNORDERED, adapt, arithmetic, common, is_flexible, scale, takes
 
 Types = dict[str, Type]
 
@@ -188,10 +188,15 @@ def _typed_pair(
 ) -> tuple[Term, Term, Type | None]:
     """Both sides typed, a literal side by the other one if it does not fit as it stands."""
     (a, a_type), (b, b_type) = typed(left, types), typed(right, types)
-    wanted = b_type if is_literal(left) else a_type
-    if joint(a_type, b_type) is None and joint(wanted, wanted) and is_literal(left) != is_literal(right):
+    left_adapts, right_adapts = _adapts(left, b_type), _adapts(right, a_type)
+    wanted = b_type if left_adapts else a_type
+    if joint(a_type, b_type) is None and joint(wanted, wanted) and left_adapts != right_adapts:
         a_type = b_type = wanted
     return _adapted(a, a_type), _adapted(b, b_type), joint(a_type, b_type)
+
+
+def _adapts(term: Term, wanted: Type) -> bool:
+    return is_literal(term) or (isinstance(term, Const) and takes(term, wanted))
 
 
 def _adapted(term: Term, wanted: Type) -> Term:

@@ -14,7 +14,7 @@ stand in the text.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from re import fullmatch
 
@@ -22,8 +22,10 @@ from ivm.errors import Where
 
 WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; those with a $ are made inside
 RESERVED = "true", "false", "_"
-Type = str  # pagestore's type texts: int64, float64, bool, date, timestamp, decimal(p,s), string
-Value = int | float | bool | Decimal | str | date | datetime | None  # None is null, which no text of a rule says
+Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
+Value = (
+    int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None
+)  # None is null, which no text of a rule says
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # the operators of comparisons, turned
 
 ROPE = "rope"  # the type of a concat: its text is read piece by piece, and a row holds a word that tells texts apart
@@ -292,10 +294,14 @@ def show_constant(constant: Const) -> str:
             return "true" if value else "false"
         case str():
             return json.dumps(value, ensure_ascii=False)
+        case bytes():
+            return json.dumps(value.decode(), ensure_ascii=False)
         case datetime():
-            return f"#{value.isoformat(' ')}#"
-        case date():
+            return f"#{value.replace(tzinfo=None).isoformat(' ')}#"
+        case date() | time():
             return f"#{value.isoformat()}#"
+        case timedelta():
+            return str(value // timedelta(microseconds=1))
         case float():
             text = repr(value)
             return text if "e" in text else f"{text}e0"

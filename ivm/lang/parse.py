@@ -8,7 +8,7 @@ Const(value=3, type='int64')
 import json
 import sys
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
 from hashlib import sha256
@@ -285,9 +285,11 @@ class Builder(Transformer[Token, list[Statement]]):
         return Const(value, "string", where=self.at(meta))
 
     def moment(self, meta: Meta, parts: list[Token]) -> Const:
-        """`#2013-01-31#`, or with a time of day."""
+        """`#2013-01-31#`, or with a time of day, or that alone: `#17:05:00#`."""
         text = parts[0][1:-1].strip()
         try:
+            if ":" in text[:3] and not time.fromisoformat(text).tzinfo:
+                return Const(time.fromisoformat(text), "time", where=self.at(meta))
             if len(text) <= 10:
                 return Const(date.fromisoformat(text), "date", where=self.at(meta))
             moment = datetime.fromisoformat(text)

@@ -4,15 +4,18 @@
     the column's type is    int64   float64   bool      date   timestamp   decimal(18,2) or (p,s)   string
 
 An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 where
-one is wanted; 3.5e0 is always a float64.  Nothing else converts by itself.
+one is wanted; 3.5e0 is always a float64.  Beside a column of uint64 an int literal is one, too, and beside a duration
+it is microseconds; a text is its UTF-8 beside bytes, and a timestamp is a time of the clock in the zone beside one with
+a zone.  Nothing else converts by itself.
 """
 
 import operator
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal, localcontext
 from functools import cache
 from math import inf, isinf
+from zoneinfo import ZoneInfo
 
 from ivm.errors import RuleTypeError, Where
 from ivm.lang.ir import Const, Type, Value
@@ -21,11 +24,14 @@ from pagestore.host import WORD_MAX, WORD_MIN, YEARS
 ALIASES = {
     "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",
     "boolean": "bool", "date": "date", "datetime": "timestamp", "timestamp": "timestamp",
-    "decimal": "decimal(18,2)", "string": "string",
+    "decimal": "decimal(18,2)", "string": "string", "bytes": "bytes", "uint64": "uint64", "time": "time",
+    "duration": "duration",
 }  # fmt: skip
 DIGITS_MAX = 18
 LITERAL_MAX = 1000  # digits of a literal, and of the result of arithmetic on literals
 UNORDERED = ("bool",)
+TEXTS = "string", "bytes"  # whose words are ids, in another order than they are
+UNSIGNED_MAX = 2**64 - 1
 
 
 def column_type(text: str, where: Where) -> Type:
@@ -33,13 +39,30 @@ def column_type(text: str, where: Where) -> Type:
     if text in ALIASES:
         return ALIASES[text]
     digits = scale(text)
+    if zone_of(text):
+        return text
     if digits is None:
-        known = "int, float, bool, date, datetime, decimal, decimal(p, s) and string"
+        known = (
+            "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), "
+            "string and bytes"
+        )
         raise RuleTypeError(where, f"{text} is no type: there are {known}")
     if not digits <= precision(text) <= DIGITS_MAX or precision(text) == 0:
         reason = f"decimal(p, s) needs 1 <= p <= {DIGITS_MAX} and s <= p"
         raise RuleTypeError(where, f"{text} does not fit a word: {reason}")
     return text
+
+
+@cache
+def zone_of(type_: Type) -> str | None:
+    """The time zone of a type of timestamps that has one, None for others."""
+    found = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", type_, re.ASCII)
+    return found and found[1]
+
+
+def name_of(type_: Type) -> str:
+    """A type as a declaration says it: in quotes where it has a zone."""
+    return f"`{type_}`" if zone_of(type_) else type_
 
 
 @cache
@@ -123,13 +146,30 @@ def adapt(const: Const, wanted: Type) -> Const:
     value, digits = const.value, scale(wanted)
     if common(const.type, wanted) is None or digits is not None:
         value = _converted(const, wanted)
-    if isinstance(value, int) and not WORD_MIN <= value <= WORD_MAX:
-        raise RuleTypeError(const.where, f"{value} does not fit 64 bits")
+    least, most = (0, UNSIGNED_MAX) if wanted == "uint64" else (WORD_MIN, WORD_MAX)
+    if isinstance(value, int) and not least <= value <= most:
+        raise RuleTypeError(const.where, f"{value} does not fit {'uint64' if wanted == 'uint64' else '64 bits'}")
     return Const(value, wanted, where=const.where)
 
 
-def _converted(const: Const, wanted: Type) -> Decimal | float:
+def takes(const: Const, wanted: Type) -> bool:
+    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone."""
+    return (const.type, wanted) == ("string", "bytes") or (const.type == "timestamp" and zone_of(wanted) is not None)
+
+
+def _converted(const: Const, wanted: Type) -> Value:
     value, digits = const.value, scale(wanted)
+    if isinstance(value, str) and takes(const, wanted):
+        return value.encode()
+    if isinstance(value, datetime) and takes(const, wanted):
+        return _in_zone(value, wanted, const.where)
+    if const.type == "int64" and isinstance(value, int) and wanted == "uint64":
+        return value
+    if const.type == "int64" and isinstance(value, int) and wanted == "duration":
+        try:
+            return timedelta(microseconds=value)
+        except OverflowError:
+            raise RuleTypeError(const.where, f"{value} microseconds are more than a duration holds") from None
     if not is_flexible(const) or not isinstance(value, int | Decimal):
         raise _misfit(const, wanted)
     if wanted == "float64":
@@ -143,6 +183,22 @@ def _converted(const: Const, wanted: Type) -> Decimal | float:
     if rounded != value:
         raise RuleTypeError(const.where, f"{value} has more digits behind the point than {wanted}")
     return rounded
+
+
+def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
+    """A time of the clock as a moment; of one that comes twice the first, and none that is left out."""
+    name = zone_of(wanted) or ""
+    try:
+        offset = re.fullmatch(r"([+-])(\d\d):(\d\d)", name)
+        minutes = offset and int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3]))
+        zone = ZoneInfo(name) if minutes is None else timezone(timedelta(minutes=minutes))
+        moment = value.replace(tzinfo=zone)
+        there = moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == value
+    except (KeyError, ValueError, OSError, OverflowError) as error:
+        raise RuleTypeError(where, f"{value} in the time zone {name}: {error}") from None
+    if not there:
+        raise RuleTypeError(where, f"the clocks of {name} leave {value} out")
+    return moment
 
 
 def _as_float(value: int | Decimal, where: Where) -> float:

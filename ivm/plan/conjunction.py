@@ -68,7 +68,7 @@ class Conjunction:
         self._fresh = 0
         # The text alone says which variables are keys. Atoms add fresh ones, for constants and repeated variables; then
         # it is known which variables atoms enumerate, and so which comparisons the join can seek by.
-        self.used_once = _used_once(rule, disjunct, recursive=bool(whole))
+        self.used_once = _used_once(rule, disjunct, bool(whole), predicates)
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -284,25 +284,26 @@ class Conjunction:
         keys = self.stored_keys[predicate.name]
         others = [c for c in range(max(len(arguments.names), keys)) if c not in first]
         index = Index(predicate.name, (*first, *others))
-        if (
-            permuted(index) and len(index.order) > KEYS_MAX
-        ):  # the key tells rows apart; what else is not used is a value
+        if permuted(index) and predicate.key_count is not None:  # the key tells rows apart
             return Index(predicate.name, (*first, *(c for c in others if c < keys)))
         return index
 
 
-def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool) -> set[str]:
+def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
     """The variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before their columns.
 
-    Empty for an aggregate, which counts every binding; but one that is recursive does not.
+    Of an aggregate, which counts every binding unless it is recursive, only those that stand in values of a function of
+    several: its key tells bindings apart.
     """
-    if rule.aggregate and not recursive:
-        return set()
     terms = [term for literal in disjunct for term in _occurrences(literal)]
     terms += [rule.aggregate.argument] * 2 if rule.aggregate and rule.aggregate.argument else []
     terms += [term for head in rule.heads for term in head.terms]
     counts = Counter(v.name for term in terms for v in variables(term))
-    return {name for name, n in counts.items() if n == 1}
+    once = {name for name, n in counts.items() if n == 1}
+    if rule.aggregate and not recursive:
+        functions = [x for x in disjunct if isinstance(x, Atom) and predicates[x.predicate].key_count is not None]
+        once &= {v.name for x in functions for v in variables(*x.args[predicates[x.predicate].key_count :])}
+    return once
 
 
 def _occurrences(literal: Literal) -> list[Term]:

@@ -33,9 +33,9 @@ class Encoder:
         ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
         return ids
 
-    def threshold(self, text: str, behind: bool) -> int:
+    def threshold(self, text: bytes, behind: bool) -> int:
         """The key below which those of lesser texts are; with `behind`, that of the text itself as well."""
-        return int(self._source.dictionary.order.threshold(text.encode() + b"\0" * behind))
+        return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
 
 
 def finder(txn: Transaction) -> Encode:

@@ -16,7 +16,7 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.kernels.join_layout import HALF
 from ivm.lang.ir import MIRRORED, Atom, Binary, Compare, Const, Literal, Negation, Term, Type, Var
-from ivm.lang.types import arithmetic, shown, word_range
+from ivm.lang.types import TEXTS, arithmetic, shown, word_range
 from ivm.plan.constants import Encoder
 from ivm.plan.linear import COMPARE
 from pagestore.host import WORD_MIN, float_values, float_words
@@ -69,7 +69,7 @@ class Evaluator:
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
         """Where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values do."""
         left, right = comparison.left, comparison.right
-        if comparison.op not in ("=", "!=") and self._type(left) == "string":
+        if comparison.op not in ("=", "!=") and self._type(left) in TEXTS:
             return self._texts_hold(left, comparison.op, right, batch), None
         if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
@@ -83,13 +83,13 @@ class Evaluator:
         """Where two texts are in an order, bool[n]; a constant need not be in the dictionary."""
         if isinstance(left, Const):
             if isinstance(right, Const):
-                return np.full(batch.n, COMPARE[op](str(left.value).encode(), str(right.value).encode()))
+                return np.full(batch.n, COMPARE[op](_utf8(left), _utf8(right)))
             left, op, right = right, MIRRORED[op], left
         keys = self._encode.keys(self.words(left, batch)[0])
         if not isinstance(right, Const):
             holds: np.ndarray = COMPARE[op](keys, self._encode.keys(self.words(right, batch)[0]))
             return holds
-        below = keys < self._encode.threshold(str(right.value), behind=op in ("<=", ">"))
+        below = keys < self._encode.threshold(_utf8(right), behind=op in ("<=", ">"))
         return below if op in ("<", "<=") else ~below
 
     def complaint(self, term: Binary, code: int, batch: Batch) -> RangeError:
@@ -126,6 +126,11 @@ class Evaluator:
         if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
         return words, either(codes, _coded(term, beyond, BEYOND))
+
+
+def _utf8(text: Const) -> bytes:
+    """A text or bytes of a rule as they are compared."""
+    return text.value if isinstance(text.value, bytes) else str(text.value).encode()
 
 
 def either(codes: Codes, others: Codes) -> Codes:

@@ -3,8 +3,9 @@
 edge(x, y) by x, y    Index("edge", (0, 1))    the tree "edge"
 edge(x, y) by y, x    Index("edge", (1, 0))    the tree "$index:edge:1.0"
 
-An index of a relation that has more columns than a key holds those that a plan uses and those of the relation's key;
-the others are its values.
+An index of a function of several values holds only the columns that a plan uses, and those of the function's key.
+
+customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
 from functools import lru_cache

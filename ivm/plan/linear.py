@@ -13,7 +13,7 @@ import numpy as np
 
 from ivm.join.kernels.join_layout import EQ, GE, HALF, LE, NE, OTHERS
 from ivm.lang.ir import MIRRORED, Binary, Compare, Const, Term, Type, Var
-from ivm.lang.types import scale
+from ivm.lang.types import TEXTS, scale
 from ivm.plan.constants import Encode
 from ivm.plan.plan import Bound
 
@@ -96,7 +96,7 @@ def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
 
 
 def _is_text(term: Term, types: Mapping[str, Type]) -> bool:
-    return (types.get(term.name) if isinstance(term, Var) else term.type if isinstance(term, Const) else "") == "string"
+    return (types.get(term.name) if isinstance(term, Var) else term.type if isinstance(term, Const) else "") in TEXTS
 
 
 def _leaves(term: Term) -> Iterable[Var | Const]:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
+from ivm.lang.types import TEXTS
 from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
@@ -111,7 +112,7 @@ def states_of(rule: Rule) -> list[State | None]:
         kind, group, values = key
         sharing = [n for n, other in enumerate(wanted) if other == key]
         ops = tuple(rule.aggregates[n].op for n in sharing)
-        texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] == "string") if kind == VALUES else ()
+        texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
         name = f"{APART}{rule.heads[sharing[0]].predicate}"
         if kind == ALONE:
             values = values or (rule.aggregates[sharing[0]].result,)

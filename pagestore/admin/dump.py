@@ -110,7 +110,8 @@ def restore(
     """Read a dump into an empty store; returns the numbers that its versions have now.
 
     Raises FormatError for what is no dump, CorruptionError where it is cut off or damaged, or says what no store would
-    hold; MissingError for a scan operator that this process has not registered. The version that the place is in is
+    hold; MissingError for a scan operator that this process has not registered; SchemaError, with the `page_size` to
+    make the store with, for a relation that is too wide for its pages. The version that the place is in is
     not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
     restored first. Memory is bounded by a block, or by a text that is longer.
     """

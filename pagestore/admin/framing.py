@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
-from pagestore.errors import CorruptionError, FormatError, PagestoreError
+from pagestore.errors import CorruptionError, FormatError, PagestoreError, SchemaError
 from pagestore.runtime.lazy import crc32c, zstandard
 from pagestore.runtime.lazy import pyarrow as pa
 
@@ -42,10 +42,14 @@ class Block(NamedTuple):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn an error that is raised while the block is decoded into the CorruptionError of the block."""
+        """Turn an error that is raised while the block is decoded into the CorruptionError of the block.
+
+        A relation that is too wide for the store's pages is no damage: its SchemaError passes."""
         try:
             yield
         except faults() as error:
+            if isinstance(error, SchemaError) and error.page_size:
+                raise
             raise self.damaged(error) from None
 
     def numbers(self, form: struct.Struct) -> tuple[Any, ...]:

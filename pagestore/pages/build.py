@@ -5,7 +5,7 @@ folds, birth) of an index page.  Writing goes to `arena`, whose page number s is
 """
 
 from pagestore.pages.arguments import Entries, FreshPage, Kept, ParentEntry, Shape
-from pagestore.pages.layout import BIRTH, COLUMNS_MAX, ENTRY_COUNT, HEADER, ID, INDEX, LEAF, TYPE
+from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEADER, ID, INDEX, INDEX_COLUMNS_MAX, LEAF, TYPE
 from pagestore.pages.page import field, pack, records_max, type_word, width_of
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_patch import patch_scan_tree
@@ -28,7 +28,7 @@ def body_words(page_words, columns, scans, level):
 @kernel
 def births_at(keys, folds):
     """The column of an index page that holds its children's births; -1 if the page would be too wide with it."""
-    return keys + 1 + folds if keys + 1 + folds < COLUMNS_MAX else -1
+    return keys + 1 + folds if keys + 1 + folds < INDEX_COLUMNS_MAX else -1
 
 
 @kernel
@@ -43,9 +43,9 @@ def entry_columns(keys, values, folds, level):
 def anchor(columns, folds, level):
     """The column of an index page that holds its children: its base is 0, so that a fresh child's id fits.  Else -1.
 
-    A page with COLUMNS_MAX columns may lack births, so that this column cannot be told from `columns`: -1, too.
+    A page with INDEX_COLUMNS_MAX columns may lack births, so that this column cannot be told from `columns`: -1, too.
     """
-    return columns - 2 - folds if level > 0 and columns < COLUMNS_MAX else -1
+    return columns - 2 - folds if level > 0 and columns < INDEX_COLUMNS_MAX else -1
 
 
 @kernel

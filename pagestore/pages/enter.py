@@ -2,8 +2,9 @@
 
     root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
 
-``seen[page]`` is 0 until the page is verified, then its number of columns. One comparison thus says that the page
-was verified and has every column that the caller will read: a page reached through another tree may have fewer.
+``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX where it has more. One
+comparison thus says that the page was verified and has every column that the caller will read: a page reached through
+another tree may have fewer. Who reads more than SEEN_MAX columns looks at the page itself.
 
 For a bad page both return ``-page_id``; every kernel passes a negative page up as its status, and the Python
 wrapper raises CorruptionError. Where the disk lost a write, the page is whole but old: its birth is not the one
@@ -30,8 +31,9 @@ from pagestore.pages.page import birth_at, columns_of, field, folds_of, records_
 from pagestore.pages.scan_tree import ENTRIES_MIN, tree_start
 from pagestore.runtime.kernel import kernel
 
-KIND_AND_LEVEL = (1 << 16) - 1  # bits of a type word
+KIND_AND_LEVEL = 0xFF0F  # bits of a type word
 FOLDS_AND_TREE = 24  # from this bit on, the type words of a tree's pages are the same
+SEEN_MAX = 255  # a byte
 DEPTH_MAX = 15  # no page has a deeper ScanTree
 
 columns_below = kernel(pointer_columns)
@@ -75,15 +77,16 @@ def look(words, seen, page_words, page_id, level, columns, kin, birth):
     """
     page = page_id * page_words
     if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
-        seen[page_id] = columns_of(words, page)
-    return page if seen[page_id] >= columns else -page_id
+        seen[page_id] = min(columns_of(words, page), SEEN_MAX)
+    enough = seen[page_id] >= columns or (seen[page_id] == SEEN_MAX and columns_of(words, page) >= columns)
+    return page if enough else -page_id
 
 
 @kernel
 def mark(arena, ids, seen, page_words):
     """Mark pages ids[n], just written from an arena, as verified.  No tree enters pages of runs: 0 columns."""
     for i in range(ids.shape[0]):
-        seen[ids[i]] = columns_of(arena, i * page_words)
+        seen[ids[i]] = min(columns_of(arena, i * page_words), SEEN_MAX)
 
 
 @kernel

@@ -6,19 +6,19 @@
          +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
 
 A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds the crc32c of all bytes
-behind it in its low half.  Word 3 packs kind (bits 0-7), level (8-15), columns (16-23), folds
-(24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
+behind it in its low half.  Word 3 packs kind (bits 0-3), level (8-15), columns (their low 8 bits in
+16-23, the others in 4-7), folds (24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
 ``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits behind
 word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits ago
 (shift.py).  The last word of a page stays free: a reader may touch one word behind a column.
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.
-Pages of format 1 have no births, nor has a page that would exceed COLUMNS_MAX with them.
+Pages of format 1 have no births, nor has a page that would exceed INDEX_COLUMNS_MAX with them.
 
 Kernels take a tree's root as one word, its *pointer*:
 
-    bits 0-33 page    34-41 columns of a leaf, 0: unknown    42-62 birth, its low bits; 0: unknown
+    bits 0-33 page    34-43 columns of a leaf, 0: unknown    44-62 birth, its low bits; 0: unknown
 """
 
 WORD = 8
@@ -33,10 +33,11 @@ PAGE_SIZE_MIN, PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT = 4096, 65536, 8192
 FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
 HEIGHT_MAX = 10
 RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
-COLUMNS_MAX = 255  # of a page: the type word has a byte for them
+COLUMNS_MAX = 1023  # of a record: a pointer has ten bits for them
+INDEX_COLUMNS_MAX = 255  # of an index page, which has few keys, and a byte for its folds
 KEYS_MAX = 16  # words of a key, at most
 
-PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 8, 21  # of a pointer
+PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 10, 19  # of a pointer
 BIRTH_AT = PAGE_BITS + COLUMN_BITS
 PAGE_MASK, BIRTH_MASK = (1 << PAGE_BITS) - 1, (1 << BIRTH_BITS) - 1
 
@@ -46,13 +47,20 @@ def page_type(kind: int, level: int, columns: int, folds: int, tree_id: int) -> 
 
     >>> page_type(LEAF, 0, 2, 0, 7) == 1 | 2 << 16 | 7 << 32
     True
+    >>> page_type_fields(page_type(LEAF, 0, 1000, 0, 7))
+    (1, 0, 1000, 0, 7)
     """
-    return kind | level << 8 | columns << 16 | folds << 24 | tree_id << 32
+    return kind | columns >> 8 << 4 | level << 8 | (columns & 255) << 16 | folds << 24 | tree_id << 32
 
 
 def page_type_fields(word: int) -> tuple[int, int, int, int, int]:
     """Unpack the type word: (kind, level, columns, folds, tree id)."""
-    return word & 255, word >> 8 & 255, word >> 16 & 255, word >> 24 & 255, word >> 32
+    return word & 15, word >> 8 & 255, page_columns(word), word >> 24 & 255, word >> 32
+
+
+def page_columns(word: int) -> int:
+    """How many columns a page with this type word has."""
+    return word >> 16 & 255 | (word & 0xF0) << 4
 
 
 def pointer_to(page: int, columns: int, birth: int) -> int:

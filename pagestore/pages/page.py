@@ -5,13 +5,13 @@ Columns are read through two descriptor words (see layout.py), so a lookup hoist
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.pages.layout import ENTRY_COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_type
+from pagestore.pages.layout import ENTRY_COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_columns, page_type
 from pagestore.runtime.intrinsics import either, word_at
 from pagestore.runtime.kernel import kernel
 
 NARROW = 57  # bits; a value of this width or less is read with one load
 
-type_word = kernel(page_type)
+type_word, columns_in = kernel(page_type), kernel(page_columns)
 
 
 @kernel
@@ -23,7 +23,7 @@ def records_max(page_words):
 @kernel
 def columns_of(words, page):
     """How many columns a page has."""
-    return words[page + TYPE] >> 16 & 255
+    return columns_in(words[page + TYPE])
 
 
 @kernel

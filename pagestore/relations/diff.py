@@ -8,12 +8,13 @@ import numpy as np
 
 from pagestore.errors import SchemaError
 from pagestore.pages.page_map import Pages
-from pagestore.relations.range import BATCH_ROWS, Range
+from pagestore.relations.range import Range
 from pagestore.relations.snapshot import Snapshot
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.apply import Edits, one_batch
 from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import INSERT
+from pagestore.trees.reading import batch_rows
 
 CHANGE = "_change_type"
 
@@ -58,8 +59,9 @@ def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
     if parts:
         actions, words = one_batch(parts)
         order = relation.key_order(words)
-        for at in range(0, len(order), BATCH_ROWS):
-            some = order[at : at + BATCH_ROWS]
+        rows = batch_rows(len(words))
+        for at in range(0, len(order), rows):
+            some = order[at : at + rows]
             yield actions[some], words[:, some]
 
 

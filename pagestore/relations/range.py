@@ -16,13 +16,12 @@ from pagestore.relations.text_keys import Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.backward import read_backward
 from pagestore.trees.page_path import naming_path
-from pagestore.trees.reading import read, read_batches
+from pagestore.trees.reading import batch_rows, read, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode, text_of, to_numpy, values_of
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 
-BATCH_ROWS = 65536
 TUPLES_ROWS = 4096  # as many as become tuples at once
 _NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
@@ -87,9 +86,13 @@ class Range(Frames):
         tree = source.tree(self.info.name)
         return source.pages, tree
 
-    def words(self, columns: tuple[int, ...] | None = None, rows: int = BATCH_ROWS) -> Iterator[np.ndarray]:
-        """Batches int64[columns, <= rows] of stored words in key order: the key columns, then the values."""
+    def words(self, columns: tuple[int, ...] | None = None, rows: int | None = None) -> Iterator[np.ndarray]:
+        """Batches int64[columns, <= rows] of stored words in key order: the key columns, then the values.
+
+        Without `rows`, a batch has 65,536 of them, or fewer of many columns."""
         pages, tree = self.view()
+        if rows is None:
+            rows = batch_rows(tree.spec.columns if columns is None else len(columns))
         with naming_path(pages, tree):
             for batch in self._read_batches(pages, tree, columns, rows):
                 yield batch
@@ -117,8 +120,8 @@ class Range(Frames):
             return batches if columns is None else (batch[list(columns)] for batch in batches)
         return read_batches(pages, tree, self._lo, self._hi, columns, rows)
 
-    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of at most `rows` records, in the schema's column order."""
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of at most `rows` records (as `words`), in the schema's column order."""
         for batch in self.words(rows=rows):
             yield from self.record_batches(batch)
 

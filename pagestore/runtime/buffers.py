@@ -1,4 +1,4 @@
-"""Large arrays out of Arrow's memory pool, on huge pages.
+"""Large arrays out of Arrow's memory pool, on huge pages; and arrays that are mostly not touched.
 
 malloc returns large blocks to the system, and the system clears every page that it hands out again: allocating
 room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block for a second, so that
@@ -7,6 +7,7 @@ the next batch reuses it.
 
 import ctypes
 import mmap
+import sys
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ from pagestore.runtime.lazy import pyarrow as pa
 
 POOLED = 1 << 19  # words; smaller arrays come out of memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes
+NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE, which Python names from 3.13 on
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux has it
 
 _madvise = ctypes.CDLL(None).madvise
@@ -35,3 +37,16 @@ def pooled(*shape: int) -> np.ndarray:
     if first < end and ADVICE is not None:  # numpy advises the same for its own arrays
         _madvise(first * HUGE_PAGE, (end - first) * HUGE_PAGE, ADVICE)
     return np.frombuffer(buffer, np.int64).reshape(shape)
+
+
+def sparse(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """An array of zeros that takes memory where it is touched, by small pages, and may be larger than all memory.
+
+    >>> sparse((1 << 10, 1 << 20), np.int64)[1000, 1000]
+    np.int64(0)
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+    room = mmap.mmap(-1, prod(shape) * np.dtype(dtype).itemsize, flags=flags)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        room.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(room, dtype).reshape(shape)

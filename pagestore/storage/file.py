@@ -6,6 +6,7 @@ locks): closing another handle of the same file does not drop them, and the syst
 that holds the file open, however it ends. They lie far behind any data:
 
     WRITER_LOCK          one byte, exclusive: whoever holds it may change the store
+    SINCE_LOCK + t       one byte, exclusive: the same, since t seconds after 1970
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
 """
 
@@ -36,7 +37,7 @@ from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
 from pagestore.storage.system import allocate, file_system, sync_data
 
-WRITER_LOCK = 1 << 61
+WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK = 1 << 62
 RESERVE_MIN = 1 << 26  # bytes of a map, so that a file may grow without being mapped anew
 STANDARD = 2  # the last descriptor of the standard streams

@@ -3,7 +3,6 @@
 import os
 import re
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 
@@ -28,7 +27,7 @@ def process_start(pid: int) -> float:
 
 
 def describe_holders(path: Path, at: int) -> str:
-    """The holders of a lock on byte `at`, for a message: each process, its state and since when it has run."""
+    """The holders of a lock on byte `at`, for a message: each process, and whether it is stopped."""
     return " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
 
 
@@ -36,8 +35,7 @@ def _process(pid: int) -> str:
     if pid == os.getpid():
         return f"this process ({pid})"
     with suppress(OSError, IndexError, ValueError):
-        since = datetime.fromtimestamp(Path(f"/proc/{pid}").stat().st_mtime).isoformat(" ", "seconds")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         name = Path(f"/proc/{pid}/comm").read_text().strip()
-        return f"process {pid} ({name}, running since {since}{', stopped now' if state in 'Tt' else ''})"
+        return f"process {pid} ({name}{', stopped now' if state in 'Tt' else ''})"
     return f"process {pid}"

@@ -13,11 +13,12 @@ dictionary), any other is a branch.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagestore.pages.layout import BIRTH, COLUMNS_MAX, STAMP, TYPE
+from pagestore.pages.enter import SEEN_MAX
+from pagestore.pages.layout import BIRTH, STAMP, TYPE, page_columns
 from pagestore.pages.page_map import Pages
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
@@ -102,7 +103,8 @@ class Pager:
         except OSError as error:
             self.poison = error
             raise
-        self.pages.seen[ids] = arena[TYPE : len(ids) * page_words : page_words] >> 16 & COLUMNS_MAX
+        kinds: Any = arena[TYPE : len(ids) * page_words : page_words]
+        self.pages.seen[ids] = np.minimum(page_columns(kinds), SEEN_MAX)
 
     def _grow(self, top: int) -> None:
         """Let the file hold pages below `top` and `spare` more, or have `spare` free pages inside."""

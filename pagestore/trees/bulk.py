@@ -20,7 +20,7 @@ from pagestore.runtime.parallel import together
 from pagestore.sorting.tuples import Coded, ascending, count_of
 from pagestore.trees.kernels import bulk as k_bulk
 from pagestore.trees.kernels.arguments import FreshPages, Loading
-from pagestore.trees.scratch import scratch
+from pagestore.trees.scratch import node_buffers, scratch
 from pagestore.trees.tree import FreshPager, Pager, Spec, Tree, shape_of
 
 PARALLEL_FROM = 1 << 14  # records from which trees are built side by side
@@ -56,7 +56,7 @@ def build(
     """As `bulk`, with what a level above the root needs to know."""
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
-    node = np.empty_like(room.node)  # of its own: `batches` may apply edits while records wait here
+    node = node_buffers(*room.node.shape[1:])  # of its own: `batches` may apply edits while records wait here
     loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
     last = np.zeros(spec.keys, np.int64)
     shape, progress = shape_of(spec), loading.progress

@@ -23,15 +23,30 @@ READ = Door(k_read_range.read_range, *MAP, int, Words, Words, int, Words, Table)
 PAGES = Door(k_read_range.tree_pages, *MAP, int, int, int, Words)
 
 
+BATCH_ROWS, BATCH_WORDS = 1 << 16, 1 << 23  # as many as are read at once
+LARGE_WORDS = 1 << 25  # of large batches
+
+
+def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:
+    """How many records of so many columns are a batch of so many rows and words at most.
+
+    >>> batch_rows(9), batch_rows(1000)
+    (65536, 8388)
+    """
+    return max(1, min(rows, words // max(1, columns)))
+
+
 def read_batches(
     pages: Pages,
     tree: Tree,
     lo: tuple[Any, ...] = (),
     hi: tuple[Any, ...] = (),
     columns: tuple[int, ...] | None = None,
-    rows: int = 65536,
+    rows: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+
+    Without `rows` a batch has BATCH_ROWS of them, and BATCH_WORDS words at most.
 
     Raises CorruptionError, at the latest where all are read and their number is not the tree's count.
     """
@@ -39,7 +54,7 @@ def read_batches(
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
     stop = np.array(hi or (0,), np.int64)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
-    rows = max(1, min(rows, tree.count))
+    rows = max(1, min(batch_rows(len(wanted)) if rows is None else rows, tree.count))
     start = np.array(lo or (0,), np.int64)
     checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, start, len(lo), cursor, 0), spec)
     n, found = rows, 0

@@ -5,9 +5,10 @@ import threading
 import numpy as np
 
 from pagestore.pages.build import scan_tree
-from pagestore.pages.layout import HEIGHT_MAX
+from pagestore.pages.layout import HEIGHT_MAX, INDEX_COLUMNS_MAX
 from pagestore.pages.scan_tree import APPLIED, AREA, SCAN_TREE, SHIFTED, work_words
 from pagestore.runtime.arguments import Door
+from pagestore.runtime.buffers import sparse
 from pagestore.sorting.tuples import FEW
 from pagestore.trees.kernels.apply_layout import ROWS, WORDS
 from pagestore.trees.kernels.arguments import Reordering, Room
@@ -17,6 +18,11 @@ TREES_MAX = 16  # that take their edits in one call
 STAGGER = 24  # rows of a power of two words would all meet in the same lines of the cache
 
 WORK_WORDS = Door(work_words, int, int)
+
+
+def node_buffers(rows: int, entries: int) -> np.ndarray:
+    """Buffers int64[LEVELS, rows, entries], of which little is used where records are wide."""
+    return (sparse if rows > INDEX_COLUMNS_MAX + 6 else np.empty)((LEVELS, rows, entries), np.int64)
 
 
 class Scratch:
@@ -58,7 +64,7 @@ class Scratch:
         _, rows, entries = self.node.shape
         if rows < columns + folds + 6 or entries < 8 * page_words + edits:
             wanted = max(rows, columns + folds + 6), max(entries, 8 * page_words + edits + STAGGER)
-            self.node = np.empty((LEVELS, *wanted), np.int64)
+            self.node = node_buffers(*wanted)
         if self.moving.shape[1] <= columns:
             self.moving = np.empty((2, 1 + columns, 2 * FEW), np.int64)
         if (page_words, folds) not in self._works:

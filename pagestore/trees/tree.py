@@ -12,7 +12,16 @@ import numpy as np
 from pagestore.errors import CorruptionError
 from pagestore.pages.arguments import Shape
 from pagestore.pages.host_operators import address_of
-from pagestore.pages.layout import COLUMNS_MAX, HEADER, PAGE_MASK, pointer_to
+from pagestore.pages.layout import (
+    COLUMNS_MAX,
+    HEADER,
+    INDEX_COLUMNS_MAX,
+    PAGE_MASK,
+    PAGE_SIZE_MAX,
+    PAGE_SIZE_MIN,
+    WORD,
+    pointer_to,
+)
 from pagestore.pages.page_map import Pages
 from pagestore.pages.scan_tree import BUDGET, WORDS_PAID
 from pagestore.trees.kernels import bulk as k_bulk
@@ -40,11 +49,21 @@ class Spec(NamedTuple):
         """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
-        if max(self.columns, entry) > COLUMNS_MAX:
+        if self.columns > COLUMNS_MAX or entry > INDEX_COLUMNS_MAX:
             return False
         room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
         descriptors = 3  # words a column: two, and what the rounding to whole words takes
         return room >= max((LEAF_RECORDS_MIN + descriptors) * self.columns, (INDEX_ENTRIES_MIN + descriptors) * entry)
+
+    @property
+    def page_size_min(self) -> int | None:
+        """The size in bytes of the smallest pages that hold it; None where there are none.
+
+        >>> Spec(1, 1, 99).page_size_min, Spec(1, 1, 999).page_size_min, Spec(1, 1, 9999).page_size_min
+        (8192, 65536, None)
+        """
+        sizes = (PAGE_SIZE_MIN << n for n in range((PAGE_SIZE_MAX // PAGE_SIZE_MIN).bit_length()))
+        return next((size for size in sizes if self.fits(size // WORD)), None)
 
 
 class Tree(NamedTuple):

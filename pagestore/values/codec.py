@@ -22,6 +22,7 @@ for the greatest one, 2**64 - 1.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, time
 from numbers import Integral, Number, Real
@@ -431,15 +432,16 @@ def _nulls_as_numpy(column_type: Type, words: np.ndarray, null: np.ndarray, inte
 
 def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
     """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
+    names, known = Counter(table.column_names), {*schema.names}
     for name in schema.names:
-        count = table.column_names.count(name)
+        count = names[name]
         if count != 1:
             raise SchemaError(
                 f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
                 f"the rows are ({', '.join(table.column_names)})"
             )
-    for name in table.column_names:
-        if name not in schema.names:
+    for name in names:
+        if name not in known:
             raise SchemaError(
                 f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
                 f"table.select({list(schema.names)}) does"

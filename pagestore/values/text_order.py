@@ -76,7 +76,8 @@ class TextOrder:
             return self._rank_of(known)
         low, high = 0, self.count
         while low < high:
-            ranks = np.arange(low, high)[max(1, (high - low) // FAN) - 1 :: max(1, (high - low) // FAN)]
+            step = max(1, (high - low) // FAN)
+            ranks = np.arange(low + step - 1, high, step)
             at = bisect_left(self._at(ranks), text)
             low, high = (int(ranks[at - 1]) + 1 if at else low), (int(ranks[at]) if at < len(ranks) else high)
         return low

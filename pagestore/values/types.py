@@ -21,7 +21,7 @@ from pagestore.errors import SchemaError
 from pagestore.pages.layout import KEYS_MAX
 from pagestore.runtime.lazy import pyarrow as pa
 
-RELATION_COLUMNS_MAX = 64
+RELATION_COLUMNS_MAX = 1000
 DIGITS_MAX = 18
 
 
@@ -140,19 +140,20 @@ class Schema:
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
         if not columns or len(columns) > RELATION_COLUMNS_MAX:
-            raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}")
-        for name in names:
-            if names.count(name) > 1:
-                raise SchemaError(f"column {name!r} is there twice")
+            remedy = "" if not columns else "; leave some out, or give them a relation of their own with the same key"
+            raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}{remedy}")
+        types = {column.name: column.type for column in columns}
+        if len(types) < len(names):
+            raise SchemaError(f"column {_twice(names)!r} is there twice")
         for name in keys:
-            if name not in names:
+            if name not in types:
                 raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
-            if keys.count(name) > 1:
-                raise SchemaError(f"key column {name!r} is there twice")
-            type_ = columns[names.index(name)].type
+            type_ = types[name]
             if type_.nullable:
                 remedy = "leave the ? out, or name the columns of the key with key="
                 raise SchemaError(f"key column {name!r} is a {type_}: a key is never null; {remedy}")
+        if len({*keys}) < len(keys):
+            raise SchemaError(f"key column {_twice(keys)!r} is there twice")
         if not 1 <= len(keys) <= KEYS_MAX:
             raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
         return cls(columns, keys)
@@ -172,7 +173,8 @@ class Schema:
     @cached_property
     def places(self) -> list[int]:
         """For each column, where its words are in a stored record."""
-        return [self.stored.index(column) for column in self.columns]
+        place_of = {column.name: place for place, column in enumerate(self.stored)}
+        return [place_of[name] for name in self.names]
 
     @cached_property
     def in_order(self) -> bool:
@@ -204,6 +206,11 @@ class Schema:
 
     def __str__(self) -> str:
         return ", ".join(f"{column.name}: {column.type}" for column in self.columns)
+
+
+def _twice(names: Sequence[str]) -> str:
+    """The first of some names that is there twice."""
+    return next(name for place, name in enumerate(names) if name in names[:place])
 
 
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:

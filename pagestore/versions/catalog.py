@@ -14,7 +14,7 @@ import numpy as np
 from pagestore.errors import CorruptionError, SchemaError
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, MAX, MIN, SUM, THEN, USER
 from pagestore.pages.host_operators import is_name, name_of
-from pagestore.pages.layout import COLUMNS_MAX, KEYS_MAX
+from pagestore.pages.layout import COLUMNS_MAX, INDEX_COLUMNS_MAX, KEYS_MAX
 from pagestore.storage.mapping import NO_RUN, Run
 from pagestore.storage.record import CATALOG, RecordReader, RecordWriter, text_of, utf8
 from pagestore.storage.word_list import WordList, rows, word_list
@@ -138,7 +138,8 @@ def _fault(info: Info) -> str | None:
         return "the name of a hidden tree starts with $, and no other"
     if not FIRST_TREE <= tree_id < RELATION_TREE_END:
         return f"there is no tree {tree_id} of a relation"
-    if not 1 <= keys <= KEYS_MAX or values < 0 or max(keys + values, keys + 1 + len(scans)) > COLUMNS_MAX:
+    too_wide = keys + values > COLUMNS_MAX or keys + 1 + len(scans) > INDEX_COLUMNS_MAX
+    if not 1 <= keys <= KEYS_MAX or values < 0 or too_wide:
         return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
     if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"

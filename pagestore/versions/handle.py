@@ -24,7 +24,7 @@ from pagestore.errors import (
     TransactionError,
     VersionError,
 )
-from pagestore.storage.file import EXCLUSIVE, WRITER_LOCK, File
+from pagestore.storage.file import EXCLUSIVE, SINCE_END, SINCE_LOCK, WRITER_LOCK, File
 from pagestore.storage.lock_holders import describe_holders
 from pagestore.storage.mapping import Run
 from pagestore.storage.memory_file import MemoryFile
@@ -69,9 +69,15 @@ class Handle:
         end = time.monotonic() + timeout
         while not self.file.lock(EXCLUSIVE, WRITER_LOCK):
             if time.monotonic() >= end:
-                who = describe_holders(self.file.path, WRITER_LOCK)
+                who = describe_holders(self.file.path, WRITER_LOCK) + self._since()
                 raise LockedError(f"{self.file.path} is being written by {who}; close that, or open with mode='r'")
             time.sleep(min(AGAIN, max(0.0, end - time.monotonic())))
+        self.file.lock(EXCLUSIVE, SINCE_LOCK + int(time.time()) % SINCE_END)
+
+    def _since(self) -> str:
+        """Since when another handle has had the writer's lock, for a message; an earlier release does not say."""
+        found = self.file.locked(SINCE_LOCK, SINCE_END)
+        return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
         """Read the newest commit from the file; a writer also makes it durable."""

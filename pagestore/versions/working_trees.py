@@ -22,7 +22,7 @@ from pagestore.trees.bulk import bulk
 from pagestore.trees.edit_queues import EditQueue, EditQueues
 from pagestore.trees.kernels.apply_layout import ADD, ERASE
 from pagestore.trees.lookup import RecordFinder
-from pagestore.trees.reading import pages_of
+from pagestore.trees.reading import LARGE_WORDS, batch_rows, pages_of
 from pagestore.trees.segments import Segment, stitch
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary_writer import DictionaryWriter
@@ -126,7 +126,8 @@ class WorkingTrees:
             self._grows()
         buffer = self._buffers.setdefault(info.name, [])
         buffer.append((actions, rows))
-        if len(actions) >= BUFFER_ROWS or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= BUFFER_ROWS):
+        most = batch_rows(len(rows), BUFFER_ROWS, LARGE_WORDS)
+        if len(actions) >= most or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= most):
             self._flush(info.name)
 
     @step
@@ -283,9 +284,14 @@ class WorkingTrees:
     def _fitting(self, name: str, spec: Spec) -> Spec:
         """The shape, if its records and folds fit pages. Raises SchemaError."""
         if not spec.fits(self.pages.page_words):
+            size = spec.page_size_min
+            remedy = "take fewer scans or columns" + ", or a store with a larger page_size" * (size is not None)
+            if size:
+                remedy += f": {size} is enough, and pagestore restore --page-size {size} makes one of a dump"
             raise SchemaError(
                 f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are too many for pages "
-                f"of {8 * self.pages.page_words} bytes; take fewer scans or columns, or a store with a larger page_size"
+                f"of {8 * self.pages.page_words} bytes; {remedy}",
+                size,
             )
         return spec
 

@@ -20,7 +20,7 @@ def path(tmp_path):
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
         txn.create("sale", "id: int64, shop: string, n: int64", key="id").insert(SALES)
         txn.create("city", "shop: string, city: string?", key="shop").insert([("a", "Rome"), ("b", None)])
-        txn.create("blob", "n: int64, raw: bytes")
+        txn.create("blob", "n: int64, raw: uint64?", key="n")
     return tmp_path / "s.pages"
 
 
@@ -37,7 +37,9 @@ def path(tmp_path):
             "r(`my col`, agg, c1) -> int64(`my col`), int64(agg), int64(c1).",
         ),
         ("a`b: int64, _: int64, true: int64", None, "r(c1, `_`, `true`) -> int64(c1), int64(`_`), int64(`true`)."),
-        ("x: int64, y: bytes", "x", None),
+        ("x: int64, y: bytes", "x", "r[x] = y -> int64(x), bytes(y)."),
+        ("x: int64, y: timestamp(UTC)?", "x", "r[x] = y -> int64(x), `timestamp(UTC)`?(y)."),
+        ("x: int64, y: uint64?", "x", None),
         ("x: int64, y: int64?, z: int64", "x", "r[x] = (y, z) -> int64(x), int64?(y), int64(z)."),
     ],
 )
@@ -79,7 +81,7 @@ def test_places_of_errors_are_those_of_the_text(path):
         ):
             workspace.install("a(x) <- sale(x, _, _).\nb(x) <- sal(x, _, _).")
         with pytest.raises(UnknownPredicateError, match="nothing declares or derives blob"):
-            workspace.query("q(x) <- blob(x, _).")
+            workspace.query("q(x) <- blob[x] = _.")
 
 
 def test_names_of_any_kind(tmp_path):
@@ -140,5 +142,5 @@ def test_the_command_prints_declarations(path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "sale[id] = (shop, n) -> int64(id), string(shop), int64(n).",
         "city[shop] = city -> string(shop), string?(city).",
-        "// blob (n: int64, raw: bytes) is not read by rules",
+        "// blob (n: int64, raw: uint64?) is not read by rules",
     ]

@@ -114,9 +114,9 @@ def records(pages: Pages, root: int, birth: int, keys: int) -> Iterator[Record]:
     if not root:
         return
     page = pages.page(root)
-    if birth and (page[2] - birth) % 2**21:
+    if birth and (page[2] - birth) % 2**19:
         raise ValueError(f"page {root} is another version's")
-    kind, columns, folds = (page[3] >> bit & 255 for bit in (0, 16, 24))
+    kind, columns, folds = page[3] & 15, page[3] >> 16 & 255 | (page[3] >> 4 & 15) << 8, page[3] >> 24 & 255
     entries = zip(*(column(page, c, page[4]) for c in range(columns)), strict=True)
     for entry in entries:
         if kind == 1:

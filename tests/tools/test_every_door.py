@@ -98,6 +98,7 @@ def test_in_by_a_file_and_out_by_all(form: str, rule: str, tmp_path: Path) -> No
         assert in_order(relation.to_arrow()) == expected
         against_pandas(relation, RULES[rule](table))
         against_duckdb(relation, RULES[rule](table))
+        against_polars(relation, RULES[rule](table))
 
 
 def against_pandas(relation: pagestore.Relation, table: pa.Table) -> None:
@@ -114,6 +115,16 @@ def against_duckdb(relation: pagestore.Relation, given: pa.Table) -> None:
     expected = duckdb.sql("from given order by id").fetchall()
     assert duckdb.sql("from relation order by id").fetchall() == expected
     assert relation.to_duckdb().order("id").fetchall() == expected
+
+
+def against_polars(relation: pagestore.Relation, given: pa.Table) -> None:
+    polars = pytest.importorskip("polars")
+    expected = polars.from_arrow(given).sort("id").rows()
+    assert relation.to_polars().sort("id").rows() == expected
+    with pagestore.open(":memory:") as store, store.transaction() as txn:
+        again = txn.create("r", relation.schema)
+        again.insert(polars.from_arrow(given))
+        assert again.to_polars().sort("id").rows() == expected
 
 
 def test_a_view_goes_out_as_a_relation_does(tmp_path: Path) -> None:

@@ -387,3 +387,26 @@ def test_a_column_that_needs_values_stays_so(tmp_path: Path, capsys: pytest.Capt
     assert run("load", file, "r", write(tmp_path / "a.parquet", [(1, "x", 60)]), "--key", "id") == 0
     assert run("load", file, "r", write(tmp_path / "b.parquet", [(2, "x", 1), (3, "x", None)]), "--append") == 1
     assert "column paid is null in row 1: 'r' keeps no nulls there (paid: int64)" in capsys.readouterr().err
+
+
+def test_an_empty_text_is_a_null_where_that_is_asked_for(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.csv", [(1, "Ulm", 5), (2, "", 7)])
+    assert run("load", tmp_path / "s.pages", "r", source, "--key", "id", "--empty-is-null") == 0
+    assert rows_of(tmp_path / "s.pages") == [(1, "Ulm", 5), (2, None, 7)]
+    more = write(tmp_path / "b.csv", [(1, "", 6), (3, "Bonn", 1)])
+    assert run("load", tmp_path / "s.pages", "r", more, "--upsert", "--empty-is-null") == 0
+    assert rows_of(tmp_path / "s.pages") == [(1, None, 6), (2, None, 7), (3, "Bonn", 1)]
+    assert run("load", tmp_path / "s.pages", "r", more, "--upsert") == 0
+    assert rows_of(tmp_path / "s.pages")[0] == (1, "", 6)
+    keyed = write(tmp_path / "c.csv", [("", 1, 1)])
+    assert (
+        run("load", tmp_path / "t.pages", "t", keyed, "--key", "id,town", "--cast", "id=string", "--empty-is-null") == 1
+    )
+
+
+def test_an_edit_that_begins_with_a_minus_is_no_option(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.csv", [(1, "Ulm", 5), (2, "", 7)])
+    assert run("load", tmp_path / "s.pages", "r", source, "--key", "id") == 0
+    for text in ("-r[1].", "-`r`[2]."):
+        assert main.ivm(["exec", str(tmp_path / "s.pages"), text]) == 0
+    assert rows_of(tmp_path / "s.pages") == []

@@ -7,6 +7,7 @@ were found, 2 wrong usage. Errors of both packages end here, as one sentence on 
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -75,6 +76,11 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         return 130
 
 
+def _as_text(word: str) -> str:
+    """An argument that is an edit such as -edge(1,2). and no option, for argparse: with a space in front."""
+    return f" {word}" if re.match(r"-[^\W\d][^(\[=]*[(\[]|-`", word) else word
+
+
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
@@ -86,7 +92,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         command = choices.add_parser(name, help=summary, description=summary)
         if words[:1] == [name]:
             _module(program, name).arguments(command)
-    options = parser.parse_args(words)
+    options = parser.parse_args([words[0], *map(_as_text, words[1:])] if words[:1] == ["exec"] else words)
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError

@@ -37,11 +37,11 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def made(path: Path) -> Iterator[pagestore.Store]:
+def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
     """A new store that gets its name once the block has filled it; an error leaves no file. Raises FileExistsError."""
     with beside(path) as building:
         building.unlink()  # the store creates the file itself
-        with pagestore.open(building) as store:
+        with pagestore.open(building, page_size=page_size) as store:
             yield store
         os.link(building, path)
         sync_folder(path)

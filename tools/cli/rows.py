@@ -20,6 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pagestore import Relation
+from pagestore.trees.reading import LARGE_WORDS, batch_rows
 
 from .ahead import made_ahead
 from .answers import as_json, counted, number, plain, spelt, table, tell
@@ -84,7 +85,8 @@ def _format(options: argparse.Namespace) -> str:
 
 def _limited(source: Any, limit: int | None) -> pa.RecordBatchReader:
     if isinstance(source, Relation):  # in large batches, since each distinct text of one is looked up once
-        rows = BATCH_ROWS if limit is None else min(max(1, limit), BATCH_ROWS)
+        rows = batch_rows(len(source.schema.columns), BATCH_ROWS, LARGE_WORDS)
+        rows = rows if limit is None else min(max(1, limit), rows)
         reader = pa.RecordBatchReader.from_batches(source.schema.arrow, made_ahead(source.batches(rows)))
     else:
         reader = pa.RecordBatchReader.from_stream(source)

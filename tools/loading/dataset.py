@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pagestore.values.types import Type
 
 from .casts import bad_rows, cast_or_report, cast_to, fits, held_as, remedy_for, rows_beyond, said
-from .files import Part, find_files
+from .files import CSV, Part, find_files
 from .formats import Opened, open_part, value_at
 from .problems import DatasetError, Problems
 
@@ -34,7 +34,8 @@ class Reading(NamedTuple):
     """How sources are read: what the options of `pagestore load` say.
 
     `nulls` says what becomes of a null: "keep" leaves it there, in columns that need no value; "drop" leaves out the
-    row, and "refuse" ends the load. `fill` has values, as texts, for the nulls of some columns.
+    row, and "refuse" ends the load. `fill` has values, as texts, for the nulls of some columns. With `empty_is_null` an
+    empty text of a CSV file is a null.
     """
 
     columns: Sequence[str] = ()
@@ -44,6 +45,7 @@ class Reading(NamedTuple):
     utc: bool = False
     format: str | None = None
     fill: Mapping[str, str] = {}
+    empty_is_null: bool = False
 
 
 class Column(NamedTuple):
@@ -84,6 +86,8 @@ class Dataset:
             names = [name for name in self.columns if name not in {*found, *self._fill}]
             found.update(name for name in names if not columns[name].path and part.values[name] is None)
             places = {columns[name].path: name for name in names if columns[name].path}
+            if self._empties(part):
+                found.update(name for name in names if pa.types.is_string(self.columns[name]))
             found.update(places[path] for path in opened.lacking([*places]))
         return found
 
@@ -138,7 +142,14 @@ class Dataset:
         path = places[name].path
         if not path:
             return pa.repeat(pa.scalar(part.values[name], pa.string()), len(raw))
-        return value_at(raw, path)
+        array = value_at(raw, path)
+        if self._empties(part) and pa.types.is_string(array.type):
+            return pc.if_else(pc.equal(array, ""), None, array)
+        return array
+
+    def _empties(self, part: Part) -> bool:
+        """Whether empty texts of a file are nulls."""
+        return self.reading.empty_is_null and part.format == CSV
 
     def _look_for_nulls(self, name: str, array: pa.Array, where: str, first_row: int) -> pa.Array:
         """The array with its nulls filled; those that are left, if they are refused, NaN, and dates and times without

@@ -9,7 +9,7 @@ from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT, SET
 from pagestore.trees.lookup import get
-from pagestore.trees.reading import read, read_batches
+from pagestore.trees.reading import LARGE_WORDS, batch_rows, read, read_batches
 
 from .fill import Conflicts
 
@@ -140,11 +140,11 @@ def _as_items(keys: np.ndarray) -> np.ndarray:
 
 
 def _large(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The batches put together to some EDIT_ROWS rows each."""
+    """The batches put together to some EDIT_ROWS rows each, or to LARGE_WORDS words."""
     held: list[np.ndarray] = []
     for batch in batches:
         held.append(batch)
-        if sum(part.shape[1] for part in held) >= EDIT_ROWS:
+        if sum(part.shape[1] for part in held) >= batch_rows(len(batch), EDIT_ROWS, LARGE_WORDS):
             yield np.concatenate(held, axis=1)
             held = []
     if held:

@@ -22,6 +22,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from pagestore.trees.reading import LARGE_WORDS, batch_rows
+
 from .casts import cast_or_report
 from .files import ARROW, CSV, JSON, PARQUET, Part
 from .problems import DatasetError, Problems
@@ -89,20 +91,20 @@ def _open_parquet(file: Path, types: Types, problems: Problems) -> Opened:
     except (pa.ArrowInvalid, OSError) as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
     rows = [0]
+    groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
+    groups = [group for group in groups if group.num_rows]  # an empty one has no statistics, and no nulls
+    places = {groups[0].column(i).path_in_schema: i for i in range(groups[0].num_columns)} if groups else {}
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows[0] = 0
-        for batch in source.iter_batches(BATCH_ROWS, columns=columns):
+        for batch in source.iter_batches(_rows_of(len(columns)), columns=columns):
             yield batch
             rows[0] += len(batch)
 
     def may_lack(place: Place) -> bool:
-        groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
-        groups = [group for group in groups if group.num_rows]  # an empty one has no statistics, and no nulls
-        columns = [[g.column(i) for i in range(g.num_columns) if g.column(i).path_in_schema == ".".join(place)]
-                   for g in groups]  # fmt: skip
-        counts = [one[0].statistics.null_count if one and one[0].statistics else None for one in columns]
-        return any(count is None or count > 0 for count in counts)
+        column = places.get(".".join(place))
+        found = [None if column is None else group.column(column).statistics for group in groups]
+        return any(one is None or one.null_count is None or one.null_count > 0 for one in found)
 
     def share() -> float:
         return rows[0] / max(1, int(source.metadata.num_rows))
@@ -146,8 +148,14 @@ def _undamaged(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for at in range(0, len(batch), BATCH_ROWS):
-        yield batch.slice(at, BATCH_ROWS)
+    rows = _rows_of(batch.num_columns)
+    for at in range(0, len(batch), rows):
+        yield batch.slice(at, rows)
+
+
+def _rows_of(columns: int) -> int:
+    """How many rows of so many columns are a batch."""
+    return batch_rows(columns, BATCH_ROWS, LARGE_WORDS)
 
 
 # --- CSV ----------------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
         problems.add(f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}", remedy)
     for name in (name for name in dataset.columns if name not in schema.names):
         kept = ",".join(n for n in dataset.columns if n in schema.names)
-        remedy = f"leave it out with --columns {kept}"
+        remedy = f"leave it out with --columns {kept}" if kept else f"rename it with --rename {name}=NEW"
         problems.add(f"{dataset.name}: a column {name}, which {relation.name!r} has not ({schema})", remedy)
 
 

@@ -19,7 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the edits, and print the version and the changes; the exit code."""
     deltas: dict[str, pa.Table] = {}
-    text = argument_or_stdin(options.text)  # before the store is opened, so that no writer waits while the user types
+    text = argument_or_stdin(
+        options.text.removeprefix(" ")
+    )  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
         for name in (n for n, p in workspace.predicates.items() if not p.extensional and "$" not in n):
             workspace.subscribe(name, partial(deltas.__setitem__, name))

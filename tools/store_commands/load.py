@@ -22,7 +22,7 @@ from ..cli.answers import answer, common, complain
 from ..cli.progress import Progress
 from ..loading.dataset import KEEP, NULLS, Reading
 from ..loading.files import FORMATS
-from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Spread, load
+from ..loading.load import APPEND, CREATE, DELETE, MEMORY, REPLACE, UPSERT, Report, Spread, load
 from ..loading.problems import DatasetError
 
 SOURCES_NAMED = 3  # in the message of a version
@@ -56,7 +56,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         "(the default), refused, or their rows dropped")  # fmt: skip
     parser.add_argument("--fill", type=filling, action="append", default=[], metavar="COLUMN=VALUE",
                         help="a value for the nulls of a column")  # fmt: skip
+    parser.add_argument("--empty-is-null", action="store_true", help="take an empty text of a CSV file as a null")
     parser.add_argument("--utc", action="store_true", help="store timestamps with a time zone in UTC, without the zone")
+    parser.add_argument("--page-size", type=int, metavar="BYTES",
+                        help="of a new store: 4096 to 65536; by default 8192, or what the columns need")  # fmt: skip
     parser.add_argument("--spark", action="store_true", help="let tasks of Spark build the relation's pages")
     parser.add_argument("--cores", type=int, default=2, help="threads of Spark in this process (2)")
     parser.add_argument("--segments", metavar="DIR", help="where Spark's tasks leave pages, a folder that all workers "
@@ -118,13 +121,27 @@ def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
 
 def run(options: argparse.Namespace) -> int:
     """Load, and print the report; the exit code."""
+    try:
+        report = _load(options, options.page_size)
+    except pagestore.errors.SchemaError as error:
+        if error.page_size is None or options.page_size or Path(options.file).exists():
+            raise
+        report = _load(options, error.page_size)  # into a new store, which may have any pages
+    for note in () if options.quiet else report.notes:
+        complain(f"note: {note}")
+    answer(options, asdict(report), str(report))
+    return 0
+
+
+def _load(options: argparse.Namespace, page_size: int | None) -> Report:
+    """Load into the store, which is made with pages of this size; where that fails there is none."""
     file = Path(options.file)
     reading = Reading(
         options.columns, dict(options.rename), dict(options.cast), options.nulls, options.utc, options.format,
-        dict(options.fill),
+        dict(options.fill), options.empty_is_null,
     )  # fmt: skip
     there = file.exists()
-    with pagestore.open(file) as store:
+    with pagestore.open(file, page_size=page_size) as store:
         try:
             with (
                 store.transaction(message=f"load {options.relation}: {_few(options.sources)}") as txn,
@@ -141,7 +158,4 @@ def run(options: argparse.Namespace) -> int:
                 not there and not store.version
             ):  # the load failed; the lock is still held, so no other process has written
                 file.unlink()
-    for note in () if options.quiet else report.notes:
-        complain(f"note: {note}")
-    answer(options, asdict(report), str(report))
-    return 0
+    return report

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pagestore.admin import backup, dump
-from pagestore.errors import FormatError
+from pagestore.errors import FormatError, SchemaError
 
 from ..cli.answers import answer, common
 from ..cli.new_file import made
@@ -22,6 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser, file=False)
     parser.add_argument("source", nargs="+", help="a dump; or a full backup and its increments, in order; - is stdin")
     parser.add_argument("file", help="the new store's file")
+    parser.add_argument("--page-size", type=int, metavar="BYTES", help="of the new store, from a dump: 4096 to 65536, "
+                        "where wide relations need large pages (8192)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,9 +34,11 @@ def run(options: argparse.Namespace) -> int:
         sources = [stack.enter_context(_source(name)) for name in options.source]
         progress(f"from {', '.join(options.source)}")
         if sources[0].peek(len(backup.NAME)).startswith(backup.NAME):  # peek, since a pipe cannot be read twice
+            if options.page_size:
+                raise argparse.ArgumentError(None, "a backup has pages: restore a dump into a store with other pages")
             versions = [backup.restore_backup(options.file, sources)]
         else:
-            versions = _from_dump(Path(options.file), *sources)
+            versions = _from_dump(Path(options.file), options.page_size, *sources)
         progress.clear()
         answer(options, {"versions": versions}, f"{options.file} has version {versions[-1] if versions else 0}")
     return 0
@@ -54,11 +58,17 @@ def _source(name: str) -> BufferedReader:
     return open(fd, "rb")
 
 
-def _from_dump(path: Path, source: IO[bytes], *more: IO[bytes]) -> list[int]:
-    """Make a store of a dump; an error leaves no file."""
+def _from_dump(path: Path, page_size: int | None, source: IO[bytes], *more: IO[bytes]) -> list[int]:
+    """Make a store of a dump, with larger pages where these are too small; an error leaves no file."""
     if more:
         raise argparse.ArgumentError(None, "a dump is whole: restore one alone, each into a store of its own")
-    with made(path) as store:
-        return dump.restore(
-            store._handle, source
-        )  # without transactions: the store is not visible until it is complete
+    try:
+        with made(path, page_size) as store:
+            return dump.restore(
+                store._handle, source
+            )  # without transactions: the store is not visible until it is complete
+    except SchemaError as error:
+        if page_size or error.page_size is None or not source.seekable():
+            raise
+        source.seek(0)
+        return _from_dump(path, error.page_size, source)

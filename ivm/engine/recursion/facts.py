@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
+from ivm.lang.types import TEXTS
 from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from pagestore.host import ERASE, INSERT, SET, WORD_MAX, Transaction, Tree, begins, bulk, get, read_batches, sort_order
@@ -74,7 +75,7 @@ class Facts:
         aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
         types = {name: installed.program.predicates[name].types for name in self.stored}
-        self._texts = {name for name in self.stored if self.folds(name) and types[name][-1] == "string"}
+        self._texts = {name for name in self.stored if self.folds(name) and types[name][-1] in TEXTS}
 
     @property
     def trees(self) -> dict[Index, Tree]:

@@ -19,6 +19,7 @@ from ivm.engine.recursion.limits import ROUNDS_MAX, Limits
 from ivm.join.kernels import join_layout
 from ivm.join.memory_guard import memory_left
 from ivm.lang.ir import Binary, Const, Term, Var
+from ivm.lang.types import TEXTS
 from ivm.plan.constants import Encoder
 from pagestore.compiled import Door, Table, Words
 from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
@@ -71,7 +72,7 @@ class FlatRounds:
         self._folds = bool(layouts[0].shown)
         aggregate = stratum.rules[0].definition.aggregate
         self._fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
-        if aggregate and any(installed.program.predicates[name].types[-1] == "string" for name in self.names):
+        if aggregate and any(installed.program.predicates[name].types[-1] in TEXTS for name in self.names):
             raise NotPlain  # the words of texts are not in their order
         if aggregate and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are no numbers of rounds

@@ -9,6 +9,7 @@ from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
 from pagestore.pages.page import records_max
 from pagestore.runtime.kernel import kernel
 
+WIDE = 255  # columns; so many records of more columns wait as take the room of a full page of WIDE / 4 columns
 SPARE = 16  # one part of so many of a page stays free, so that the first edits of it do not cut it in two
 
 # words of `progress`
@@ -24,7 +25,7 @@ def load_records(shape, records, pages, last, loading):
     node, sizes, progress, keys = loading.node, loading.sizes, loading.progress, shape.keys
     columns = keys + shape.values
     n = records.shape[1]
-    batch = 2 * records_max(pages.page_words)
+    batch = 2 * waiting_max(pages.page_words, columns)
     progress[USED] = 0
     while progress[TAKEN] < n:
         if progress[USED] + sizes.shape[0] + 4 > pages.ids.shape[0]:
@@ -76,10 +77,10 @@ def spill(shape, pages, loading):
     """Write one page from every level that has two pages' worth of entries waiting."""
     node, sizes, page_words = loading.node, loading.sizes, pages.page_words
     level = 0
-    while sizes[level] >= 2 * records_max(page_words):
-        columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
-        lo = 0
-        while sizes[level] - lo > records_max(page_words):
+    columns = shape.keys + shape.values
+    while sizes[level] >= 2 * waiting_max(page_words, columns):
+        lo, most = 0, waiting_max(page_words, columns)
+        while sizes[level] - lo > most:
             end = fill(node[level], columns, lo, sizes[level], filled(page_words), shape.scans, level, node[-1])
             if loading.progress[USED] + sizes.shape[0] >= pages.ids.shape[0]:
                 break
@@ -90,6 +91,13 @@ def spill(shape, pages, loading):
                 node[level, c, i - lo] = node[level, c, i]
         sizes[level] -= lo
         level += 1
+        columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
+
+
+@kernel
+def waiting_max(page_words, columns):
+    """How many entries of so many columns may wait behind a page that is full."""
+    return records_max(page_words) if columns <= WIDE else records_max(page_words) * WIDE // (4 * columns)
 
 
 @kernel

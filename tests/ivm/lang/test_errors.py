@@ -138,7 +138,7 @@ def test_arity(text, at, says):
             "column x of p is string here, but int64 by the rule at",
         ),
         # declarations
-        ("z(x) -> text(x).", "1:9", "text is no type: there are int, float"),
+        ("z(x) -> text(x).", "1:9", "text is no type: there are int, uint64, float"),
         ("z(x) -> decimal(19, 2)(x).", "1:9", "decimal(19,2) does not fit a word"),
         ("z(x) -> int(y).", "1:9", "y is no column of z, which has x"),
         ("z(x, y) -> int(x).", "1:1", "column y of z has no type: add int(y)"),

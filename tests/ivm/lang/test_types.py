@@ -8,6 +8,7 @@ Values come from the whole range of their type, so that what does not fit is ref
 import re
 import tempfile
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
     return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda n: Decimal(n).scaleb(-scale))
 
 
+def in_zone(value: datetime) -> datetime:
+    return value.replace(tzinfo=timezone(timedelta(hours=2)))
+
+
 TYPES: dict[str, tuple[str, st.SearchStrategy]] = {
     "int": ("int64", INT),
     "float": ("float64", FLOAT),
@@ -41,6 +46,11 @@ TYPES: dict[str, tuple[str, st.SearchStrategy]] = {
     "decimal(18,4)": ("decimal(18,4)", decimals(18, 4)),
     "string": ("string", st.text(max_size=3)),
     "bool": ("bool", st.booleans()),
+    "bytes": ("bytes", st.text(max_size=3).map(str.encode)),
+    "uint64": ("uint64", st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))),
+    "time": ("time", st.times()),
+    "duration": ("duration", st.integers(-(2**50), 2**50).map(lambda n: timedelta(microseconds=n))),
+    "`timestamp(+02:00)`": ("timestamp(+02:00)", st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)).map(in_zone)),
 }
 DAYS = st.one_of(st.integers(-1000, 1000), INT)
 

@@ -7,7 +7,7 @@ import pytest
 
 import pagestore
 from pagestore.values import dictionary, dictionary_writer, text_labels
-from pagestore.values.text_order import LABELS, ORDER, PLACES_KEPT, SortedOrder, StoredOrder
+from pagestore.values.text_order import LABELS, ORDER, PLACES_KEPT, SortedOrder, StoredOrder, TextOrder
 
 
 @pytest.fixture
@@ -144,3 +144,23 @@ def test_a_label_that_is_out_of_order_is_found(store):
         txn.dictionary._apply(LABELS, np.array([[int(ids[0])], [5]]), 2)
     (violation,) = store.check()
     assert violation.fact == "the order of texts and their labels do not say the same"
+
+
+class Numbers(TextOrder):
+    """An order of 2^60 texts that nobody stores: that at rank r is r, as 8 bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 60, lambda ids: [int(r).to_bytes(8, "big") for r in ids], lambda text: 0)
+
+    def ids(self, ranks: np.ndarray) -> np.ndarray:
+        return ranks
+
+    def _key_of(self, id_: int) -> None:
+        return None
+
+
+def test_a_search_takes_no_room_for_the_texts_between():
+    order = Numbers()
+    for rank in (0, 1, 12345678901234567, (1 << 60) - 1):
+        assert order.rank(rank.to_bytes(8, "big")) == rank
+        assert order.rank(rank.to_bytes(8, "big") + b"x") == rank + 1

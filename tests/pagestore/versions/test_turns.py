@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,7 +89,9 @@ def test_a_process_that_writes_is_named(store):
     child = "import pagestore, sys; pagestore.open(sys.argv[1], timeout=float(sys.argv[2]))"
     command = [sys.executable, "-c", child, str(store.path)]
     done = subprocess.run([*command, "0"], capture_output=True, text=True)
-    assert f"process {os.getpid()} (" in done.stderr and "running since" in done.stderr
+    assert f"process {os.getpid()} (" in done.stderr and re.search(
+        r"\), since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d; close that", done.stderr
+    )
     with subprocess.Popen([*command, "60"]) as waiting:
         time.sleep(0.2)
         store.close()
