@@ -31,6 +31,7 @@ from pagestore.sorting.tuples import (
     columns_of,
     distinct,
     in_order,
+    repeats,
     sort_order,
 )
 from pagestore.store import Store
@@ -132,6 +133,7 @@ __all__ = [
     "record_dependants",
     "recorded_dependants",
     "register_host",
+    "repeats",
     "rows_of",
     "select",
     "select_weighted",
