@@ -11,6 +11,7 @@ rule asks for, and is found by seeking (plan/rewrite/ranges.py).  A predicate or
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
+from re import findall
 
 from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError, SafetyError
 from ivm.lang.dependencies import strata_of
@@ -18,7 +19,7 @@ from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Nega
 from ivm.lang.traverse import atoms, variables
 
 OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # which value is asked for, of those that are so
-FOUND = "found$"  # the variable for a value that may be the next one
+FOUND = "near"  # and a number: variables of helpers
 
 
 def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> list[Rule]:
@@ -73,7 +74,9 @@ class _Neighbours:
     def __init__(self, rule: Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
         self._rule, self._forms, self._taken = rule, forms, taken
         self._helpers: list[Rule] = []
-        self._fresh = (Var(f"{FOUND}{n}") for n in count())
+        taken_here = {*findall(r"\w+", str(rule))}
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each stands for a `_`
+        self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
     def rules(self) -> Iterator[Rule]:
         """The helpers, and the rule that reads them; the rule as it is where it asks for no neighbours."""
@@ -138,7 +141,7 @@ class _Neighbours:
             own = next(self._fresh)
             body, point = (*body, Compare("=", own, point, where=atom.where)), own
         found, result = next(self._fresh), next(self._fresh)
-        others = [next(self._fresh) for _ in range(arguments - len(atom.args) + is_function)]
+        others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
         terms = (*group, found, *others)
         base = (
             Atom(name, terms[:-1], terms[-1], where=atom.where) if is_function else Atom(name, terms, where=atom.where)

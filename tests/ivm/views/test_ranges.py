@@ -204,6 +204,20 @@ def test_a_relation_of_the_store_needs_no_declaration(tmp_path):
         assert list(ws.query("q(t, n) <- ev[u, t] = _, ev:next[u, t] = n.")) == [(4, 9)]
 
 
+def test_nulls_beside_a_key_do_not_hide_it(tmp_path):
+    with ivm.open(":memory:") as ws:
+        ws.install("""o[x] = v -> int(x), int?(v).   q[x] = (v, w) -> int(x), int?(v), int(w).
+            a(x, y) <- o[x] = _, o:next[x] = y.   b(x, y) <- q[x] = (_, _), q:next[x] = y.""")
+        with ws.transaction() as txn:
+            txn.set("o", [(1, 5), (2, None), (3, 6)])
+            txn.set("q", [(1, 5, 0), (2, None, 0), (3, 6, 0)])
+        assert list(ws["a"]) == [(1, 3)]  # a function's row whose value is null is not there
+        assert list(ws["b"]) == [(1, 2), (2, 3)]
+        with ws.transaction() as txn:
+            txn.set("o", [(2, 7)])
+        assert list(ws["a"]) == [(1, 2), (2, 3)]
+
+
 # -- what it costs
 
 
