@@ -99,14 +99,15 @@ def _span(rule: InstalledRule) -> list[str]:
     span, definition = rule.span, rule.definition
     if not span:
         return []
-    points, measured, *links = definition.body[0]
+    points, *others = definition.body[0]
     moved = "its range holds it"
-    how = f"the {span.scan.partition(':')[0]} of its range, by a scan"
+    op = definition.aggregates[0].op
+    how = f"the {op} of its range, by {'scans' if span.counts else 'a scan'}"
     if span.kind != FOLDED:
         how, moved = f"the {span.kind} record of its range, by a seek", f"it is the {span.kind} of its range"
     return [
         f"  points    {points}: {_way(span.points)}",
-        f"  range     {measured}, {', '.join(map(str, links))}: {_way(span.measured)}",
+        f"  range     {', '.join(map(str, others))}: {_way(span.measured)}",
         f"  result    {how}",
         f"  deltas    of points: the row of each; of what is measured: the rows of points where {moved}",
     ]

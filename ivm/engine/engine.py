@@ -274,13 +274,13 @@ class Engine(Filler):
         assert span
         if self.deltas.keys().isdisjoint(rule.indices):
             return
-        sides = [
+        points, *measured = [
             Side(self.before.get(index, self.tree(index)), self.tree(index), self.deltas.get(index))
-            for index in (span.points, span.measured)
+            for index in span.indices
         ]
         (name,) = rule.writes
         try:
-            edits, looked = ranged_edits(self.txn.pages, span, *sides)
+            edits, looked = ranged_edits(self.txn.pages, span, points, measured)
         except SumOverflow as overflow:
             raise out_of_range(self.txn, self._predicate(name), overflow) from None
         self.accounts[name].operations += looked

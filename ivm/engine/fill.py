@@ -131,7 +131,7 @@ class Filler:
     def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
         """The rows that a rule which is evaluated by ranges inserts into its view.  Raises RangeError."""
         self._build_indices(rule.indices)
-        points, measured = self.tree(span.points), self.tree(span.measured)
+        points, *measured = map(self.tree, span.indices)
         self.accounts[name].operations += points.count
         with naming_the_rule(rule.definition):
             try:

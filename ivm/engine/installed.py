@@ -63,7 +63,7 @@ class InstalledRule:
     def indices(self) -> list[Index]:
         """Every index that the rule reads, each once."""
         found = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
-        found += [self.span.points, self.span.measured] if self.span else []
+        found += self.span.indices if self.span else []
         return list(dict.fromkeys(found))
 
     def sensitivity_names(self, number: int) -> list[str]:
@@ -173,8 +173,8 @@ class Installed:
         """The scans that ranges are folded by, by predicate, as users name them."""
         found: dict[str, set[str]] = {}
         for rule in self.rules:
-            if rule.span and rule.span.scan:
-                found.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
+            for name, scan in rule.span.scans if rule.span else ():
+                found.setdefault(name, set()).add(scan)
         return found
 
     def stores(self, name: str) -> bool:

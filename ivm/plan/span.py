@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Atom, Rule, Var
 from ivm.lang.traverse import variables
+from ivm.lang.types import scale
 from ivm.plan.index import Index, permuted
 from ivm.plan.rewrite.ranges import FIRST, LAST
 
 SEEK_FIRST, SEEK_LAST, FOLD = "first", "last", "fold"
+FOLDED_BY = {"avg": "sum"}  # else an operation has a scan of its name
 
 
 class Span(NamedTuple):
@@ -22,7 +24,8 @@ class Span(NamedTuple):
 
     `group` is how many words of a record are the group.  `keys` are the places of the view's keys in a record of
     points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the word of
-    a measured record that is taken, or folded by the scan `scan`, named as users name scans.
+    a measured record that is taken, or folded by the scan `scan`, named as users name scans.  A mean also folds
+    `counts`, which has as many assignments, and its summands have so many `digits` behind the point.
     """
 
     points: Index
@@ -36,11 +39,23 @@ class Span(NamedTuple):
     kind: str
     result: int
     scan: str = ""
+    counts: Index | None = None
+    digits: int = 0
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """The index of points, and those of what is measured."""
+        return (self.points, self.measured, *([self.counts] if self.counts else []))
+
+    @property
+    def scans(self) -> list[tuple[str, str]]:
+        """The scans that are folded, each with the predicate whose tree carries it."""
+        return [(index.predicate, self.scan) for index in self.indices[1:] if self.scan]
 
 
 def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     """A rule with a range as it is evaluated; `stored` has the key words and visible words of each predicate."""
-    span, (points, measured) = rule.range, rule.body[0][:2]
+    span, (points, measured, *others) = rule.range, rule.body[0]
     (aggregate,) = rule.aggregates
     assert span and isinstance(points, Atom) and isinstance(measured, Atom)
     asked = aggregate.argument
@@ -56,11 +71,12 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     places = _columns(of_points, stored[points.predicate][1])
     keys = tuple(places.index(points.terms.index(v)) for v in variables(*rule.heads[0].args))
     result = _columns(of_measured, stored[measured.predicate][1]).index(measured.terms.index(asked))
-    scan = f"{aggregate.op}:folded$" if kind == FOLD else ""
-    width = len(places)
+    scan = f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$" if kind == FOLD else ""
+    counts = [_index(x, lead, stored[x.predicate][0]) for x in others if isinstance(x, Atom)]
     return Span(
-        of_points, of_measured, len(span.group), span.low, span.high, span.whole, width, keys, kind, result, scan
-    )
+        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result, scan,
+        counts[0] if counts else None, scale(rule.types[asked.name]) or 0,
+    )  # fmt: skip
 
 
 def _index(atom: Atom, lead: Sequence[Var], keys: int) -> Index:

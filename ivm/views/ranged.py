@@ -9,6 +9,8 @@ A change of what is measured moves the row of each point whose range holds it; w
 is the result, only of points for which it is that.  One seek or one fold of a range finds a row, in O(log n).
 """
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.span import FOLD, SEEK_FIRST, Span
 from ivm.views.aggregate_state import behind_prefixes
 from ivm.views.edit_composition import SumOverflow
+from ivm.views.order_statistics import EXACT
 from pagestore.host import (
     CARRY,
     ERASE,
@@ -33,6 +36,7 @@ from pagestore.host import (
     count_prefixes,
     distinct,
     first_from,
+    float_words,
     fold_many,
     last_before,
     read_batches,
@@ -63,19 +67,19 @@ class Intervals(NamedTuple):
         return Intervals(self.groups[:, keep], self.low[keep], self.high[keep])
 
 
-def ranged_rows(pages: Pages, span: Span, points: Tree, measured: Tree) -> np.ndarray:
+def ranged_rows(pages: Pages, span: Span, points: Tree, measured: Sequence[Tree]) -> np.ndarray:
     """All rows int64[C, n] of a view, in the order of the points.  O(points log n).  Raises SumOverflow."""
     rows = _distinct_points(span, [*read_batches(pages, points)])
     there, words = results(pages, span, measured, rows)
     return _view_rows(span, rows[:, there], words[there])
 
 
-def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side) -> tuple[Edits, int]:
+def ranged_edits(pages: Pages, span: Span, points: Side, measured: Sequence[Side]) -> tuple[Edits, int]:
     """The edits of a view that follow from changes of both sides, and how many points were looked at.
 
     O((changes + points whose range changes) log n).  Raises SumOverflow.
     """
-    moved = [] if measured.delta is None else _moved_points(pages, span, points.new, measured)
+    moved = [part for side in measured if side.delta for part in _moved_points(pages, span, points.new, side)]
     gone = np.empty((points.new.spec.columns, 0), np.int64)
     if points.delta is not None:
         actions, rows = points.delta
@@ -87,7 +91,7 @@ def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side) -> tupl
             gone, came = cores[:, ~left], cores[:, left]
         moved.append(came)
     rows = _distinct_points(span, moved)
-    there, words = results(pages, span, measured.new, rows)
+    there, words = results(pages, span, [side.new for side in measured], rows)
     new = _view_rows(span, rows[:, there], words[there])
     old = np.concatenate([gone[[*span.keys]], rows[[*span.keys]][:, ~there]], axis=1)
     old = np.concatenate([old, np.zeros((1, old.shape[1]), np.int64)])
@@ -108,8 +112,9 @@ def _view_rows(span: Span, rows: np.ndarray, words: np.ndarray) -> np.ndarray:
 # -- the result for a point
 
 
-def results(pages: Pages, span: Span, measured: Tree, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def results(pages: Pages, span: Span, measured: Sequence[Tree], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For records of points rows[C, n]: whether there is a result, bool[n], and its word int64[n].  O(n log count)."""
+    tree, *counts = measured
     n, point = rows.shape[1], rows[span.group]
     low, low_beyond = _shifted(point, span.low, WORD_MIN)
     high, high_beyond = _shifted(point, span.high, WORD_MAX)
@@ -119,12 +124,17 @@ def results(pages: Pages, span: Span, measured: Tree, rows: np.ndarray) -> tuple
     groups, low, high = rows[: span.group, which], low[which], high[which]
     first, last = np.concatenate([groups, low[None]]), np.concatenate([groups, high[None]])
     if span.kind == FOLD:
-        there[which], words[which] = _folded(pages, span, measured, first, last, rows[:, which])
+        full, found = _folded(pages, span, tree, first, last)
+        there[which] = full
+        if counts:
+            words[which] = _means(found, _folded(pages, span, counts[0], first, last)[1], span.digits)
+        else:
+            words[which] = _narrow(span, full, found, rows[:, which])
         return there, words
     if span.kind == SEEK_FIRST:
-        found, records = first_from(pages, measured, first)
+        found, records = first_from(pages, tree, first)
     else:
-        found, records = _last_up_to(pages, measured, last)
+        found, records = _last_up_to(pages, tree, last)
     key = records[span.group]
     found = found & (records[: span.group] == groups).all(axis=0) & (low <= key) & (key <= high)
     there[which], words[which] = found, records[span.result]
@@ -149,10 +159,8 @@ def _last_up_to(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndar
     return found, records
 
 
-def _folded(
-    pages: Pages, span: Span, tree: Tree, first: np.ndarray, last: np.ndarray, points: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Folds of the records from the prefix first[:, i] up to last[:, i]: whether there are any, and their words."""
+def _folded(pages: Pages, span: Span, tree: Tree, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Folds of the records from the prefix first[:, i] up to last[:, i]: whether there are any, and words[F, n]."""
     op = span.scan.partition(":")[0]
     rows = rows_of(tree.spec, tuple((code, span.result) for code, _ in SCANS[op]))
     assert rows, "the tree that a range is folded in has lost its scan"
@@ -162,12 +170,30 @@ def _folded(
     if at_end.any():
         rest = fold_many(pages, tree, rows, first[:, at_end], np.empty((0, np.count_nonzero(at_end)), np.int64))
         words[:, at_end], full[at_end] = rest.words, rest.full
-    if op == "sum":
-        wide = np.flatnonzero(full & (words[1] != words[0] >> 63))
-        for i in wide[:1].tolist():
-            total = (int(words[1, i]) << 64) + (int(words[0, i]) & (1 << 64) - 1)
-            raise SumOverflow(points[[*span.keys], i], total)
-    return full, words[0]
+    return full, np.where(full, words, 0)
+
+
+def _narrow(span: Span, full: np.ndarray, words: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Folds as words int64[n].  Raises SumOverflow for a sum that no word holds."""
+    for i in np.flatnonzero(full & (words[1] != words[0] >> 63))[:1].tolist() if len(words) > 1 else ():
+        raise SumOverflow(points[[*span.keys], i], _wide(words, i))
+    narrow: np.ndarray = words[0]
+    return narrow
+
+
+def _wide(words: np.ndarray, i: int) -> int:
+    """A sum of two words, the low one first, as it is."""
+    return (int(words[1, i]) << 64) + (int(words[0, i]) & (1 << 64) - 1)
+
+
+def _means(sums: np.ndarray, counts: np.ndarray, digits: int) -> np.ndarray:
+    """The exact quotients of sums and counts, each of two words, rounded once: words of floats int64[n]."""
+    low, units = sums[0], counts[0] * 10**digits
+    small = (sums[1] == low >> 63) & (low > -EXACT) & (low < EXACT) & (counts[0] < EXACT // 10**digits)
+    if small.all():
+        return float_words(low / np.maximum(units, 1))
+    pairs = ((_wide(sums, i), _wide(counts, i)) for i in range(sums.shape[1]))
+    return float_words(np.array([float(Fraction(total, max(n, 1) * 10**digits)) for total, n in pairs], np.float64))
 
 
 # -- the points whose results change

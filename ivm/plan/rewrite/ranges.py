@@ -122,7 +122,7 @@ class _Rewriting:
     def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
         """The parts of the body; None if it is not of that form, or the aggregate is of another kind."""
         taken = aggregate.arguments
-        if aggregate.op not in (*FOLDS, *FIRST, *LAST) or len(taken) > 2:
+        if aggregate.op not in (*FOLDS, *FIRST, *LAST, "avg") or len(taken) > 2:
             return None
         forms = {x: form for x in self._rule.body[0] if (form := self._link(x, encode))}
         keys = variables(*head.args)
@@ -151,6 +151,8 @@ class _Rewriting:
             return False
         if aggregate.by:
             return taken[1:] == (parts.key,) and taken[0] != parts.key and types[taken[0].name] != "string"
+        if aggregate.op == "avg":
+            return types[taken[0].name] != "float64"
         if aggregate.op not in FOLDS:
             return False
         return taken == (parts.key,) or aggregate.op in ("count", "sum") or types[taken[0].name] != "string"
@@ -197,19 +199,23 @@ class _Rewriting:
         told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
         points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
         types = {**self._rule.types, aggregate.result.name: self._rule.types[self._result_of(aggregate)]}
-        taken = aggregate.arguments
+        taken, others = aggregate.arguments, tuple[Atom, ...]()
         if taken == (parts.key,) and aggregate.op in ("min", "max"):
             measured = self._part(parts.measured, (*parts.group, parts.key), "from", helpers)
         elif aggregate.by:
             least = len(parts.group) + 1 + (not self._tells_apart(parts.measured, {*parts.group, parts.key}))
             measured = self._part(parts.measured, (*parts.group, parts.key, taken[0]), "from", helpers, least)
         else:
-            measured, type_ = self._folded(aggregate, parts, helpers)
+            op = "sum" if aggregate.op == "avg" else aggregate.op
+            measured = self._folded(replace(aggregate, op=op), parts, "folded$", helpers, types)
             assert isinstance(measured.value, Var)
-            aggregate = replace(aggregate, op=FOLDS[aggregate.op], arguments=(measured.value,))
-            types[measured.value.name] = type_
+            folded = measured.value
+            if aggregate.op == "avg":
+                count = replace(aggregate, op="count", arguments=())
+                others = (self._folded(count, parts, "counted$", helpers, types),)
+            aggregate = replace(aggregate, op=FOLDS.get(aggregate.op, "avg"), arguments=(folded,))
         span = Range(parts.point, parts.key, parts.group, parts.low, parts.high, whole)
-        body: Disjunct = (points, measured, *parts.links)
+        body: Disjunct = (points, measured, *others, *parts.links)
         return [
             *helpers,
             replace(self._rule, heads=(head,), aggregates=(aggregate,), body=(body,), types=types, range=span),
@@ -241,20 +247,22 @@ class _Rewriting:
         in_front = literal.terms[: len(columns)] == columns
         return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > own)
 
-    def _folded(self, aggregate: Aggregate, parts: Parts, helpers: list[Rule]) -> tuple[Atom, Type]:
-        """The atom of a helper that aggregates what is measured for each key of the range, and its value's type."""
-        known = (parts.measured, parts.key, aggregate.op, aggregate.arguments)
-        value = Var("folded$", where=aggregate.where)
+    def _folded(
+        self, aggregate: Aggregate, parts: Parts, name: str, helpers: list[Rule], types: dict[str, Type]
+    ) -> Atom:
+        """The atom of a helper that aggregates what is measured for each key of the range; adds its value's type."""
+        known = (parts.measured, parts.key, aggregate.op, aggregate.arguments, name)
+        value = Var(name, where=aggregate.where)
         folded = replace(aggregate, result=value)
-        types = {**self._rule.types, **result_types(folded, self._rule.types)}
+        types |= result_types(folded, self._rule.types)
         if known not in self._known:
             atom = Atom(self._name("sums"), (*parts.group, parts.key), value, where=self._rule.where)
             self._define(atom, types[value.name])
             helpers.append(
-                replace(self._rule, heads=(atom,), aggregates=(folded,), body=(parts.measured,), types=types)
+                replace(self._rule, heads=(atom,), aggregates=(folded,), body=(parts.measured,), types={**types})
             )
             self._known[known] = atom
-        return self._known[known], types[value.name]
+        return self._known[known]
 
     def _name(self, kind: str) -> str:
         name = f"{self._rule.heads[0].predicate}${kind}"

@@ -33,7 +33,7 @@ RULES = """flight(i, d, c, o, a, m) -> int(i), date(d), string(c), string(o), st
     week[d] = n <- agg<<n = sum(k)>> day(d), daily[e] = k, e <= d, e > d - 7.
     so_far[d] = n <- agg<<n = sum(k)>> day(d), daily[e] = k, e <= d.
     daily_of[c, d] = n <- agg<<n = count()>> flight(_, d, c, _, _, _).
-    week_of[c, d] = n, peak_of[c, d] = k <- agg<<n = sum(f), k = max(f)>>
+    week_of[c, d] = n, peak_of[c, d] = k, mean_of[c, d] = a <- agg<<n = sum(f), k = max(f), a = avg(f)>>
         daily_of[c, d] = _, daily_of[c, e] = f, e <= d, e > d - 7.
     busier[d] = r <- agg<<r = count()>> daily[d] = n, daily[_] = k, k >= n.
     again(c, d, e) <- daily_of[c, d] = _, daily_of:next[c, d] = e.
@@ -81,6 +81,7 @@ class Truth:
             "week": {d: sum(n for e, n in daily.items() if 0 <= (d - e).days < 7) for d in daily},
             "so_far": {d: sum(n for e, n in daily.items() if e <= d) for d in daily},
             "week_of": {key: sum(found) for key, found in weeks.items()},
+            "mean_of": {key: float(Fraction(sum(found), len(found))) for key, found in weeks.items()},
             "peak_of": {key: max(found) for key, found in weeks.items()},
             "busier": {d: sum(k >= n for k in daily.values()) for d, n in daily.items()},
         }

@@ -90,6 +90,10 @@ OTHER = [
     ("v[x] = y <- agg<<y = min(z)>> w[x] = _, w[z] = _, z > x.", "w", lambda r: (r.randrange(9) / 4, 1.5)),
     ("v[x] = s <- agg<<s = sum(k)>> d[x] = _, d[t] = k, t <= x, t > x - 7.", "d",
      lambda r: (date(2013, 1, r.randrange(1, 29)), Decimal(r.randrange(999)) / 100)),
+    ("v[x] = s <- agg<<s = avg(k)>> d[x] = _, d[t] = k, t <= x, t > x - 7.", "d",
+     lambda r: (date(2013, 1, r.randrange(1, 29)), Decimal(r.randrange(999)) / 100)),
+    ("v[x] = n <- agg<<n = avg(l)>> o[x] = k, o[y] = l, y < x.", "o",
+     lambda r: (r.randrange(9), r.choice([None, 1, 2, 2**63 - 1, 2**63 - 2, 1 - 2**63]))),
     ("v[x] = n <- agg<<n = count()>> o[x] = k, o[_] = l, l <= k.", "o", lambda r: (r.randrange(9), r.choice(SOME))),
     ("v[x] = n <- agg<<n = max(l)>> o[x] = k, o[y] = l, y < x.", "o", lambda r: (r.randrange(9), r.choice(SOME))),
 ]  # fmt: skip
@@ -293,7 +297,7 @@ def test_many_changes_at_once(tmp_path):
 # -- sums, and what is stored
 
 
-@pytest.mark.parametrize("fold", ["count()", "sum(k)", "min(k)", "max(z)", "last(k, z)"])
+@pytest.mark.parametrize("fold", ["count()", "sum(k)", "avg(k)", "min(k)", "max(z)", "last(k, z)"])
 def test_points_that_are_there_several_times_count_so(fold, tmp_path):
     """Here g(0, 5) and g(1, 5) are one point twice: two assignments for each measured row."""
     mirror = Mirror(tmp_path / "s.pages", f"{BASE} v[t] = r <- agg<<r = {fold}>> g(_, t), m[_, z] = k, z <= t.")
