@@ -29,7 +29,7 @@ from ivm.plan.rewrite.computed_keys import lift_computed
 from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
 from ivm.plan.rewrite.negation import lift_negations
-from ivm.plan.rewrite.ranges import lift_ranges
+from ivm.plan.rewrite.ranges import lift_ranges, pays_once
 from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
@@ -256,7 +256,9 @@ class Installed:
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         if ranges and maintenance in (AUTO, ONCE):
             keys_of = partial(_keys_of, predicates, layouts)
-            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive_names(part.rules))
+            pays = partial(pays_once, distinct) if maintenance == ONCE else None
+            recursive = recursive_names(part.rules)
+            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
             part = part.lifted(lift)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))

@@ -44,6 +44,7 @@ from pagestore.host import (
 )
 
 INTERVALS_MAX = 256  # of changed points; where there are more, all points are looked at
+SHARE = 4  # of the points: where as many rows have changed, all points are looked at
 SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
 
 
@@ -69,7 +70,9 @@ class Intervals(NamedTuple):
 
 def ranged_rows(pages: Pages, span: Span, points: Tree, measured: Sequence[Tree]) -> np.ndarray:
     """All rows int64[C, n] of a view, in the order of the points.  O(points log n).  Raises SumOverflow."""
-    rows = _distinct_points(span, [*read_batches(pages, points)])
+    rows = np.concatenate([*read_batches(pages, points), np.empty((points.spec.columns, 0), np.int64)], axis=1)
+    if not span.whole and span.group + 1 < points.spec.keys:
+        rows = _distinct_points(span, [rows])
     there, words = results(pages, span, measured, rows)
     return _view_rows(span, rows[:, there], words[there])
 
@@ -203,6 +206,8 @@ def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> lis
     """Records of the points, as they are now, whose result a change of what is measured may move."""
     assert measured.delta
     actions, rows = measured.delta
+    if len(actions) > INTERVALS_MAX + points.count // SHARE:
+        return [*read_batches(pages, points)]
     found = []
     for action, tree in ((ERASE, measured.old), (INSERT, measured.new)):
         changed = distinct(rows[: span.group + 1, actions == action])

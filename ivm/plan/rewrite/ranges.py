@@ -28,6 +28,7 @@ from ivm.lang.ir import (
     Aggregate,
     Atom,
     Compare,
+    Const,
     Disjunct,
     Literal,
     Predicate,
@@ -36,13 +37,17 @@ from ivm.lang.ir import (
     Type,
     Var,
 )
+from ivm.lang.neighbours import is_neighbour
 from ivm.lang.traverse import variables
 from ivm.plan.constants import Encode
 from ivm.plan.expression import may_fail
+from ivm.plan.join_order import Distinct
 from ivm.plan.linear import FAR, KINDS, Linear, linear
 from pagestore.host import KEYS_MAX
 
 KeysOf = Callable[[str], int]  # how many of a predicate's columns tell its rows apart
+Pays = Callable[[Disjunct, Disjunct], bool]  # of points and what is measured
+FEW_POINTS = 64  # with fewer by this factor than there are rows to measure, a question is a join
 FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # what an operation folds by, over its own results
 FIRST = ("min", "argmin", "first")  # what is found by seeking, if it orders by the key of the range
 LAST = ("max", "argmax", "last")
@@ -62,17 +67,23 @@ class Parts(NamedTuple):
 
 
 def lift_ranges(
-    rule: Rule, predicates: dict[str, Predicate], keys_of: KeysOf, encode: Encode, recursive: Container[str]
+    rule: Rule,
+    predicates: dict[str, Predicate],
+    keys_of: KeysOf,
+    encode: Encode,
+    recursive: Container[str],
+    pays: Pays | None = None,
 ) -> Iterator[Rule]:
     """The rule, or for aggregates over ranges rules that are evaluated by ranges, after their helpers.
 
-    Adds the helpers to `predicates`.  Views in `recursive` are left to their rounds.
+    Adds the helpers to `predicates`.  Views in `recursive` are left to their rounds.  `pays` says for what is evaluated
+    once whether so many points are worth the helpers.
     """
     is_other = not rule.aggregates or any(head.predicate in recursive for head in rule.heads)
     if is_other or len(rule.body) != 1 or may_fail(rule.body[0], set(), rule.types):
         yield rule
         return
-    rewriting = _Rewriting(rule, predicates, keys_of)
+    rewriting = _Rewriting(rule, predicates, keys_of, pays)
     left = []
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
         made = rewriting.ranged(head, aggregate, encode)
@@ -88,14 +99,14 @@ def lift_ranges(
 class _Rewriting:
     """Rewrites the aggregates of one rule; helpers of the same body are shared."""
 
-    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys_of: KeysOf) -> None:
-        self._rule, self._predicates, self._keys_of = rule, predicates, keys_of
+    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys_of: KeysOf, pays: Pays | None) -> None:
+        self._rule, self._predicates, self._keys_of, self._pays = rule, predicates, keys_of, pays
         self._known: dict[object, Atom] = {}
 
     def ranged(self, head: Atom, aggregate: Aggregate, encode: Encode) -> list[Rule]:
         """The rules for one aggregate; none if it is not over a range."""
         parts = self._parts(head, aggregate, encode)
-        if parts is None:
+        if parts is None or (self._pays and not is_neighbour(head.predicate) and not self._pays(*parts[:2])):
             return []
         keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
         once = self._tells_apart(parts.points, keys)  # else a key's points count several times
@@ -273,6 +284,20 @@ class _Rewriting:
         types = tuple(self._rule.types[name] for name in names)
         columns = (*names, "folded$") if value else (*names,)
         self._predicates[atom.predicate] = Predicate(atom.predicate, types, value, False, columns, where=atom.where)
+
+
+def pays_once(distinct: Distinct, points: Disjunct, measured: Disjunct) -> bool:
+    """Are there enough points for a question to make helpers of all that is measured?  Else it joins the few."""
+    return FEW_POINTS * _rows(distinct, points) >= _rows(distinct, measured)
+
+
+def _rows(distinct: Distinct, part: Disjunct) -> float:
+    """About how many rows a part has at most: those of its smallest atom, or few where a constant is asked for."""
+    asked = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
+    held = [x for x in part if isinstance(x, Atom)]
+    if asked or any(isinstance(term, Const) for x in held for term in x.terms):
+        return 1.0
+    return min(distinct(x.predicate, tuple(range(len(x.terms)))) for x in held)
 
 
 def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:

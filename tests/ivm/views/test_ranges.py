@@ -294,6 +294,24 @@ def test_many_changes_at_once(tmp_path):
         assert len(ws["v"]) == len(ws["c"]) == 0
 
 
+def test_a_question_of_few_points_joins_them(tmp_path):
+    """Helpers of all that is measured would cost more than the few ranges that are asked for."""
+    with ivm.open(":memory:") as ws:
+        ws.install(BASE)
+        with ws.transaction() as txn:
+            txn.insert("a", [(5,), (900,)])
+            txn.insert("g", [np.arange(1000) % 7, np.arange(1000)])
+        few = "q[x] = n <- agg<<n = count()>> a(x), g(_, t), t <= x, t > x - 7."
+        many = "q[t] = n <- agg<<n = count()>> g(_, t), g(_, u), u <= t, u > t - 7."
+        assert "range " not in ws.explain(few)
+        assert "by a scan" in ws.explain(many)
+        assert "by a scan" not in ws.explain(many.replace(", u <= t", ", u <= t, t = 40"))
+        assert list(ws.query(few)) == [(5, 6), (900, 7)]
+        assert sum(n for _, n in ws.query(many)) == 7 * 1000 - 21
+        assert list(ws.query(many.replace(", u <= t", ", u <= t, t = 40"))) == [(40, 7)]
+        assert "by a seek" in ws.explain("q(x, y) <- a(x), g:next[1, x] = y.")
+
+
 # -- sums, and what is stored
 
 
