@@ -134,7 +134,9 @@ def results(pages: Pages, span: Span, measured: Sequence[Tree], rows: np.ndarray
         else:
             words[which] = _narrow(span, full, found, rows[:, which])
         return there, words
-    if span.kind == SEEK_FIRST:
+    if span.group == 0 and n > INTERVALS_MAX + tree.count // SHARE:
+        found, records = _in_memory(pages, span, tree, low, high)
+    elif span.kind == SEEK_FIRST:
         found, records = first_from(pages, tree, first)
     else:
         found, records = _last_up_to(pages, tree, last)
@@ -142,6 +144,21 @@ def results(pages: Pages, span: Span, measured: Sequence[Tree], rows: np.ndarray
     found = found & (records[: span.group] == groups).all(axis=0) & (low <= key) & (key <= high)
     there[which], words[which] = found, records[span.result]
     return there, words
+
+
+def _in_memory(
+    pages: Pages, span: Span, tree: Tree, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What seeking finds, where reading all keys takes less time: of records the words that are asked for."""
+    columns = (0, span.result)
+    parts = [*read_batches(pages, tree, columns=columns), np.empty((2, 0), np.int64)]
+    keys, taken = np.concatenate(parts, axis=1)
+    at = np.searchsorted(keys, low) if span.kind == SEEK_FIRST else np.searchsorted(keys, high, "right") - 1
+    found = (at >= 0) & (at < len(keys))
+    records = np.zeros((tree.spec.columns, len(at)), np.int64)
+    at = at[found]
+    records[0, found], records[span.result, found] = keys[at], taken[at]
+    return found, records
 
 
 def _shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:
