@@ -7,16 +7,17 @@ import numpy as np
 
 from ivm.engine.complement_join import choice, pairs
 from ivm.engine.engine import RELATION_SHARE_MAX, mean_share_max
-from ivm.engine.installed import Installed
+from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.recursion.limits import limits_of
 from ivm.join.kernels.join_layout import EQ, GE, LE, NE
 from ivm.lang.ir import Const, Predicate, Rule, Type, show
 from ivm.lang.types import scale, shown, word_range
-from ivm.plan.index import permuted, tree_name
+from ivm.plan.index import Index, permuted, tree_name
 from ivm.plan.plan import Plan
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
+from ivm.plan.span import FOLD as FOLDED
 from ivm.question import understand
-from ivm.views.layouts import COUNT, FOLD, PLAIN, RANKED, SUM
+from ivm.views.layouts import COUNT, FOLD, PLAIN, RANGED, RANKED, SUM
 from ivm.views.states import ALONE, PARTS, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
@@ -27,6 +28,7 @@ HEADS = {
     COUNT: "the count is its own support: +1, -1, erased at 0",
     FOLD: "follows from a tree of state",
     SUM: "an Abelian group: summands are added and subtracted, with a support count",
+    RANGED: "a row for each point in whose range there is something",
     RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when it no longer does",
 }
 STATES = {
@@ -56,6 +58,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _stratum(installed, name, snap)
     for rule in installed.rules:
         if name in rule.writes:
+            lines += _span(rule)
             for plan in rule.plans:
                 lines += _plan(plan, rule.granularity, installed.heads[plan].asked is not None)
                 lines += _bounds(plan, installed.program.predicates, snap)
@@ -74,7 +77,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
     installed = question.installed
     lines = [f"{question.answer}: evaluated once", *(f"  asked     {note}" for note in question.asked.notes)]
     for rule in installed.blocks[-1].rules:
-        lines.append(str(rule.definition))
+        lines += [str(rule.definition), *_span(rule)]
         for plan in rule.plans:
             lines += _plan(plan, 1, installed.heads[plan].asked is not None)
     return "\n".join(lines)
@@ -89,6 +92,30 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
         lines[0] += f", with {', '.join(['a count of records', *needs])}"
     others = sorted(name for name, one in installed.layouts.items() if one.fold and one.fold.state == state)
     return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines
+
+
+def _span(rule: InstalledRule) -> list[str]:
+    """How a rule is evaluated by ranges; no lines for another rule."""
+    span, definition = rule.span, rule.definition
+    if not span:
+        return []
+    points, *others = definition.body[0]
+    moved = "its range holds it"
+    op = definition.aggregates[0].op
+    how = f"the {op} of its range, by {'scans' if span.counts else 'a scan'}"
+    if span.kind != FOLDED:
+        how, moved = f"the {span.kind} record of its range, by a seek", f"it is the {span.kind} of its range"
+    return [
+        f"  points    {points}: {_way(span.points)}",
+        f"  range     {', '.join(map(str, others))}: {_way(span.measured)}",
+        f"  result    {how}",
+        f"  deltas    of points: the row of each; of what is measured: the rows of points where {moved}",
+    ]
+
+
+def _way(index: Index) -> str:
+    """Which tree serves an index."""
+    return f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
 
 
 def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
@@ -125,9 +152,6 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
             f"or {100 * most:.2g}% of all, both versions are evaluated instead"
         )
     for t, trie in enumerate(plan.tries):
-        how = "in its own order"
-        if permuted(trie.index):
-            how = f"through the permuted index {tree_name(trie.index)}"
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
             sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
@@ -135,7 +159,7 @@ def _plan(plan: Plan, granularity: int, counted: bool) -> list[str]:
             sense = f"a delta is probed in the order [{', '.join(plan.probes[t].variables)}]"
         else:
             sense = "follows the key order, so it needs no sensitivity index"
-        lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {how}; {sense}")
+        lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {_way(trie.index)}; {sense}")
     return lines
 
 

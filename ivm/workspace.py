@@ -269,10 +269,7 @@ class Workspace:
         import pyarrow as pa
 
         rules = self._rules_now()
-        stores = any(name in rule.writes for rule in rules.recursion) or (
-            name in rules.layouts and rules.layouts[name].fold
-        )
-        with self.store.sketch() if stores else self.store.snapshot() as source:
+        with self.store.sketch() if rules.stores(name) else self.store.snapshot() as source:
             installed = self.rules_of(source)
             predicate = installed.predicate(name)
             started = time.perf_counter()

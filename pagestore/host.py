@@ -5,7 +5,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 """
 
 from pagestore.admin.tree_check import Violation
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, SUM
+from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM
 from pagestore.pages.host_operators import code_of as operator_code
 from pagestore.pages.host_operators import is_operator, is_semilattice, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
@@ -31,6 +31,7 @@ from pagestore.sorting.tuples import (
     columns_of,
     distinct,
     in_order,
+    repeats,
     sort_order,
 )
 from pagestore.store import Store
@@ -42,7 +43,7 @@ from pagestore.trees.edit_queues import MOST, EditQueue
 from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
-from pagestore.trees.lookup import count_prefixes, get
+from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
@@ -64,6 +65,8 @@ __all__ = [
     "INSERT",
     "KEYS_MAX",
     "MAIN",
+    "MAX",
+    "MIN",
     "MOST",
     "NULL",
     "ROWS_SHOWN",
@@ -109,6 +112,7 @@ __all__ = [
     "delta",
     "distinct",
     "encode",
+    "first_from",
     "float_values",
     "float_words",
     "fold_many",
@@ -118,6 +122,7 @@ __all__ = [
     "interval_spec",
     "is_operator",
     "is_semilattice",
+    "last_before",
     "one_batch",
     "operator",
     "operator_code",
@@ -129,6 +134,7 @@ __all__ = [
     "record_dependants",
     "recorded_dependants",
     "register_host",
+    "repeats",
     "rows_of",
     "select",
     "select_weighted",

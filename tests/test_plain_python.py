@@ -14,6 +14,7 @@ SMALL = [
     "tests/ivm/recursion/test_recursive_views.py::TestLimits::test_in_memory",
     "tests/pagestore/trees/test_fold_figures.py::test_maxsales_of_region_2",
     "tests/pagestore/trees/test_fold_figures.py::test_the_table_of_intervals",
+    "tests/pagestore/trees/test_neighbours.py::test_neighbours_are_those_of_sorted_rows[7]",
     "tests/pagestore/trees/test_tree.py::TestSupport",
     "tests/pagestore/trees/test_tree.py::test_net_composes_in_order",
     "tests/pagestore/trees/test_tree.py::test_prefix_counts",

@@ -42,7 +42,8 @@ def rebuild(
     filler.fill(_reporting(rules, progress))
     for name, texts in scans.items():
         for text in texts:
-            txn.add_scan(name, text)
+            if text not in txn[name].scans:
+                txn.add_scan(name, text)
     return filler.built
 
 
@@ -52,9 +53,9 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
     A view that reads itself is evaluated anew in a sketch, with its stratum, and so is an aggregate with a state.
     Raises as `recompute`.
     """
-    stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
-    if stratum is None and (name not in installed.layouts or not installed.layouts[name].fold):
+    if not installed.stores(name):
         return recompute(source, installed, Encoder(source), name, threads)
+    stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
     assert isinstance(source, Transaction), "a stratum, and the state of an aggregate, stands in trees of a transaction"
     if stratum is None:
         rebuild(source, installed, [rule for rule in installed.rules if name in rule.writes], recording=False)

@@ -19,7 +19,7 @@ from ivm.engine.fill import Account, Filler, unordered
 from ivm.engine.head_edits import check_sums, fold_bindings, out_of_range
 from ivm.engine.installed import InstalledRule, InstalledStratum
 from ivm.engine.recompute import naming_the_rule
-from ivm.engine.schedule import Flush, Schedule, Settle, Step, schedule_of
+from ivm.engine.schedule import Flush, Scan, Schedule, Settle, Step, schedule_of
 from ivm.errors import DivergenceError, RecomputeError
 from ivm.join.flat_trie import is_flat_cheaper
 from ivm.lang.ir import Predicate
@@ -30,6 +30,7 @@ from ivm.plan.plan import Plan, indices_of
 from ivm.views.aggregate_state import view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import SUM
+from ivm.views.ranged import Side, ranged_edits
 from ivm.views.states import APART, State
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
@@ -112,6 +113,9 @@ class Engine(Filler):
             spec = catalog.relations[name].spec
             if not self._predicate(name).extensional and spec[1:3] != (layout.keys, layout.shown + layout.hidden):
                 raise divergence(f"{name} has {spec.keys} key and {spec.values} value words")
+        for name, scans in self.installed.scans.items():
+            for scan in scans.difference(self.txn[name].scans):
+                raise divergence(f"{name} has lost its scan {scan}")
         self.installed.checked_catalog["catalog"] = catalog
 
     # -- the steps of a schedule
@@ -127,6 +131,11 @@ class Engine(Filler):
                 self._settle(step.stratum)
                 continue
             started = time.perf_counter()
+            if isinstance(step, Scan):
+                for name, edit in self._scan(step.rule):
+                    waiting.setdefault(name, []).append(edit)
+                    self.accounts[name].maintain_seconds += time.perf_counter() - started
+                continue
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
                     waiting.setdefault(name, []).append(edit)
@@ -256,6 +265,26 @@ class Engine(Filler):
             self._check_function(name, change)
         permuted = [net_changes(change.actions, change.rows[place]) for place in stored.places[1:]]
         self._note_change(name, stored.of_indices([change, *permuted]))
+
+    # -- one range
+
+    def _scan(self, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
+        """The edits of a view that is evaluated by ranges.  Raises RangeError."""
+        span = rule.span
+        assert span
+        if self.deltas.keys().isdisjoint(rule.indices):
+            return
+        points, *measured = [
+            Side(self.before.get(index, self.tree(index)), self.tree(index), self.deltas.get(index))
+            for index in span.indices
+        ]
+        (name,) = rule.writes
+        try:
+            edits, looked = ranged_edits(self.txn.pages, span, points, measured)
+        except SumOverflow as overflow:
+            raise out_of_range(self.txn, self._predicate(name), overflow) from None
+        self.accounts[name].operations += looked
+        yield name, edits
 
     # -- one plan
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ivm.engine.complement_join import evaluate_in_full
-from ivm.engine.head_edits import check_sums, compose_rows, fold_bindings
+from ivm.engine.head_edits import check_sums, compose_rows, fold_bindings, out_of_range
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recompute import naming_the_rule
 from ivm.engine.recursion.facts import Facts
@@ -27,8 +27,11 @@ from ivm.maintenance.surgery import Delta
 from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
+from ivm.plan.span import Span
 from ivm.views.aggregate_state import view_rows
+from ivm.views.edit_composition import SumOverflow
 from ivm.views.layouts import SUM
+from ivm.views.ranged import ranged_rows
 from ivm.views.states import State
 from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
 
@@ -85,16 +88,20 @@ class Filler:
                 self._fill_stratum(stratum)
                 filled |= stratum.recursive
                 continue
+            if rule.span:
+                (name,) = rule.writes
+                waiting[name] = [self._evaluate_range(name, rule, rule.span)]
+                continue
             for number, plan in enumerate(rule.plans):
-                self._build_indices(plan)
+                self._build_indices(indices_of(plan))
                 with naming_the_rule(rule.definition):
                     for name, edits in self._evaluate(rule, number):
                         waiting.setdefault(name, []).append(edits)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
 
-    def _build_indices(self, plan: Plan) -> None:
-        for index in indices_of(plan):
+    def _build_indices(self, indices: Iterable[Index]) -> None:
+        for index in indices:
             if tree_name(index) not in self.txn:
                 self.build_index(index)
 
@@ -122,11 +129,22 @@ class Filler:
             self.accounts[name].operations += evaluation.operations
         yield from fold_bindings(self.installed, head, evaluation.parts, INSERT, self.encode)
 
+    def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
+        """The rows that a rule which is evaluated by ranges inserts into its view.  Raises RangeError."""
+        self._build_indices(rule.indices)
+        points, *measured = map(self.tree, span.indices)
+        self.accounts[name].operations += points.count
+        with naming_the_rule(rule.definition):
+            try:
+                rows = ranged_rows(self.txn.pages, span, points, measured)
+            except SumOverflow as overflow:
+                raise out_of_range(self.txn, self._predicate(name), overflow) from None
+        return np.full(rows.shape[1], INSERT), rows
+
     def _fill_stratum(self, stratum: InstalledStratum) -> None:
         """Evaluate the rules of a recursive stratum, whose views are empty."""
         for rule in stratum.rules:
-            for plan in (*rule.plans, *rule.searches):
-                self._build_indices(plan)
+            self._build_indices(rule.indices)
         fixpoint = self.fixpoint(stratum)
         base = []
         for plan in fixpoint.base:

@@ -26,7 +26,18 @@ from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import PLAIN, Layout
 from pagestore.errors import EditError
-from pagestore.host import Edits, Pages, Spec, Tree, ascending, compose_edits, in_order, one_batch
+from pagestore.host import (
+    ADD,
+    Edits,
+    Pages,
+    Spec,
+    Tree,
+    ascending,
+    compose_edits,
+    in_order,
+    one_batch,
+    repeats,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,6 +109,9 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         return rows
     if not spec.values:
         return list(ascending(rows, BATCH_ROWS))
+    counted = _counted(parts, spec)
+    if counted is not None:
+        return [counted]
     try:
         return [compose_edits(*one_batch(parts), spec)[1]]
     except EditError:  # a part of a sum is beyond 64 bits, but the whole may fit
@@ -106,6 +120,14 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         return [sum_by_key(concatenated(rows), spec.keys)]
     except SumOverflow as overflow:
         raise out_of_range(source, predicate, overflow) from None
+
+
+def _counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
+    """The rows that edits leave which add 1 to their only value each: sorted as words, not as rows; None for others."""
+    if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
+        return None
+    found = repeats([rows[:-1] for _, rows in parts])
+    return found and np.concatenate([found[0], found[1][None]])
 
 
 def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:

@@ -24,16 +24,19 @@ from ivm.plan.constants import Encode
 from ivm.plan.index import Index, permuted, tree_name
 from ivm.plan.join_order import Distinct
 from ivm.plan.plan import Plan, indices_of
-from ivm.plan.planner import AUTO, Chosen, chosen_of, make_plans, make_recursive_plans
+from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_recursive_plans
 from ivm.plan.rewrite.computed_keys import lift_computed
 from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
 from ivm.plan.rewrite.negation import lift_negations
+from ivm.plan.rewrite.ranges import lift_ranges, pays_once
+from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
-from ivm.views.layouts import Layout, ranked_layout, view_layout
+from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
 
 PROPERTY = "ivm"
-PLANNING = 2  # the version of how a rule becomes trees and key orders
+PLANNING = 3  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_RANGES = 2  # the same, but that no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
@@ -44,7 +47,7 @@ class InstalledRule:
     """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
 
     `searches`, one per conjunction of a recursive rule, find what derives given rows. `rows_max` and `rounds_max` limit
-    the stratum of a recursive rule; None for no limit.
+    the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges and has no plans.
     """
 
     number: int
@@ -54,6 +57,14 @@ class InstalledRule:
     searches: tuple[Plan, ...] = ()
     rows_max: int | None = None
     rounds_max: int | None = None
+    span: Span | None = None
+
+    @cached_property
+    def indices(self) -> list[Index]:
+        """Every index that the rule reads, each once."""
+        found = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
+        found += self.span.indices if self.span else []
+        return list(dict.fromkeys(found))
 
     def sensitivity_names(self, number: int) -> list[str]:
         """The names in the store of a plan's sensitivity indices, one for each of its sensors."""
@@ -112,6 +123,11 @@ class Block:
     rules: tuple[InstalledRule, ...]
     limits: tuple[int | None, int | None] = (None, None)
 
+    @property
+    def ranges(self) -> bool:
+        """Are some of the rules evaluated by ranges?"""
+        return any(rule.span for rule in self.rules)
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -146,12 +162,25 @@ class Installed:
         """The permuted indices that plans use, by predicate."""
         found: dict[str, list[Index]] = {}
         for rule in self.rules:
-            for plan in (*rule.plans, *rule.searches):
-                for index in indices_of(plan):
-                    known = found.setdefault(index.predicate, [])
-                    if index not in known and permuted(index):
-                        known.append(index)
+            for index in rule.indices:
+                known = found.setdefault(index.predicate, [])
+                if index not in known and permuted(index):
+                    known.append(index)
         return found
+
+    @cached_property
+    def scans(self) -> dict[str, set[str]]:
+        """The scans that ranges are folded by, by predicate, as users name them."""
+        found: dict[str, set[str]] = {}
+        for rule in self.rules:
+            for name, scan in rule.span.scans if rule.span else ():
+                found.setdefault(name, set()).add(scan)
+        return found
+
+    def stores(self, name: str) -> bool:
+        """Does evaluating a view by itself take trees that only a transaction makes?"""
+        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind == RANGED)
+        return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
     @cached_property
     def stored(self) -> dict[str, StoredPredicate]:
@@ -187,8 +216,7 @@ class Installed:
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
         sensitivity = {name for rule, number, _ in plans for name in rule.sensitivity_names(number)}
-        read = [*(plan for *_, plan in plans), *(plan for rule in rules for plan in rule.searches)]
-        indices = {tree_name(index) for plan in read for index in indices_of(plan) if permuted(index)}
+        indices = {tree_name(index) for rule in rules for index in rule.indices if permuted(index)}
         return frozenset(views | state | sensitivity | indices)
 
     @cached_property
@@ -217,19 +245,28 @@ class Installed:
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
         orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
         maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
+        ranges: bool = True,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
 
-        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
+        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.  With
+        `ranges` aggregates over ranges are evaluated by these, unless another `maintenance` is asked for.
         """
         part = part or lang.compile(text, self.program, source=name)
+        predicates = {**self.program.predicates, **part.predicates}
+        layouts = dict(self.layouts)
+        layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        if ranges and maintenance in (AUTO, ONCE):
+            keys_of = partial(_keys_of, predicates, layouts)
+            pays = partial(pays_once, distinct) if maintenance == ONCE else None
+            recursive = recursive_names(part.rules)
+            lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
+            part = part.lifted(lift)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
         program = self.program.including(part)
         recursive = recursive_names(part.rules)
         predicates = dict(program.predicates)
-        layouts = dict(self.layouts)
-        layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
         for view in recursive:
             layouts[view] = ranked_layout(predicates[view], [rule for rule in part.rules if view in writes(rule)])
         first = self.next_number if number is None else number
@@ -245,6 +282,13 @@ class Installed:
                 )
                 rules.append(
                     InstalledRule(first + i, definition, planned.plans, granularity, planned.searches, *limits)
+                )
+                continue
+            if definition.range:
+                span = span_of(definition, {n: (layouts[n].keys, layouts[n].visible) for n in reads(definition)})
+                rules.append(InstalledRule(first + i, definition, (), granularity, span=span))
+                layouts[definition.heads[0].predicate] = view_layout(
+                    predicates[definition.heads[0].predicate], [(definition, ())]
                 )
                 continue
             plans = make_plans(
@@ -278,18 +322,20 @@ class Installed:
                 "number": b.rules[0].number if b.rules else self.next_number,
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
+                **({"ranges": True} if b.ranges else {}),
                 "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
             }
             for b in self.blocks
         ]
-        return json.dumps({"planning": PLANNING, "blocks": blocks})
+        planning = PLANNING if any(b.ranges for b in self.blocks) else PLANNING_WITHOUT_RANGES
+        return json.dumps({"planning": planning, "blocks": blocks})
 
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
         """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
         found = json.loads(saved)
         planning = found["planning"] if isinstance(found, dict) else None
-        if planning == PLANNING:
+        if planning in (PLANNING, PLANNING_WITHOUT_RANGES):
             return cls._loaded(found["blocks"], encode, layout_of)
         if planning == PLANNING_BEFORE:
             with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
@@ -309,7 +355,7 @@ class Installed:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
-                limits=tuple(block.get("limits", (None, None))),
+                limits=tuple(block.get("limits", (None, None))), ranges=block.get("ranges", False),
             )  # fmt: skip
         return installed
 
@@ -323,6 +369,12 @@ def refuse_foreign_writers(installed: Installed, part: lang.Program) -> None:
                 raise RedefinitionError(
                     head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
                 )
+
+
+def _keys_of(predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout], name: str) -> int:
+    """How many columns of a predicate tell its rows apart."""
+    predicate = predicates[name]
+    return layouts[name].keys if predicate.extensional else len(predicate.keys)
 
 
 def _refuse_failing(rule: Rule) -> None:

@@ -69,7 +69,13 @@ class Settle(NamedTuple):
     stratum: InstalledStratum
 
 
-Step = Flush | Follow | Settle
+class Scan(NamedTuple):
+    """The view of a rule that is evaluated by ranges follows what has changed on both sides."""
+
+    rule: InstalledRule
+
+
+Step = Flush | Follow | Settle | Scan
 
 
 def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
@@ -217,13 +223,13 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
             steps.append(Settle(stratum))
             continue
         (rule,) = stratum.rules
-        steps += (Follow(rule, number) for number in range(len(rule.plans)))
+        steps += [Scan(rule)] if rule.span else [Follow(rule, number) for number in range(len(rule.plans))]
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in settled}
     return [*steps, *map(Flush, waiting)]
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    assert not isinstance(step, Settle), "a recursive stratum is not plain"
+    assert not isinstance(step, Settle | Scan), "neither a recursive stratum nor a range is plain"
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes
 
 
@@ -232,7 +238,7 @@ def _is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Flush):
         kept = installed.stored[step.name]
         return not (kept.layout.fold or kept.checked)
-    if isinstance(step, Settle):
+    if isinstance(step, Settle | Scan):
         return False
     whole = [depth >= _keys(installed, index) for index, depth in probed(step.plan)]
     return bool(step.plan.probes and all(whole) and installed.heads[step.plan].copies)

@@ -12,8 +12,9 @@ from ivm.join.flat_layout import Layout
 from ivm.join.flat_trie import Flat, flatten, is_flat_cheaper
 from ivm.join.join import STOCK_MAX, Join, Run, concatenated
 from ivm.join.kernels.join_layout import EQ
+from ivm.join.memory_guard import MemoryUse
 from ivm.join.plan_arrays import ALL, Sensors, Shape
-from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, read_batches, together
+from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
 
 RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range
 PARALLEL_FROM = 1 << 14  # records of the smallest relation at level 0; with fewer, one thread does all
@@ -61,6 +62,8 @@ def evaluate(
     `asked` are the levels whose values must be listed, None is all of them.  Raises CorruptionError, RangeError,
     RoomError.
     """
+    if sensors is None and _is_reading(shape):
+        return _read(pages, shape, trees[0], asked)
     flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
     layout = Layout(flat, shape, sensors, asked, granularity) if flat else None
     ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
@@ -87,6 +90,34 @@ def evaluate(
         [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
         sum(evaluation.operations for evaluation in found),
     )
+
+
+def _is_reading(shape: Shape) -> bool:
+    """Is there one atom, whose index is in the order of the variables, and no condition? Then nothing is joined."""
+    (first, *others), levels = shape.argument_level, shape.levels
+    return not others and not len(shape.bounds) and not len(shape.absent) and [*first] == [*range(levels)]
+
+
+def _read(pages: Pages, shape: Shape, tree: Tree, asked: frozenset[int] | None) -> Evaluation:
+    """The bindings that an index has: its records, or those that are distinct in so many columns."""
+    levels, memory, parts, width = shape.levels, MemoryUse(), list[Bindings](), shape.levels + len(shape.reads)
+    listed = [level for level in range(levels) if asked is None or level in asked]
+    columns = (*listed, *shape.reads[:, 2].tolist())
+    whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
+    for batch in read_batches(pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(listed) :])):
+        if not whole:  # neighbours may differ only behind the columns that are asked for
+            fresh = begins(batch[:levels])
+            fresh[:1] &= not np.array_equal(last, batch[:levels, :1])
+            last = batch[:levels, -1:].copy()
+            rows = batch.compress(fresh, axis=1)
+        elif len(columns) == width:
+            rows = batch
+        else:
+            rows = np.zeros((width, batch.shape[1]), np.int64)
+            rows[[*listed, *range(levels, width)]] = batch
+        parts.append(Bindings(rows))
+        memory.add(rows.nbytes)
+    return Evaluation(parts or [Bindings(np.empty((width, 0), np.int64))], [], levels * tree.count)
 
 
 def _run(join: Run) -> Evaluation:

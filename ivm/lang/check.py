@@ -18,6 +18,7 @@ from ivm.lang.edits import edit
 from ivm.lang.infer import infer
 from ivm.lang.ir import Atom, Predicate, Rule, Var
 from ivm.lang.names import check_arity, check_names
+from ivm.lang.neighbours import check_neighbours, check_ordered, with_neighbours
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import without_nulls
 from ivm.lang.program import Program
@@ -33,7 +34,7 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
     rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
-    rules = prepare(rules, known.rules)
+    rules = prepare(with_neighbours(rules, predicates), known.rules)
     _check_form(rules, known, predicates)
     installed = {id(rule) for rule in known.rules}
     typed = tuple(
@@ -55,6 +56,7 @@ def _check_form(rules: Sequence[Rule], known: Program, predicates: Mapping[str, 
         check_safety(rule)
     check_sole((*known.rules, *rules))
     check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})
+    check_neighbours((*known.rules, *rules))
     check_recursion((*known.rules, *rules))
 
 
@@ -100,6 +102,7 @@ def _typed(rule: Rule, predicates: dict[str, Predicate]) -> Rule:
     for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
     rule = without_nulls(infer(rule, predicates), predicates)
+    check_ordered(rule)
     for head in rule.heads:
         _define(head, rule, predicates)
     return rule

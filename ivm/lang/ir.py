@@ -161,12 +161,31 @@ class Aggregate(Placed):
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Which values of `key` a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
+
+    None is no bound.  The variables `group` are the same on both sides; `whole` says that the head's keys tell rows of
+    the first atom of the body apart, else they are group and point.
+    """
+
+    point: Var
+    key: Var
+    group: tuple[Var, ...]
+    low: int | None
+    high: int | None
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rule(Placed):
     """heads <- body; all arguments of heads are variables.  An aggregating rule has one disjunct and for each head one
     of `aggregates`, which is the head's value.
 
     A binding whose arithmetic fails is refused, or becomes a row of the atom `failed` if there is one.  A rule that
     `refuses` derives nothing: each of its bindings is refused (see plan/rewrite/failure.py).
+
+    A rule with a `range` has an atom of points, an atom of what is aggregated, and comparisons that say no more than
+    the range; it is evaluated by ranges of the second one's tree (see plan/rewrite/ranges.py).
     """
 
     heads: tuple[Atom, ...]
@@ -176,6 +195,7 @@ class Rule(Placed):
     text: str = field(default="", compare=False, repr=False)
     failed: Atom | None = None
     refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
+    range: Range | None = None
 
     @property
     def aggregate(self) -> Aggregate | None:

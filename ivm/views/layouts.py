@@ -7,6 +7,7 @@
     an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
     an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
     any other aggregate m[x] = n <- agg<<n = min(v)>>    fold      (x; n)           which follows from its state
+    an aggregate over a range of each row                ranged    (x; n)           which follows from two trees
     a view that reads itself                             ranked    (x, y; rank)     in what order rows follow
     ... a min or max that reads itself                   ranked    (x; m, rank)
 
@@ -23,6 +24,7 @@ from ivm.views.states import Fold, states_of
 from pagestore.host import KEYS_MAX
 
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
+RANGED = "ranged"
 
 
 class Layout(NamedTuple):
@@ -101,6 +103,8 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
             predicate.where, f"{predicate.name}() has no columns to keep a row in; give it one, as in "
             f"{predicate.name}(x) <- ..., x = 0"
         )  # fmt: skip
+    if writers[0][0].range:
+        return Layout(RANGED, len(predicate.keys), 1, 0)
     if writers[0][0].aggregates:
         if len(writers) > 1 or len(writers[0][1]) > 1:
             raise AggregateError(

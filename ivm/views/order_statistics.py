@@ -33,7 +33,9 @@ def place_of(share: Value, sizes: np.ndarray) -> np.ndarray:
 def midpoints(low: np.ndarray, high: np.ndarray, type_: Type) -> np.ndarray:
     """The exact means of words low[n] and high[n] of a type, rounded once: float64 words[n].  Raises RangeError."""
     digits = scale(type_) or 0
-    if type_ != "float64" and not digits and (np.abs(low) < EXACT).all() and (np.abs(high) < EXACT).all():
+    both = np.concatenate([low, high])
+    small = ((both > -EXACT) & (both < EXACT)).all()  # the least word has no absolute value
+    if type_ != "float64" and not digits and small:
         return float_words((low + high) / 2)
     if type_ == "float64":
         pairs = zip(float_values(low).tolist(), float_values(high).tolist(), strict=True)

@@ -175,6 +175,26 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 
 
+def repeats(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The tuples of parts[K, n] sorted, each once, and how often each is there; None where no word holds one.
+
+    O(n).
+
+    >>> rows, times = repeats([np.array([[2, 1], [4, 9]]), np.array([[2], [4]])])
+    >>> rows.tolist(), times.tolist()
+    ([[1, 2], [9, 4]], [1, 2])
+    """
+    coding = coding_of(parts)
+    if coding is None or coding.tail:
+        return None
+    words = np.concatenate([encoded(part, coding).words for part in parts])
+    none, room = np.empty(0, np.int64), np.empty(len(words), np.int64)
+    if SORT.call(words, none, room, none.copy(), 0, coding.bits, _counts(len(words))):
+        words = room
+    first = np.flatnonzero(np.diff(words, prepend=words[:1] - 1))
+    return columns_of(Coded(coding, words[first], none)), np.diff(first, append=len(words))
+
+
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
     """The tuples of parts[K, n] sorted, each once, in batches [K, m].  O(n log n); keeps one or two words a tuple.
 

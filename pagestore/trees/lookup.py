@@ -2,7 +2,8 @@
 
 get(pages, tree, keys[K, n])             found[n], values[V, n]; in key order, each page is read once
 RecordFinder(pages, tree).find(key)      the values or None; its kernel's arguments are packed once
-count_prefixes(pages, tree, prefixes)    how many records begin with each prefix"""
+count_prefixes(pages, tree, prefixes)    how many records begin with each prefix
+first_from(pages, tree, prefixes)        found[n], the records at or behind each; last_before, those before it"""
 
 from functools import partial
 
@@ -14,6 +15,7 @@ from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Ta
 from pagestore.runtime.parallel import together
 from pagestore.sorting.tuples import FEW, near_order
 from pagestore.trees.kernels import batch_lookup as k_batch_lookup
+from pagestore.trees.kernels import neighbours as k_neighbours
 from pagestore.trees.kernels import point_lookup as k_point_lookup
 from pagestore.trees.kernels import read_range as k_read_range
 from pagestore.trees.scratch import scratch
@@ -25,6 +27,7 @@ MAP = MappedWords, Bytes, int  # the fields of Pages
 GET = Door(k_batch_lookup.get_records, *MAP, int, int, int, int, Table, Words, Tables, Flags, Table)
 FIND = [Door(k_point_lookup.find_record, int, Key(n), int) for n in range(KEYS_MAX + 1)]
 COUNT = Door(k_read_range.count_prefixes, *MAP, int, int, int, Table, int, Words)
+NEIGHBOURS = Door(k_neighbours.find_neighbours, *MAP, int, int, int, int, Table, int, Flags, Table)
 
 
 def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -94,3 +97,28 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
     shape = (tree.pointer, tree.height, tree.spec.keys)
     checked(COUNT.call(*pages, *shape, prefixes, most, counts), tree.spec)
     return counts
+
+
+def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first record at or behind each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+
+    O(n log count).
+    """
+    return _neighbours(pages, tree, prefixes, 0)
+
+
+def last_before(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last record that is below each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+
+    O(n log count).
+    """
+    return _neighbours(pages, tree, prefixes, 1)
+
+
+def _neighbours(pages: Pages, tree: Tree, prefixes: np.ndarray, backward: int) -> tuple[np.ndarray, np.ndarray]:
+    spec, n = tree.spec, prefixes.shape[1]
+    prefixes = np.ascontiguousarray(prefixes, np.int64)
+    found, out = np.zeros(n, bool), np.zeros((spec.columns, n), np.int64)
+    shape = (tree.pointer, tree.height, spec.keys, spec.columns)
+    checked(NEIGHBOURS.call(*pages, *shape, prefixes, backward, found, out), spec)
+    return found, out

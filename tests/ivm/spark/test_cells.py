@@ -105,6 +105,20 @@ def test_what_the_rules_refuse_is_taken_back(case):
     follow(case, 4)
 
 
+def test_ranges_and_neighbours_over_cells(tmp_path: Path) -> None:
+    """A cell evaluates by ranges what lies in it, and cells are combined as for joins."""
+    drawn = random.Random(3)
+    twins = Twins(tmp_path, """a(x) -> int(x).  g(x, t) -> int(x), int(t).
+        n(x, y) <- a(x), a:next[x] = y.   e(x, t) <- g(x, t), !g:previous[x, t] = _.
+        c[x] = k <- agg<<k = count()>> a(x), g(_, t), t <= x, t > x - 3.
+        m[x, t] = k <- agg<<k = max(u)>> g(x, t), a(u), u < t.""", 4)  # fmt: skip
+    for _ in range(8):
+        points = [("a", (drawn.randrange(12),), drawn.random() < 0.6) for _ in range(3)]
+        twins.change([*points, *(("g", (drawn.randrange(3), drawn.randrange(12)), drawn.random() < 0.7) for _ in "ab")])
+    assert twins.cells.check() == []
+    twins.close()
+
+
 # -- tasks that are repeated, and programs that end
 
 

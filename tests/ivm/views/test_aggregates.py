@@ -144,6 +144,13 @@ def test_loaded_before_the_rules_as_edited_after(program, tmp_path):
     assert stores[0] == stores[1]
 
 
+def test_medians_of_the_least_and_the_greatest_words(tmp_path):
+    mirror = Mirror(tmp_path / "m.pages", f"{BASE} v[x] = r <- agg<<r = median(v)>> m[x, _] = v.")
+    mirror.insert("m", (0, 0, -(2**63)))
+    mirror.insert("m", (0, 1, 2**63 - 1), (1, 0, -(2**63)), (1, 1, -(2**63) + 1), (2, 0, 2**63 - 1))
+    mirror.close()
+
+
 TEXTED = [
     """a[i] = r, b[y, i] = q, c[] = u, d[t] = z <- agg<<(i, r) = top(t, 2), (i, q) = bottom(t, t, 3), u = lastone(v),
          z = concat(t)>> k[t, y] = v.""",

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ RULES = """flight(i, d, c, o, a, m) -> int(i), date(d), string(c), string(o), st
     tails[c] = r <- agg<<r = concat(t, i, " ")>> flight(i, _, c, _, _, _), tail[i] = t.
     daily[d] = n <- agg<<n = count()>> flight(_, d, _, _, _, _).
     week[d] = n <- agg<<n = sum(k)>> day(d), daily[e] = k, e <= d, e > d - 7.
+    so_far[d] = n <- agg<<n = sum(k)>> day(d), daily[e] = k, e <= d.
+    daily_of[c, d] = n <- agg<<n = count()>> flight(_, d, c, _, _, _).
+    week_of[c, d] = n, peak_of[c, d] = k, mean_of[c, d] = a <- agg<<n = sum(f), k = max(f), a = avg(f)>>
+        daily_of[c, d] = _, daily_of[c, e] = f, e <= d, e > d - 7.
+    busier[d] = r <- agg<<r = count()>> daily[d] = n, daily[_] = k, k >= n.
+    again(c, d, e) <- daily_of[c, d] = _, daily_of:next[c, d] = e.
 """
 
 
@@ -55,6 +62,8 @@ class Truth:
         routes = Counter((flight[3], flight[4]) for flight in self.flights)
         ranked = sorted(((n, *route) for route, n in routes.items()), reverse=True)[:10]
         daily = Counter(flight[1] for flight in self.flights)
+        daily_of = Counter((flight[2], flight[1]) for flight in self.flights)
+        weeks = {(c, d): [n for (b, e), n in daily_of.items() if b == c and 0 <= (d - e).days < 7] for c, d in daily_of}
         return {
             "flights": {c: len(found) for c, found in miles.items()},
             "miles": {c: sum(found) for c, found in miles.items()},
@@ -70,6 +79,11 @@ class Truth:
             "top_to": {place: row[2] for place, row in enumerate(ranked, start=1)},
             "daily": dict(daily),
             "week": {d: sum(n for e, n in daily.items() if 0 <= (d - e).days < 7) for d in daily},
+            "so_far": {d: sum(n for e, n in daily.items() if e <= d) for d in daily},
+            "week_of": {key: sum(found) for key, found in weeks.items()},
+            "mean_of": {key: float(Fraction(sum(found), len(found))) for key, found in weeks.items()},
+            "peak_of": {key: max(found) for key, found in weeks.items()},
+            "busier": {d: sum(k >= n for k in daily.values()) for d, n in daily.items()},
         }
 
 
@@ -93,7 +107,9 @@ def days_of(most: int) -> list[tuple[date, list]]:
 
 def compare(ws: ivm.Workspace, truth: Truth) -> None:
     for name, rows in truth.views().items():
-        assert dict(ws[name]) == rows, name
+        assert {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in ws[name]} == rows, name
+    days = sorted({(flight[2], flight[1]) for flight in truth.flights})
+    assert list(ws["again"]) == sorted((c, d, e) for (c, d), (b, e) in pairwise(days) if b == c)
     delays = list(truth.late.values())
     assert list(ws["mean_of_all"]) == [(exact_mean(delays),)]
     assert list(ws["middle_of_all"]) == [(statistics.median(delays),)]
@@ -119,6 +135,9 @@ def compare_with_duckdb(duckdb, ws: ivm.Workspace) -> None:
     }
     for name, question in asked.items():
         assert dict(ws[name]) == dict(peer.execute(question).fetchall()), name
+    question = """select c, d, sum(n) over (partition by c order by d range between interval 6 days preceding
+        and current row) from (select c, d, count(*) n from flight group by c, d)"""
+    assert sorted(ws["week_of"]) == sorted(peer.execute(question).fetchall())
     text = "select c, string_agg(t, ' ' order by i) from flight join tail using (i) group by c"
     for carrier, found in peer.execute(text).fetchall():
         assert str(ws.rope("tails", carrier)) == found
@@ -151,6 +170,8 @@ def follow(path: Path, days: int) -> None:
             if duckdb:
                 compare_with_duckdb(duckdb, ws)
         assert ws.check() == []
+        for name in ("week", "so_far", "week_of", "peak_of", "busier"):
+            assert "of its range, by a scan" in ws.explain(name)
 
 
 def test_flights_of_some_days(tmp_path):

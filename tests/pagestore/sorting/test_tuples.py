@@ -1,5 +1,7 @@
 """Sorting tuples of words, against Python's own sort."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from pagestore.sorting.tuples import (
     distinct,
     encoded,
     near_order,
+    repeats,
     sort_order,
 )
 
@@ -34,6 +37,11 @@ def test_order_and_distinct(merged, case):
         patch.setattr(tuples, "MERGED", merged)
         assert sort_order(columns).tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
         assert list(map(tuple, distinct(columns).T.tolist())) == sorted(set(rows))
+    if rows:
+        found = repeats([columns[:, : len(rows) // 2], columns[:, len(rows) // 2 :]])
+        assert found is None or [*zip(map(tuple, found[0].T.tolist()), found[1].tolist(), strict=True)] == sorted(
+            Counter(rows).items()
+        )
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 133, 302, 1000])

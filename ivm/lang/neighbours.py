@@ -1,0 +1,181 @@
+"""The next and the previous key of a relation or a view, by LogiQL's hierarchical names.
+
+    gap(x, y) <- a(x), a:next[x] = y, y - x > 1.
+
+    gap$next0[x] = y <- agg<<y = min(y2)>> a(x), a(y2), y2 > x.          gap(x, y) <- a(x), gap$next0[x] = y, y - x > 1.
+
+`visit:next[u, t]` is the first t of visit(u, ...) behind t.  The helper has a row for each value that the rest of the
+rule asks for, and is found by seeking (plan/rewrite/ranges.py).  A predicate or a column of such a name is that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from re import findall
+
+from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError, SafetyError
+from ivm.lang.dependencies import strata_of
+from ivm.lang.ir import Aggregate, Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Var
+from ivm.lang.traverse import atoms, variables
+
+OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # which value is asked for, of those that are so
+FOUND = "near"  # and a number: variables of helpers
+
+
+def with_neighbours(rules: Iterable[Rule], known: Mapping[str, Predicate]) -> list[Rule]:
+    """The rules with helpers in the place of `a:next[x] = y` and `a:previous[x] = y`.  Raises RuleError."""
+    rules = list(rules)
+    forms = {name: _form_of(predicate) for name, predicate in known.items()}
+    for rule in rules:
+        for head in rule.heads:
+            forms.setdefault(head.predicate, (len(head.args), head.value is not None, len(head.args)))
+    taken = {*forms}
+    return [made for rule in rules for made in _Neighbours(rule, forms, taken).rules()]
+
+
+def is_neighbour(name: str) -> bool:
+    """Is this the helper of a `next` or a `previous`?"""
+    return any(f"${op}" in name for op in OPERATIONS)
+
+
+def check_neighbours(rules: Iterable[Rule]) -> None:
+    """Raise RecursionRefusedError where a view asks for neighbours of what follows from itself."""
+    for stratum in strata_of([*rules]):
+        for rule in stratum.rules:
+            if stratum.recursive and is_neighbour(rule.heads[0].predicate):
+                view = rule.heads[0].predicate.partition("$")[0]
+                raise RecursionRefusedError(
+                    rule.where, f"{view} cannot seek from its own rows: derive the neighbours of all values as a view "
+                    "of its own, as in after[x] = y <- a(x), a:next[x] = y"
+                )  # fmt: skip
+
+
+def check_ordered(rule: Rule) -> None:
+    """Raise RuleTypeError where neighbours are asked for among texts, which no tree has in their order."""
+    for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
+        if is_neighbour(head.predicate) and rule.types[aggregate.result.name] == "string":
+            raise RuleTypeError(
+                rule.where, "neighbours are found among numbers, dates and timestamps, and this key is a string: "
+                "write it as min or max of those that compare"
+            )  # fmt: skip
+
+
+Form = tuple[int, bool, int]  # how many arguments a predicate has, whether it is a function, how many are keys
+
+
+def _form_of(predicate: Predicate) -> Form:
+    keys = len(predicate.keys)
+    return keys, predicate.value is not None, keys if predicate.key_count is None else predicate.key_count
+
+
+class _Neighbours:
+    """Replaces what asks for neighbours in one rule."""
+
+    def __init__(self, rule: Rule, forms: Mapping[str, Form], taken: set[str]) -> None:
+        self._rule, self._forms, self._taken = rule, forms, taken
+        self._helpers: list[Rule] = []
+        taken_here = {*findall(r"\w+", str(rule))}
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each stands for a `_`
+        self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
+
+    def rules(self) -> Iterator[Rule]:
+        """The helpers, and the rule that reads them; the rule as it is where it asks for no neighbours."""
+        body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
+        yield from self._helpers
+        yield replace(self._rule, body=body) if self._helpers else self._rule
+
+    def _conjunction(self, literals: Disjunct, around: Disjunct) -> Disjunct:
+        """A conjunction with helpers in it; each is made after what binds its arguments."""
+        asking = [x for x in literals if isinstance(x, Atom) and self._asks(x)]
+        known = [*around, *(x for x in literals if x not in asking and not self._asks_inside(x))]
+        made: dict[Literal, Literal] = {}
+        while asking:
+            unbound = [self._unbound(x, known) for x in asking]
+            if None not in unbound:
+                first = unbound[0]
+                assert first
+                name = "`_`" if first.name.startswith("_") else first.name
+                raise SafetyError(
+                    first.where, f"{name} is not bound: {asking[0].predicate} seeks from values that other atoms bind"
+                )
+            atom = asking.pop(unbound.index(None))
+            made[atom] = self._helper(atom, tuple(known))
+            known.append(made[atom])
+        return tuple(
+            replace(x, body=self._conjunction(x.body, tuple(known))) if isinstance(x, Negation) else made.get(x, x)
+            for x in literals
+        )
+
+    def _asks_inside(self, literal: Literal) -> bool:
+        return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
+
+    def _asks(self, atom: Atom) -> bool:
+        """Does an atom ask for a neighbour?  Raises ArityError for one of another form."""
+        name, _, op = atom.predicate.rpartition(":")
+        if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
+            return False
+        keys = self._forms[name][2]
+        if atom.value is None:
+            raise ArityError(atom.where, f"{atom.predicate} is a function: write {atom.predicate}[x] = y")
+        if not 1 <= len(atom.args) <= keys:
+            most = f"1 to {keys} arguments" if keys > 1 else "1 argument" if keys else "no arguments"
+            raise ArityError(
+                atom.where, f"{atom.predicate} takes {most}, which are the leading keys of {name}, not {len(atom.args)}"
+            )
+        return True
+
+    @staticmethod
+    def _unbound(atom: Atom, literals: Iterable[Literal]) -> Var | None:
+        bound = _bound(literals)
+        return next((v for v in variables(*atom.args) if v not in bound), None)
+
+    def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
+        """An atom of the helper in the place of one that asks; adds its rule."""
+        name, _, op = atom.predicate.rpartition(":")
+        function, sign = OPERATIONS[op]
+        arguments, is_function, _ = self._forms[name]
+        asked = variables(*atom.args)
+        body = _binding(asked, literals)
+        *group, point = atom.args
+        if asked and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
+            own = next(self._fresh)
+            body, point = (*body, Compare("=", own, point, where=atom.where)), own
+        found, result = next(self._fresh), next(self._fresh)
+        others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
+        terms = (*group, found, *others)
+        base = (
+            Atom(name, terms[:-1], terms[-1], where=atom.where) if is_function else Atom(name, terms, where=atom.where)
+        )
+        link = Compare(sign, found, point, where=atom.where)
+        aggregate = Aggregate(function, result, (found,), where=atom.where)
+        head = Atom(self._name(op), asked, result, where=atom.where)
+        text = f"{self._rule.text}  (its {atom.predicate})"
+        self._helpers.append(Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text))
+        return replace(head, value=atom.value)
+
+    def _name(self, op: str) -> str:
+        names = (f"{self._rule.heads[0].predicate}${op}{n}" for n in count())
+        name = next(name for name in names if name not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def _bound(literals: Iterable[Literal]) -> set[Var]:
+    """The variables that atoms bind, and those that equations define by them."""
+    bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
+    sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
+    sides += [(right, left) for left, right in sides]
+    while more := {a for a, b in sides if isinstance(a, Var) and a not in bound and bound.issuperset(variables(b))}:
+        bound |= more
+    return bound
+
+
+def _binding(asked: tuple[Var, ...], literals: Disjunct) -> Disjunct:
+    """The literals that say which values are asked for: one atom if that will do, else all that are bound."""
+    if not asked:
+        return ()
+    holding = [x for x in literals if isinstance(x, Atom) and {*asked} <= {*variables(x)}]
+    if holding:
+        return (min(holding, key=lambda x: len(variables(x))),)
+    bound = _bound(literals)
+    return tuple(x for x in literals if bound.issuperset(variables(x)))

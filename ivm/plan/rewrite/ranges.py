@@ -1,0 +1,330 @@
+"""Aggregates over the rows in a range of each row: seeks and range folds in place of a join of rows with rows.
+
+    nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a behind x
+
+    week[d] = n <- agg<<n = sum(v)>> day(d), sale(e, v), e <= d, e > d - 7.
+    week$sums0[e] = n <- agg<<n = sum(v)>> sale(e, v).
+    week[d] = n <- agg<<n = sum(s)>> day(d), week$sums0[e] = s, e <= d, e > d - 7.         a fold of a range of records
+
+A rule is so rewritten if its conjunction falls into two parts: *points*, which hold the keys of the head, and what is
+*measured*, which holds the argument.  They may share variables, the group, and are else tied only by comparisons of one
+variable of each.  Its state is of the size of the parts, where the join has a row for each pair.  If the keys do not
+tell points apart, the rule aggregates once more:
+
+    pairs[] = n <- agg<<n = count()>> a(x), a(z), z > x.
+    pairs$range0[x] = n <- agg<<n = count()>> a(x), a(z), z > x.
+    pairs[] = n <- agg<<n = sum(m)>> a(x), pairs$range0[x] = m.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
+from typing import NamedTuple
+
+from ivm.join.kernels.join_layout import GE
+from ivm.lang.aggregate import result_types
+from ivm.lang.ir import (
+    MIRRORED,
+    Aggregate,
+    Atom,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Predicate,
+    Range,
+    Rule,
+    Type,
+    Var,
+)
+from ivm.lang.neighbours import is_neighbour
+from ivm.lang.traverse import variables
+from ivm.plan.constants import Encode
+from ivm.plan.expression import may_fail
+from ivm.plan.join_order import Distinct
+from ivm.plan.linear import FAR, KINDS, Linear, linear
+from pagestore.host import KEYS_MAX
+
+KeysOf = Callable[[str], int]  # how many of a predicate's columns tell its rows apart
+Pays = Callable[[Disjunct, Disjunct], bool]  # of points and what is measured
+FEW_POINTS = 64  # with fewer by this factor than there are rows to measure, a question is a join
+FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # what an operation folds by, over its own results
+FIRST = ("min", "argmin", "first")  # what is found by seeking, if it orders by the key of the range
+LAST = ("max", "argmax", "last")
+
+
+class Parts(NamedTuple):
+    """A conjunction in two parts, the comparisons between them, and the range that these say."""
+
+    points: Disjunct
+    measured: Disjunct
+    links: tuple[Compare, ...]
+    point: Var
+    key: Var
+    group: tuple[Var, ...]
+    low: int | None
+    high: int | None
+
+
+def lift_ranges(
+    rule: Rule,
+    predicates: dict[str, Predicate],
+    keys_of: KeysOf,
+    encode: Encode,
+    recursive: Container[str],
+    pays: Pays | None = None,
+) -> Iterator[Rule]:
+    """The rule, or for aggregates over ranges rules that are evaluated by ranges, after their helpers.
+
+    Adds the helpers to `predicates`.  Views in `recursive` are left to their rounds.  `pays` says for what is evaluated
+    once whether so many points are worth the helpers.
+    """
+    is_other = not rule.aggregates or any(head.predicate in recursive for head in rule.heads)
+    if is_other or len(rule.body) != 1 or may_fail(rule.body[0], set(), rule.types):
+        yield rule
+        return
+    rewriting = _Rewriting(rule, predicates, keys_of, pays)
+    left = []
+    for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
+        made = rewriting.ranged(head, aggregate, encode)
+        if made:
+            yield from made
+        else:
+            left.append((head, aggregate))
+    if left:
+        heads, aggregates = zip(*left, strict=True)
+        yield replace(rule, heads=heads, aggregates=aggregates)
+
+
+class _Rewriting:
+    """Rewrites the aggregates of one rule; helpers of the same body are shared."""
+
+    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys_of: KeysOf, pays: Pays | None) -> None:
+        self._rule, self._predicates, self._keys_of, self._pays = rule, predicates, keys_of, pays
+        self._known: dict[object, Atom] = {}
+
+    def ranged(self, head: Atom, aggregate: Aggregate, encode: Encode) -> list[Rule]:
+        """The rules for one aggregate; none if it is not over a range."""
+        parts = self._parts(head, aggregate, encode)
+        if parts is None or (self._pays and not is_neighbour(head.predicate) and not self._pays(*parts[:2])):
+            return []
+        keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
+        once = self._tells_apart(parts.points, keys)  # else a key's points count several times
+        if (keys == {*core} and (once or aggregate.op not in ("count", "sum"))) or (once and keys):
+            return self._rules(head, aggregate, parts, keys != {*core})
+        if aggregate.op not in FOLDS:
+            return []
+        result = Var(f"{aggregate.result.name}$", where=aggregate.where)
+        inner = Atom(self._name("range"), core, result, where=head.where)
+        types = self._rule.types
+        self._define(inner, types[aggregate.result.name])
+        folded = Aggregate(FOLDS[aggregate.op], aggregate.result, (result,), where=aggregate.where)
+        outer = replace(
+            self._rule,
+            heads=(head,),
+            aggregates=(folded,),
+            body=((*parts.points, inner),),
+            types={**types, result.name: types[aggregate.result.name]},
+        )
+        return [*self._rules(inner, replace(aggregate, result=result), parts, False), outer]
+
+    # -- what is a range
+
+    def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
+        """The parts of the body; None if it is not of that form, or the aggregate is of another kind."""
+        taken = aggregate.arguments
+        if aggregate.op not in (*FOLDS, *FIRST, *LAST, "avg") or len(taken) > 2:
+            return None
+        forms = {x: form for x in self._rule.body[0] if (form := self._link(x, encode))}
+        keys = variables(*head.args)
+        ends = dict.fromkeys(pair for form in forms.values() for pair in permutations(map(Var, form.times)))
+        found = (self._split(forms, point, key, keys) for point, key in ends)
+        for parts in found:
+            if parts is None:
+                continue
+            points, measured = ({v for x in part for v in variables(x)} for part in parts[:2])
+            if {*keys} <= points and {*taken} <= measured - points and self._is_kept(aggregate, parts):
+                return parts
+        return None
+
+    def _link(self, literal: Literal, encode: Encode) -> Linear | None:
+        """A comparison as a sum, if it may bound a range."""
+        if not isinstance(literal, Compare) or literal.op in ("=", "!="):
+            return None
+        form = linear(literal, self._rule.types, encode)
+        opposite = form is not None and sorted(form.times.values()) == [-1, 1]
+        return form if opposite and form and abs(form.constant) < FAR else None
+
+    def _is_kept(self, aggregate: Aggregate, parts: Parts) -> bool:
+        """Can a range of one tree say what the aggregate is?"""
+        taken, types = aggregate.arguments, self._rule.types
+        if len(parts.group) + 3 > KEYS_MAX // 2:
+            return False
+        if aggregate.by:
+            return taken[1:] == (parts.key,) and taken[0] != parts.key and types[taken[0].name] != "string"
+        if aggregate.op == "avg":
+            return types[taken[0].name] != "float64"
+        if aggregate.op not in FOLDS:
+            return False
+        return taken == (parts.key,) or aggregate.op in ("count", "sum") or types[taken[0].name] != "string"
+
+    def _split(self, forms: Mapping[Literal, Linear], point: Var, key: Var, keys: tuple[Var, ...]) -> Parts | None:
+        """The parts of the body, given which variables are compared, and which are the head's keys."""
+        links = [x for x, form in forms.items() if {*form.times} == {point.name, key.name}]
+        literals = [x for x in self._rule.body[0] if x not in links]
+        sides = _sides([x for x in literals if isinstance(x, Atom)], {point, *keys}, key)
+        if sides is None:
+            return None
+        bound = [{v for x in side for v in variables(x)} for side in sides]
+        for x in literals:
+            if not isinstance(x, Atom):
+                side = next((s for s in (0, 1) if bound[s].issuperset(variables(x))), None)
+                if side is None:
+                    return None
+                sides[side].append(x)
+        if key in bound[0] or point in bound[1]:
+            return None
+        group = tuple(v for v in variables(*sides[1]) if v in bound[0])
+        low, high = _ends([forms[x] for x in links], key)
+        ordered = [tuple(x for x in literals if x in side) for side in sides]
+        comparisons = tuple(x for x in links if isinstance(x, Compare))
+        return Parts(ordered[0], ordered[1], comparisons, point, key, group, low, high)
+
+    def _tells_apart(self, part: Disjunct, keys: set[Var]) -> bool:
+        """Do these variables tell the bindings of a part apart?"""
+        bound = {v for x in part for v in variables(x)}
+        if keys == bound:
+            return True
+        if sum(isinstance(x, Atom) for x in part) != 1:
+            return False
+        (atom,) = (x for x in part if isinstance(x, Atom))
+        own = {*variables(*atom.terms[: self._keys_of(atom.predicate)])}
+        return own <= keys and bound <= {*variables(atom)}
+
+    # -- the rules
+
+    def _rules(self, head: Atom, aggregate: Aggregate, parts: Parts, whole: bool) -> list[Rule]:
+        """The rule that is evaluated by ranges, after the helpers that it reads."""
+        helpers: list[Rule] = []
+        core = (*parts.group, parts.point)
+        told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
+        points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
+        types = {**self._rule.types, aggregate.result.name: self._rule.types[self._result_of(aggregate)]}
+        taken, others = aggregate.arguments, tuple[Atom, ...]()
+        if taken == (parts.key,) and aggregate.op in ("min", "max"):
+            measured = self._part(parts.measured, (*parts.group, parts.key), "from", helpers)
+        elif aggregate.by:
+            least = len(parts.group) + 1 + (not self._tells_apart(parts.measured, {*parts.group, parts.key}))
+            measured = self._part(parts.measured, (*parts.group, parts.key, taken[0]), "from", helpers, least)
+        else:
+            op = "sum" if aggregate.op == "avg" else aggregate.op
+            measured = self._folded(replace(aggregate, op=op), parts, "folded$", helpers, types)
+            assert isinstance(measured.value, Var)
+            folded = measured.value
+            if aggregate.op == "avg":
+                count = replace(aggregate, op="count", arguments=())
+                others = (self._folded(count, parts, "counted$", helpers, types),)
+            aggregate = replace(aggregate, op=FOLDS.get(aggregate.op, "avg"), arguments=(folded,))
+        span = Range(parts.point, parts.key, parts.group, parts.low, parts.high, whole)
+        body: Disjunct = (points, measured, *others, *parts.links)
+        return [
+            *helpers,
+            replace(self._rule, heads=(head,), aggregates=(aggregate,), body=(body,), types=types, range=span),
+        ]
+
+    def _result_of(self, aggregate: Aggregate) -> str:
+        return aggregate.result.name.removesuffix("$")
+
+    def _part(self, part: Disjunct, columns: tuple[Var, ...], kind: str, helpers: list[Rule], least: int = 0) -> Atom:
+        """The atom that is a part, or one of a helper that has these columns, of which the first `least` come first."""
+        if len(part) == 1 and self._serves(part[0], columns[:least] or columns):
+            (atom,) = part
+            assert isinstance(atom, Atom)
+            return atom
+        if (part, columns) not in self._known:
+            atom = Atom(self._name(kind), columns, where=self._rule.where)
+            self._define(atom, None)
+            helpers.append(replace(self._rule, heads=(atom,), aggregates=(), body=(part,)))
+            self._known[part, columns] = atom
+        return self._known[part, columns]
+
+    def _serves(self, literal: Literal, columns: tuple[Var, ...]) -> bool:
+        """Is there an index of a relation, or the relation itself, that is in the order of these columns?"""
+        if not isinstance(literal, Atom) or len({*literal.terms}) < len(literal.terms):
+            return False
+        if not all(isinstance(term, Var) for term in literal.terms):
+            return False
+        own = self._keys_of(literal.predicate)
+        in_front = literal.terms[: len(columns)] == columns
+        return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > own)
+
+    def _folded(
+        self, aggregate: Aggregate, parts: Parts, name: str, helpers: list[Rule], types: dict[str, Type]
+    ) -> Atom:
+        """The atom of a helper that aggregates what is measured for each key of the range; adds its value's type."""
+        known = (parts.measured, parts.key, aggregate.op, aggregate.arguments, name)
+        value = Var(name, where=aggregate.where)
+        folded = replace(aggregate, result=value)
+        types |= result_types(folded, self._rule.types)
+        if known not in self._known:
+            atom = Atom(self._name("sums"), (*parts.group, parts.key), value, where=self._rule.where)
+            self._define(atom, types[value.name])
+            helpers.append(
+                replace(self._rule, heads=(atom,), aggregates=(folded,), body=(parts.measured,), types={**types})
+            )
+            self._known[known] = atom
+        return self._known[known]
+
+    def _name(self, kind: str) -> str:
+        name = f"{self._rule.heads[0].predicate}${kind}"
+        return f"{name}{sum(f'${kind}' in known for known in self._predicates)}"
+
+    def _define(self, atom: Atom, value: Type | None) -> None:
+        names = [v.name for v in variables(*atom.args)]
+        types = tuple(self._rule.types[name] for name in names)
+        columns = (*names, "folded$") if value else (*names,)
+        self._predicates[atom.predicate] = Predicate(atom.predicate, types, value, False, columns, where=atom.where)
+
+
+def pays_once(distinct: Distinct, points: Disjunct, measured: Disjunct) -> bool:
+    """Are there enough points for a question to make helpers of all that is measured?  Else it joins the few."""
+    return FEW_POINTS * _rows(distinct, points) >= _rows(distinct, measured)
+
+
+def _rows(distinct: Distinct, part: Disjunct) -> float:
+    """About how many rows a part has at most: those of its smallest atom, or few where a constant is asked for."""
+    asked = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
+    held = [x for x in part if isinstance(x, Atom)]
+    if asked or any(isinstance(term, Const) for x in held for term in x.terms):
+        return 1.0
+    return min(distinct(x.predicate, tuple(range(len(x.terms)))) for x in held)
+
+
+def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:
+    """The atoms of points and those that are measured; None if some belong to both."""
+    measured = [x for x in atoms if key in variables(x)]
+    sides = [[x for x in atoms if x not in measured and not points.isdisjoint(variables(x))], measured]
+    waiting = [x for x in atoms if x not in sides[0] and x not in measured]
+    if not all(sides):
+        return None
+    while waiting:
+        bound = [{v for x in side for v in variables(x)} for side in sides]
+        own = [bound[0] - bound[1], bound[1] - bound[0]]
+        tied = [(x, [not s.isdisjoint(variables(x)) for s in own]) for x in waiting]
+        if any(all(sides_of) for _, sides_of in tied):
+            return None
+        x, side = next(((x, s.index(True)) for x, s in tied if any(s)), (waiting[0], 0))
+        sides[side].append(x)
+        waiting.remove(x)
+    return [[*side] for side in sides]
+
+
+def _ends(forms: list[Linear], key: Var) -> tuple[int | None, int | None]:
+    """The range of the key less the point, in words, that comparisons leave."""
+    lows: list[int] = []
+    highs: list[int] = []
+    for form in forms:
+        sign = form.times[key.name]
+        kind, shift = KINDS[form.op if sign > 0 else MIRRORED[form.op]]
+        (lows if kind == GE else highs).append(shift - sign * form.constant)
+    return max(lows, default=None), min(highs, default=None)

@@ -1,0 +1,94 @@
+"""A range aggregate as it is evaluated: which indices hold the points and what is measured, and which words count.
+
+week[d] = n <- agg<<n = sum(s)>> day(d), week$sums0[e] = s, e <= d, e > d - 7.
+
+points     day             the words of group and point first
+measured   week$sums0      the words of group and key first; a range goes from point + low to point + high
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ivm.lang.ir import Atom, Rule, Var
+from ivm.lang.traverse import variables
+from ivm.lang.types import scale
+from ivm.plan.index import Index, permuted
+from ivm.plan.rewrite.ranges import FIRST, LAST
+
+SEEK_FIRST, SEEK_LAST, FOLD = "first", "last", "fold"
+FOLDED_BY = {"avg": "sum"}  # else an operation has a scan of its name
+
+
+class Span(NamedTuple):
+    """A range aggregate over indices.
+
+    `group` is how many words of a record are the group.  `keys` are the places of the view's keys in a record of
+    points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the word of
+    a measured record that is taken, or folded by the scan `scan`, named as users name scans.  A mean also folds
+    `counts`, which has as many assignments, and its summands have so many `digits` behind the point.
+    """
+
+    points: Index
+    measured: Index
+    group: int
+    low: int | None
+    high: int | None
+    whole: bool
+    width: int
+    keys: tuple[int, ...]
+    kind: str
+    result: int
+    scan: str = ""
+    counts: Index | None = None
+    digits: int = 0
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """The index of points, and those of what is measured."""
+        return (self.points, self.measured, *([self.counts] if self.counts else []))
+
+    @property
+    def scans(self) -> list[tuple[str, str]]:
+        """The scans that are folded, each with the predicate whose tree carries it."""
+        return [(index.predicate, self.scan) for index in self.indices[1:] if self.scan]
+
+
+def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
+    """A rule with a range as it is evaluated; `stored` has the key words and visible words of each predicate."""
+    span, (points, measured, *others) = rule.range, rule.body[0]
+    (aggregate,) = rule.aggregates
+    assert span and isinstance(points, Atom) and isinstance(measured, Atom)
+    asked = aggregate.argument
+    assert asked
+    kind = FOLD
+    if aggregate.arguments[-1] == span.key and aggregate.op in (*FIRST, *LAST):
+        kind = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST
+    lead = (*span.group, span.key)
+    if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
+        lead = (*lead, asked)
+    of_points = _index(points, (*span.group, span.point), stored[points.predicate][0])
+    of_measured = _index(measured, lead, stored[measured.predicate][0])
+    places = _columns(of_points, stored[points.predicate][1])
+    keys = tuple(places.index(points.terms.index(v)) for v in variables(*rule.heads[0].args))
+    result = _columns(of_measured, stored[measured.predicate][1]).index(measured.terms.index(asked))
+    scan = f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$" if kind == FOLD else ""
+    counts = [_index(x, lead, stored[x.predicate][0]) for x in others if isinstance(x, Atom)]
+    return Span(
+        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result, scan,
+        counts[0] if counts else None, scale(rule.types[asked.name]) or 0,
+    )  # fmt: skip
+
+
+def _index(atom: Atom, lead: Sequence[Var], keys: int) -> Index:
+    """The index of an atom's relation that begins with the columns of these variables."""
+    columns = [atom.terms.index(v) for v in lead]
+    order = (*columns, *(c for c in range(keys) if c not in columns))
+    own = Index(atom.predicate, tuple(range(keys)))
+    return own if columns == [*range(len(columns))] and len(columns) <= keys else Index(atom.predicate, order)
+
+
+def _columns(index: Index, visible: int) -> list[int]:
+    """The relation's columns in the order in which records of an index have them."""
+    if not permuted(index):
+        return [*range(visible)]
+    return [*index.order, *(c for c in range(visible) if c not in index.order)]
