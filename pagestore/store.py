@@ -224,7 +224,8 @@ class Store:
 
         What is tagged, read, or the head or the origin of a branch stays: it is listed in the answer's
         `kept`, and asking for it by number raises RetainedError. Without `drop`, texts that no version holds any
-        more leave the dictionary, which makes a version if there are any: O(records + changes + pages freed).
+        more leave the dictionary, which makes a version if there are any: O(records + changes + pages freed). A
+        `dry_run` does not look for such texts, so it leaves out the version that the new one takes the place of.
         """
         from pagestore.admin import vacuum
 
