@@ -7,7 +7,7 @@ import pytest
 from ivm import errors
 from ivm.lang import NOTHING, compile, query
 from pagestore import register_operator
-from tests.support.recursive_programs import UNITE
+from tests.support.recursive_programs import semilattice
 
 register_operator("partial", lambda a, b: a, 0)
 DECLARATIONS = """q(x) -> int(x).  edge(x, y) -> int(x), int(y).  born[x] = d -> int(x), date(d).
@@ -234,7 +234,12 @@ def test_recursion_through_min_is_monotone(body, at, says):
     ],
 )
 def test_recursion_through_a_semilattice_passes_values_on(body, at, says):
-    refused(f"d[y] = m <- agg<<m = {UNITE}(c)>> (q(y), c = 0 ; \n{body}).", errors.RecursionRefusedError, at, says)
+    refused(
+        f"d[y] = m <- agg<<m = {semilattice('unite')}(c)>> (q(y), c = 0 ; \n{body}).",
+        errors.RecursionRefusedError,
+        at,
+        says,
+    )
 
 
 @pytest.mark.parametrize(

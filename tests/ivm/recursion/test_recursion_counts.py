@@ -7,18 +7,19 @@ import ivm
 from ivm.engine import engine
 from ivm.engine.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
-from tests.support.recursive_programs import UNITE
+from tests.support.recursive_programs import semilattice
 
 FACTS = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).\n"
 REACH = "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
 CLOSURE = "path(x, y) <- edge(x, y).  path(x, z) <- path(x, y), edge(y, z)."
 LABEL = "label[x] = x <- edge(x, _).  label[y] = l <- agg<<l = min(m)>> label[x] = m, edge(x, y)."
-SETS = f"holds[y] = s <- agg<<s = {UNITE}(t)>> (start(y), t = 1 ; holds[x] = t, edge(x, y))."
+SETS = "holds[y] = s <- agg<<s = unite(t)>> (start(y), t = 1 ; holds[x] = t, edge(x, y))."
 OPERATIONS = 40  # for each row that is examined or changed, and for each edge there or back, measured
 
 
 @pytest.fixture(autouse=True)
 def never_anew(monkeypatch):
+    semilattice("unite")
     monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
 

@@ -20,13 +20,13 @@ from ivm.views import aggregate_state
 from pagestore.host import is_operator
 from pagestore.trees.reading import pages_of
 from tests.support.mirror import Mirror
-from tests.support.recursive_programs import UNITE
+from tests.support.recursive_programs import semilattice
 
 BASE = """n(x, y) -> int(x), int(y).  m[x, y] = v -> int(x), int(y), int(v).  s[x, y] = t -> int(x), int(y), string(t).
     w[x, y] = v -> int(x), int(y), float(v).  p[x, y] = d -> int(x), int(y), decimal(8, 2)(d).
     b[x, y] = d -> int(x), int(y), date(d)."""
 PROGRAMS = [
-    f"u[x] = r, k[x] = s <- agg<<r = {UNITE}(y), s = max(y)>> n(x, y).",
+    "u[x] = r, k[x] = s <- agg<<r = unite(y), s = max(y)>> n(x, y).",
     """lo[x] = a, hi[x] = c, mid[x] = d, k[x] = e, q[x] = f <- agg<<a = min(v), c = max(v), d = median(v),
          e = count_distinct(v), f = quantile(v, 0.75)>> m[x, y] = v.""",
     "a[x] = r, va[x] = s, sd[x] = t, pv[x] = u, n2[x] = k <- agg<<r = avg(v), s = variance(v), t = stddev(v), "
@@ -71,6 +71,7 @@ EDITS = st.one_of(
 @pytest.fixture(autouse=True, scope="module")
 def lastone():
     """A registered operator whose order matters."""
+    semilattice("unite")
     if not is_operator("lastone"):
         pagestore.register_operator("lastone", lambda a, b: b, 0)
 
