@@ -133,7 +133,8 @@ def test_a_forked_child_does_not_keep_a_dead_writers_lock(tmp_path):
         grandchild = int(parent.stdout.readline())
         parent.wait()
         try:
-            with pagestore.open(path) as store, store.transaction() as txn:
+            # The child lets go as soon as it runs, which may be after its parent has ended.
+            with pagestore.open(path, timeout=10) as store, store.transaction() as txn:
                 txn["r"].insert([2])
         finally:
             os.kill(grandchild, signal.SIGKILL)
