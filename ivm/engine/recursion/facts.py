@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
 
 
 class Facts:
-    """The facts of a stratum, as a transaction has them."""
+    """The facts of a stratum, as a transaction has them. The values of views in `texts` are in the order of texts."""
 
     def __init__(
         self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int = 1
@@ -75,7 +75,7 @@ class Facts:
         aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
         self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
         types = {name: installed.program.predicates[name].types for name in self.stored}
-        self._texts = {name for name in self.stored if self.folds(name) and types[name][-1] in TEXTS}
+        self.texts = {name for name in self.stored if self.folds(name) and types[name][-1] in TEXTS}
 
     @property
     def trees(self) -> dict[Index, Tree]:
@@ -98,13 +98,13 @@ class Facts:
 
     def cost(self, name: str, values: np.ndarray) -> np.ndarray:
         """The costs int64[n] of value words int64[n] of an aggregated view."""
-        keys = self._encode.keys(values) if name in self._texts and len(values) else values
+        keys = self._encode.keys(values) if name in self.texts and len(values) else values
         return ~keys if self._falling[name] else keys
 
     def values(self, name: str, costs: np.ndarray) -> np.ndarray:
         """The value words int64[n] of costs int64[n] of an aggregated view."""
         keys = ~costs if self._falling[name] else costs
-        return self._encode.ids(keys) if name in self._texts and len(keys) else keys
+        return self._encode.ids(keys) if name in self.texts and len(keys) else keys
 
     def orders(self, name: str, keys: np.ndarray) -> Order:
         """The orders of the facts with some keys[K, n]."""
@@ -169,15 +169,17 @@ class Facts:
         return self._txn.apply_indexed(names, kept.places[there], actions, rows, kept.layout.visible)[0]
 
 
-def joined(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
-    """Proposals by view, the best of each key."""
+def gathered(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
+    """All proposals of each view together."""
     by_name: dict[str, list[Proposal]] = {}
     for name, part in parts:
         by_name.setdefault(name, []).append(part)
-    return {
-        name: Proposal(*(np.concatenate(columns, axis=-1) for columns in zip(*found, strict=True))).best()
-        for name, found in by_name.items()
-    }
+    return {name: combined(found) for name, found in by_name.items()}
+
+
+def combined(proposals: list[Proposal]) -> Proposal:
+    """Some proposals of one view as one."""
+    return Proposal(*(np.concatenate(columns, axis=-1) for columns in zip(*proposals, strict=True)))
 
 
 def total(keys: Mapping[str, np.ndarray]) -> int:

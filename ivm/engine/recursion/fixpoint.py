@@ -20,7 +20,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.bodies import Body, Derivations
-from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, joined, total
+from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, gathered, total
 from ivm.engine.recursion.flat_rounds import FlatRounds, NotPlain
 from ivm.engine.recursion.limits import Limits
 from ivm.lang.traverse import constants
@@ -62,8 +62,9 @@ class Fixpoint:
         self._steps_left = WORD_MAX
         self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
         self.ordered = True  # whether every fact that was stored comes behind those that it follows from
-        for const in (const for rule in stratum.rules for const in constants(rule.definition)):
-            encode(const)  # a new text may move the keys of others, so all are there before any is compared
+        for rule in stratum.rules if self.facts.texts else ():
+            for const in constants(rule.definition):
+                encode(const)  # a new text may move the keys of others, so all are there before any is compared
         own = stratum.recursive
         plans = [(rule, plan) for rule in stratum.rules for plan in rule.plans]
         self._bodies = [Body(installed, rule, plan, own, search=False) for rule, plan in plans]
@@ -249,7 +250,7 @@ class Fixpoint:
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
         """Proposals by view, one for each key."""
-        return joined(parts)
+        return {name: one.best() for name, one in gathered(parts).items()}
 
     def _adopt(self, proposals: Mapping[str, Proposal]) -> Keys:
         """Store what is new or better; returns the keys of that."""
@@ -315,7 +316,7 @@ class Fixpoint:
             for name, keys in suspended.items()
             for derivations in self._search(name, keys, below)
         ]
-        back = joined(parts)
+        back = self._gather(parts)
         for name, keys in suspended.items():
             known = back[name].keys if name in back else keys[:, :0]
             self.facts.erase(name, binding_difference(distinct(keys), known).rows)

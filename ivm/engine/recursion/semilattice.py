@@ -15,7 +15,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.bodies import Body, Derivations
-from ivm.engine.recursion.facts import SUSPENDED, Proposal, total
+from ivm.engine.recursion.facts import SUSPENDED, Proposal, combined, gathered, total
 from ivm.engine.recursion.fixpoint import Fixpoint, Keys
 from ivm.engine.recursion.kernels import semilattice as kernel
 from ivm.engine.recursion.limits import Limits
@@ -136,13 +136,10 @@ class Joined(Fixpoint):
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
         """Proposals by view, those of each key joined."""
-        by_name: dict[str, list[Proposal]] = {}
-        for name, part in parts:
-            by_name.setdefault(name, []).append(part)
-        return {name: self._joined(found) for name, found in by_name.items()}
+        return {name: self._joined(one) for name, one in gathered(parts).items()}
 
-    def _joined(self, proposals: list[Proposal]) -> Proposal:
-        table = np.concatenate([np.concatenate([one.keys, one.cost[None]]) for one in proposals], axis=1)
+    def _joined(self, proposals: Proposal) -> Proposal:
+        table = np.concatenate([proposals.keys, proposals.cost[None]])
         table = table.take(sort_order(table), axis=1)
         starts = np.flatnonzero(begins(table[:-1])).astype(np.int64)
         values = np.empty(len(starts), np.int64)
@@ -161,7 +158,7 @@ class Joined(Fixpoint):
         for name, new in proposals.items():
             known = self.facts.orders(name, new.keys)
             stored = Proposal(new.keys, known.cost, new.rank).only(known.found)
-            risen = self._joined([new, stored])
+            risen = self._joined(combined([new, stored]))
             changed = ~known.found | (risen.cost != known.cost)
             if changed.any():
                 fresh[name] = risen.keys[:, changed]
