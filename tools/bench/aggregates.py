@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import ivm
 
 from .measure import Row, Side
+from .peers import duckdb_with
 from .run import arguments, bench
 
 DELETES = 10  # in a run, each in a transaction of its own
@@ -44,7 +44,7 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
                 txn.insert("n", [values])
             ws.install(f"v[] = r <- agg<<r = {ours}>> n(y).", "rules")
             sides = [Side("ivm", _deletes(ws, size), before=_restore(ws, values))]
-            if theirs and (peer := _duckdb(values)):
+            if theirs and (peer := duckdb_with("n", y=values)):
                 sides.append(Side("DuckDB", *_deletes_in_duckdb(peer, theirs, values)))
             yield Row(f"{name} of {size:,}, a delete", sides, 5, "ms", 1e3 / DELETES)
 
@@ -67,18 +67,6 @@ def _restore(ws: ivm.Workspace, values: np.ndarray) -> Callable[[], object]:
             txn.insert("n", [values[-DELETES:]])
 
     return restore
-
-
-def _duckdb(values: np.ndarray) -> Any:
-    """DuckDB with the values as a table, or None where it is not installed."""
-    try:
-        import duckdb
-    except ImportError:
-        return None
-    peer = duckdb.connect(config={"threads": 1})
-    peer.register("given", pa.table({"y": values}))
-    peer.execute("create table n as select * from given")
-    return peer
 
 
 def _deletes_in_duckdb(

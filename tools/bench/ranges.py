@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import ivm
 
 from .measure import Row, Side
+from .peers import duckdb_with
 from .run import arguments, bench
 
 EDITS = 10  # in a run, each deletes a row and inserts it again
@@ -45,7 +45,7 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
             ws.install("a(x) -> int(x).", "base")
             with ws.transaction() as txn:
                 txn.insert("a", [keys])
-            peer = _duckdb(keys)
+            peer = duckdb_with("a", x=keys)
             anew = [Side("ivm", partial(_told, ws, rule))]
             if peer:
                 anew.append(Side("DuckDB", partial(_told_by, peer, window)))
@@ -73,18 +73,6 @@ def _edits(ws: ivm.Workspace, key: int) -> Callable[[], list[int]]:
         return [len(ws["v"])]
 
     return run
-
-
-def _duckdb(keys: np.ndarray) -> Any:
-    """DuckDB with the keys as a table, or None where it is not installed."""
-    try:
-        import duckdb
-    except ImportError:
-        return None
-    peer = duckdb.connect(config={"threads": 1})
-    peer.register("given", pa.table({"x": keys}))
-    peer.execute("create table a as select * from given")
-    return peer
 
 
 if __name__ == "__main__":
