@@ -21,7 +21,8 @@ import numpy as np
 from ivm.engine.installed import Installed, InstalledStratum
 from ivm.engine.recursion.bodies import Body, Derivations
 from ivm.engine.recursion.facts import SUSPENDED, Facts, Proposal, gathered, total
-from ivm.engine.recursion.flat_rounds import FlatRounds, NotPlain
+from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
+from ivm.engine.recursion.flat_rounds import FlatRounds
 from ivm.engine.recursion.limits import Limits
 from ivm.lang.traverse import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
@@ -101,7 +102,8 @@ class Fixpoint:
     def _flat(self) -> FlatRounds | None:
         """The stratum as it is evaluated in memory; None if it is not."""
         try:
-            flat = FlatRounds(self._txn, self._installed, self._stratum, self._bodies, self._encode, self._limits)
+            bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode)
+            flat = FlatRounds(bodies, self._limits, self._threads)
         except NotPlain:
             return None
         return flat if flat.below <= BELOW_MAX else None

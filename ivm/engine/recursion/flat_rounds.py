@@ -1,377 +1,101 @@
-"""A recursive stratum evaluated from scratch in memory, where its bodies are plain (kernels/flat_rounds.py).
+"""A recursive stratum evaluated from scratch in memory, where its bodies are plain (flat_bodies.py), by some threads.
 
-    path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a table of hashes; path in chains
-
-A body is plain if each of its atoms, from any of its facts on, shares variables with one atom before it only, so that
-no two atoms have to be intersected, and if it computes only sums of integers. Others are evaluated in rounds of probes.
+path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, since a path has the x that it
+                                                    follows from
+same(x, y) <- edge(a, x), same(a, b), edge(b, y).   threads share large rounds (shared_rounds.py)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections import deque
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledStratum, index_columns
-from ivm.engine.recursion.bodies import Body
+from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
+from ivm.engine.recursion.flat_facts import Base, FlatFacts
 from ivm.engine.recursion.kernels import arguments
 from ivm.engine.recursion.kernels import flat_rounds as kernel
 from ivm.engine.recursion.limits import ROUNDS_MAX, Limits
-from ivm.join.kernels import join_layout
-from ivm.join.memory_guard import memory_left
-from ivm.lang.ir import Binary, Const, Term, Var
-from ivm.lang.types import TEXTS
-from ivm.plan.constants import Encoder
-from pagestore.compiled import Door, Table, Words
-from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
+from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
 
-FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # room to begin with, and the most: beyond, rounds go over pages
-GROWTH = 4
-NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
-
-RUN = Door(kernel.run_rounds, arguments.Bodies, arguments.Facts, arguments.Run)
-RELINK = Door(kernel.relink, arguments.Bodies, arguments.Facts, Words, int, int)
-SEED = Door(kernel.seed, arguments.Bodies, arguments.Facts, Words, int, Table, Words, Words)
-HASH_ROWS = Door(kernel.hash_rows, Words, int, int, int, Words, int, int)
-
-TESTS = {join_layout.EQ: kernel.EQ, join_layout.GE: kernel.GE, join_layout.LE: kernel.LE, join_layout.NE: kernel.NE}
-
-
-class NotPlain(Exception):
-    """A body has to be evaluated in another way."""
-
-
-class Atom(NamedTuple):
-    """An atom of a body: its predicate, and the variable of each column that matters."""
-
-    predicate: str
-    columns: dict[int, int]
-    negated: bool
-
-
-class Test(NamedTuple):
-    """What holds of a variable: its kind, and a sum of a constant and up to two variables, each with a sign."""
-
-    kind: int
-    variable: int
-    constant: int
-    others: tuple[tuple[int, int], ...]
+RANGED_MIN = 1 << 10  # facts given, or found; ranges of fewer are not worth a thread
+RANGES = 4  # for each thread, since some bring more facts than others
 
 
 class FlatRounds:
-    """One evaluation in memory."""
+    """One evaluation of a stratum."""
 
-    def __init__(
-        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, bodies: Sequence[Body],
-        encode: Encoder, limits: Limits,
-    ) -> None:  # fmt: skip
+    def __init__(self, bodies: FlatBodies, limits: Limits, threads: int) -> None:
         """Raises NotPlain."""
-        self._txn, self._installed, self._encode, self._limits = txn, installed, encode, limits
-        self.names = sorted(stratum.recursive)
-        layouts = [installed.layouts[name] for name in self.names]
-        self.keys = np.array([layout.keys for layout in layouts], np.int64)
-        self._folds = bool(layouts[0].shown)
-        aggregate = stratum.rules[0].definition.aggregate
-        self._fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
-        if aggregate and any(installed.program.predicates[name].types[-1] in TEXTS for name in self.names):
-            raise NotPlain  # the words of texts are not in their order
-        if aggregate and limits.rounds_max not in (None, ROUNDS_MAX):
+        if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are no numbers of rounds
-        self.words = int(self.keys.max()) + self._folds
-        self._lists: list[int] = []
-        self._steps: list[list[int]] = []
-        self._tests: list[list[int]] = []
-        self._indices: list[list[int]] = [[-1, 0, 0]]
-        self._relations: dict[tuple[str, tuple[int, ...]], int] = {}
-        rows: dict[int, list[list[int]]] = {p: [] for p in range(len(self.names))}
-        self._depth = self._variables = 1
-        self._constants: list[int] = []  # that facts may hold, beside words of relations
-        self._computes_keys = False
-        for body in bodies:
-            for predicate, row in self._lay_body(body) if body.own else ():
-                rows[predicate].append(row)
-        self.below = sum(txn.tree(name).count for name in {name for name, _ in self._relations})
+        self._bodies, self._limits, self._threads = bodies, limits, threads
+        self.below = bodies.below  # how many rows are read into memory
         self.operations = 0
-        self._of = np.cumsum([0, *(len(found) for found in rows.values())], dtype=np.int64)
-        self._bodies = [row for found in rows.values() for row in found]
 
-    # -- laid out
-
-    def _lay_body(self, body: Body) -> Iterator[tuple[int, list[int]]]:
-        """For each fact of a body: its predicate, and the body as it begins with that fact."""
-        plan, rule = body.plan, body.rule
-        if plan.filters:
-            raise NotPlain
-        number = {name: i for i, name in enumerate(plan.columns)}
-        for name, _ in plan.computed:
-            number[name] = len(number)
-        self._variables = max(self._variables, len(number))
-        atoms = []
-        for t, trie in enumerate(plan.tries):
-            columns = dict(zip(trie.index.order, trie.levels, strict=False))
-            layout = self._installed.layouts[trie.index.predicate]
-            for read in plan.reads:
-                if read.trie == t:
-                    columns[index_columns(trie.index, layout)[read.column]] = number[read.variable]
-            atoms.append(Atom(trie.index.predicate, columns, trie.negated))
-        tests = [Test(TESTS.get(b.kind, -1), b.level, b.constant, b.others) for b in plan.bounds]
-        tests += [self._computed(body, number, name, term) for name, term in plan.computed]
-        head = rule.heads[0]
-        terms = [term.name for term in (head.args if rule.aggregate else head.terms) if isinstance(term, Var)]
-        value = -1
-        if rule.aggregate:
-            assert rule.aggregate.argument
-            value = number[rule.aggregate.argument.name]
-        own = [a for a in atoms if a.predicate in self.names and not a.negated]
-        computing = [t for t in tests if t.kind in (kernel.COMPUTE, kernel.EQ) and t.variable in map(number.get, terms)]
-        self._constants += [t.constant for t in computing if not t.others]
-        self._computes_keys |= any(
-            t.others and (t.constant or len(t.others) > 1 or t.others[0][1] < 0) for t in computing
-        )
-        for nth, waiting in enumerate(own):
-            first = len(self._steps)
-            self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests)
-            self._depth = max(self._depth, len(self._steps) - first)
-            at = self._listed([number[name] for name in terms])
-            row = [first, len(self._steps), self.names.index(body.view), at, len(terms), value]
-            yield self.names.index(waiting.predicate), row
-
-    def _computed(self, body: Body, number: Mapping[str, int], name: str, term: Term) -> Test:
-        types = body.rule.types
-        if types[name] != "int64":
-            raise NotPlain
-        signs, constant = self._sum(term, 1, types)
-        if len(signs) > 2:
-            raise NotPlain
-        return Test(kernel.COMPUTE, number[name], constant, tuple((number[v], sign) for v, sign in signs))
-
-    def _sum(self, term: Term, sign: int, types: Mapping[str, str]) -> tuple[list[tuple[str, int]], int]:
-        match term:
-            case Var() if types[term.name] == "int64":
-                return [(term.name, sign)], 0
-            case Const() if term.type == "int64":
-                return [], sign * self._encode(term)
-            case Binary() if term.op in "+-":
-                left, a = self._sum(term.left, sign, types)
-                right, b = self._sum(term.right, sign if term.op == "+" else -sign, types)
-                if abs(a + b) > WORD_MAX:
-                    raise NotPlain
-                return left + right, a + b
-        raise NotPlain
-
-    def _lay_steps(
-        self, waiting: Atom, nth: int, own: Sequence[Atom], others: Sequence[Atom], tests: Sequence[Test]
-    ) -> None:
-        known = {*waiting.columns.values()}
-        holders = [known.copy()]
-        left = [(a, kernel.EARLIER if i < nth else kernel.NOT_LATER) for i, a in enumerate(own) if i != nth]
-        left += [(a, kernel.ANY) for a in others if not a.negated]
-        absent, waiting_tests = [a for a in others if a.negated], list(tests)
-        step = [kernel.WAITING, 0, 0, 0, *self._taken(waiting, set()), 0, 0, kernel.ANY]
-        while True:
-            step[kernel.TESTS], step[kernel.TEST_COUNT] = self._due_tests(waiting_tests, absent, known, holders)
-            self._steps.append(step)
-            if not left:
-                break
-            atom, before = max(left, key=lambda one: self._bound_share(one[0], known))
-            left.remove((atom, before))
-            bound = [column for column, v in sorted(atom.columns.items()) if v in known]
-            shared = {atom.columns[column] for column in bound}
-            if not bound or not any(shared <= holder for holder in holders):
-                raise NotPlain
-            by = self._listed([word for column in bound for word in (column, atom.columns[column])])
-            if atom.predicate in self.names:
-                if self._folds:
-                    before = kernel.ANY
-                    bound = [c for c in bound if c < self.keys[self.names.index(atom.predicate)]]
-                kind, of = kernel.FACTS, self._index(atom.predicate, bound)
-            else:
-                kind, of = (
-                    kernel.RELATION,
-                    self._relations.setdefault((atom.predicate, tuple(bound)), len(self._relations)),
-                )
-            step = [kind, of, by, len(bound), *self._taken(atom, {*bound}), 0, 0, before]
-            known |= {*atom.columns.values()}
-            holders.append({*atom.columns.values()})
-        if waiting_tests or absent:
-            raise NotPlain
-
-    @staticmethod
-    def _bound_share(atom: Atom, known: set[int]) -> tuple[bool, int]:
-        """Atoms of which all is known come first, then those of which most is."""
-        n = sum(v in known for v in atom.columns.values())
-        return n == len(atom.columns), n
-
-    def _taken(self, atom: Atom, bound: set[int]) -> tuple[int, int]:
-        """Where the columns that give variables their values stand in `lists`, and how many there are."""
-        words: list[int] = []
-        seen: set[int] = set()
-        for column, variable in sorted(atom.columns.items()):
-            if column in bound:
-                continue
-            own = atom.predicate in self.names and self._folds
-            value = own and column == self.keys[self.names.index(atom.predicate)]
-            how = kernel.EQUAL if variable in seen else kernel.ASSIGN
-            words += [self.words - 1 if value else column, how, variable]
-            seen.add(variable)
-        return self._listed(words), len(words) // 3
-
-    def _due_tests(
-        self, tests: list[Test], absent: list[Atom], known: set[int], holders: list[set[int]]
-    ) -> tuple[int, int]:
-        """Lay out the tests whose variables are known now, and compute others from them; returns where, how many."""
-        first = len(self._tests)
-        ready = True
-        while ready:
-            ready = False
-            for one in [*tests]:
-                if not known.issuperset(v for v, _ in one.others):
-                    continue
-                if one.variable not in known and one.kind not in (kernel.COMPUTE, kernel.EQ):
-                    continue
-                kind = kernel.EQ if one.variable in known else kernel.COMPUTE
-                kind = one.kind if one.kind not in (kernel.COMPUTE, kernel.EQ) else kind
-                (a, s), (b, t) = (*one.others, (-1, 0), (-1, 0))[:2]
-                self._tests.append([kind, one.variable, one.constant, a, s, b, t])
-                if kind == kernel.COMPUTE:
-                    known.add(one.variable)
-                    for holder in holders:
-                        if holder.issuperset(v for v, _ in one.others):
-                            holder.add(one.variable)
-                tests.remove(one)
-                ready = True
-        for atom in [*absent]:
-            if known.issuperset(atom.columns.values()):
-                bound = sorted(atom.columns)
-                of = self._relations.setdefault((atom.predicate, tuple(bound)), len(self._relations))
-                at = self._listed([word for column in bound for word in (column, atom.columns[column])])
-                self._tests.append([kernel.ABSENT, of, 0, at, 0, len(bound), 0])
-                absent.remove(atom)
-        return first, len(self._tests) - first
-
-    def _index(self, predicate: str, columns: Sequence[int]) -> int:
-        p, wanted = self.names.index(predicate), list(columns)
-        for number, (of, at, n) in enumerate(self._indices):
-            if number and of == p and self._lists[at : at + n] == wanted:
-                return number
-        self._indices.append([p, self._listed(wanted), len(wanted)])
-        return len(self._indices) - 1
-
-    def _listed(self, words: Sequence[int]) -> int:
-        self._lists += words
-        return len(self._lists) - len(words)
-
-    # -- run
-
-    def run(self, base: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray] | None:
+    def run(self, base: Base) -> dict[str, np.ndarray] | None:
         """All facts that follow from those given, by view: words int64[K, n], a value if aggregated, then the rank.
 
         None if a value overflows, is better than one that it follows from, or there is too little room. Raises
         LimitError.
         """
-        bodies = self._kernel_bodies()
-        progress = np.zeros(kernel.PROGRESS, np.int64)
-        progress[kernel.SIZE_MAX] = self._limits.rows_max or WORD_MAX
-        progress[kernel.RANK_MAX] = (0 if self._fold else self._limits.rounds_max) or WORD_MAX
-        progress[kernel.FOLD] = self._fold
-        self._number(progress, bodies, base)
-        facts = self._room(max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base)), bodies)
-        values, *steps = (np.zeros(n, np.int64) for n in (self._variables + self.words, *[self._depth] * 3))
-        run = arguments.Run(progress, values, *steps)
-        todo = [(self.names.index(name), rows) for name, rows in base]
-        while todo or progress[kernel.WAIT]:
-            if todo:
-                p, rows = todo[0]
-                terms = np.arange(self.keys[p])
-                status = SEED.call(bodies, facts, progress, p, np.ascontiguousarray(rows), values, terms)
-                if status == kernel.DONE:
-                    todo.pop(0)
-                    progress[kernel.OPERATIONS] = 0
-            else:
-                status = RUN.call(bodies, facts, run)
+        arrays = self._bodies.arrays()
+        column = min(self._bodies.kept, default=None)
+        found = None if column is None else self._ranges(arrays, base, column)
+        if not found:
+            found = [FlatFacts(self._bodies, arrays, base, self._limits, self._threads)]
+            status = found[0].derive()
             if status == kernel.LIMIT:
-                by_rank = np.bincount(facts.rows[: progress[kernel.SIZE], self.words + kernel.RANK])[1:].tolist()
-                self._limits.check([*by_rank, 1], int(progress[kernel.SIZE]) + 1)
-            if status == kernel.GROW and self._may_grow(facts):
-                facts = self._grown(facts, bodies, progress)
-            elif status != kernel.DONE:
+                by_rank = np.bincount(found[0].ranks)[1:].tolist()
+                self._limits.check([*by_rank, 1], found[0].count + 1)
+            if status != kernel.DONE:
                 return None
-        self.operations = int(progress[kernel.OPERATIONS])
-        return {name: self._found(p, facts.rows[: progress[kernel.SIZE]]) for p, name in enumerate(self.names)}
+        self.operations = sum(facts.operations for facts in found)
+        return {name: self._table(found, p, column) for p, name in enumerate(self._bodies.names)}
 
-    def _number(self, progress: np.ndarray, bodies: arguments.Bodies, base: Sequence[tuple[str, np.ndarray]]) -> None:
-        """Number facts by their words, if all words lie within a span that is not too large."""
-        most = int(self.keys.max())
-        progress[kernel.MOST_KEYS], self._dense = most, np.zeros(1, np.int64)
-        columns = [rows[: self.keys[self.names.index(name)]] for name, rows in base]
-        parts = [*columns, *(bodies.data[at : at + n * width] for at, n, width, *_ in bodies.relations.tolist())]
-        ends = [int(end) for part in parts if part.size for end in (part.min(), part.max())] + self._constants
-        span = max(ends, default=0) - min(ends, default=0) + 1
-        room = len(self.names) * span**most
-        if self._computes_keys or room > (NUMBERS_MAX if self._fold else 64 * NUMBERS_MAX):
-            return
-        progress[kernel.SPAN], progress[kernel.LOW] = span, min(ends, default=0)
-        self._dense = np.zeros(room + 1 if self._fold else room // 64 + 1, np.int64)
+    def _ranges(self, arrays: arguments.Bodies, base: Base, column: int) -> list[FlatFacts]:
+        """What follows from each range of a column that every fact has from the one that it follows from.
 
-    def _found(self, p: int, rows: np.ndarray) -> np.ndarray:
-        chosen = rows[rows[:, self.words + kernel.PREDICATE] == p] if len(self.names) > 1 else rows
-        values = [self.words - 1] if self._folds else []
-        columns = [*range(self.keys[p]), *values, self.words + kernel.RANK]
-        table = np.ascontiguousarray(chosen[:, columns].T)
-        return table.take(sort_order(table[: self.keys[p]]), axis=1)
+        Nothing if one thread does as well, or if a range cannot be evaluated.
+        """
+        words = np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
+        cuts = _cuts(words, RANGES * self._threads)
+        if self._threads == 1 or self._limits.rows_max is not None or len(cuts) < self._threads:
+            return []
+        left = deque(pairwise([WORD_MIN, *cuts, WORD_MAX]))
+        found: dict[int, FlatFacts] = {}
 
-    def _room(self, facts: int, bodies: arguments.Bodies) -> arguments.Facts:
-        indices = len(bodies.indices)
-        size = 1 << int(2 * facts - 1).bit_length()
-        return arguments.Facts(
-            np.zeros((facts, self.words + kernel.FACT), np.int64), np.zeros((indices, facts), np.int64),
-            np.zeros((indices, size), np.int64), np.zeros(facts + 1, np.int64), self._dense,
-        )  # fmt: skip
+        def work() -> bool:
+            """Evaluate ranges until none is left; whether all could be."""
+            while True:
+                try:
+                    low, high = left.popleft()
+                except IndexError:
+                    return True
+                chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
+                found[low] = FlatFacts(self._bodies, arrays, chosen, self._limits, threads=1)
+                if found[low].derive() != kernel.DONE:
+                    return False
 
-    @staticmethod
-    def _may_grow(facts: arguments.Facts) -> bool:
-        """Is there memory for more facts, and as much again for the trees that they become?"""
-        size = facts.rows.nbytes + facts.nexts.nbytes + facts.begins.nbytes
-        return len(facts.rows) < FACTS_MAX and 2 * GROWTH * size < memory_left()
+        done = all(together([work] * self._threads))
+        return [facts for _, facts in sorted(found.items())] if done else []
 
-    def _grown(self, facts: arguments.Facts, bodies: arguments.Bodies, progress: np.ndarray) -> arguments.Facts:
-        size, wait, begin = progress[[kernel.SIZE, kernel.WAIT, kernel.RING]].tolist()
-        new = self._room(GROWTH * len(facts.rows), bodies)
-        new.rows[:size] = facts.rows[:size]
-        new.ring[:wait] = np.roll(facts.ring, -begin)[:wait]
-        progress[kernel.RING] = 0
-        RELINK.call(bodies, new, self.keys, size, int(not progress[kernel.SPAN]))
-        return new
-
-    def _kernel_bodies(self) -> arguments.Bodies:
-        """The bodies as the kernel takes them, with the relations that they read."""
-        pieces: list[np.ndarray] = []
-        relations, at = [], 0
-        for (predicate, bound), _ in sorted(self._relations.items(), key=lambda one: one[1]):
-            rows = self._read(predicate, bound)
-            n, width = rows.shape
-            size = 1 << int(2 * n + 1).bit_length()
-            relations.append([at, n, width, at + rows.size, size - 1])
-            pieces += [rows.ravel(), np.zeros(size, np.int64)]
-            at += rows.size + size
-        data = np.concatenate([*pieces, np.zeros(1, np.int64)])
-        for (_, bound), number in self._relations.items():
-            start, n, width, table, mask = relations[number]
-            HASH_ROWS.call(data, start, n, width, np.array(bound, np.int64), table, mask)
-        return arguments.Bodies(
-            self._of, _table(self._bodies, kernel.BODY), _table(self._steps, kernel.STEP),
-            _table(self._tests, kernel.TEST_WORDS), np.array([*self._lists, 0], np.int64),
-            _table(self._indices, 3), _table(relations, 5), data,
-        )  # fmt: skip
-
-    def _read(self, predicate: str, bound: tuple[int, ...]) -> np.ndarray:
-        """The rows int64[n, C] of a relation, sorted by some columns."""
-        visible = self._installed.layouts[predicate].visible
-        batches = read_batches(self._txn.pages, self._txn.tree(predicate), columns=tuple(range(visible)))
-        table = np.concatenate([*batches, np.empty((visible, 0), np.int64)], axis=1)
-        if bound != tuple(range(len(bound))):
-            table = table.take(sort_order(np.ascontiguousarray(table[list(bound)])), axis=1)
-        return np.ascontiguousarray(table.T)
+    def _table(self, found: list[FlatFacts], p: int, column: int | None) -> np.ndarray:
+        """All facts of a predicate in order: their words and ranks int64[C, n]."""
+        if len(found) == 1:
+            cuts = _cuts(found[0].sample(p), self._threads)
+            tasks = [partial(found[0].table, p, low, high) for low, high in pairwise([None, *cuts, None])]
+        else:
+            tasks = [partial(facts.table, p) for facts in found]
+        table = np.concatenate(together(tasks), axis=1)
+        if len(found) > 1 and column != 0:
+            table = table.take(sort_order(table[: self._bodies.keys[p]]), axis=1)
+        return table
 
 
-def _table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
-    return np.array(rows, np.int64).reshape(-1, width)
+def _cuts(words: np.ndarray, parts: int) -> list[int]:
+    """Where ranges begin, but for the first, that have about as many words each; none if there are few words."""
+    if len(words) < RANGED_MIN or parts == 1:
+        return []
+    cuts: list[int] = np.unique(np.sort(words)[:: -(-len(words) // parts)])[1:].tolist()
+    return cuts

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint, flat_rounds
+from ivm.engine.recursion import fixpoint, flat_facts, flat_rounds, shared_rounds
 from ivm.lang import query
 from tests.support import naive
 from tests.support.mirror import Mirror
@@ -108,14 +108,25 @@ def test_random_questions(first):
         ask(seed)
 
 
-@pytest.mark.parametrize("numbers", [flat_rounds.NUMBERS_MAX, 0])
-def test_random_recursions_evaluated_in_memory(monkeypatch, numbers):
-    """From the first row on, in little room that grows, with facts told apart by numbers or by hashes."""
+def in_memory(monkeypatch, numbers: int, parts: int) -> None:
+    """Evaluate from the first row on in little room that grows; facts are told apart by numbers or by hashes.
+
+    With 1 of `parts` one thread does all, with 2 threads share all rounds, with 3 they take ranges where they can.
+    """
     monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
-    monkeypatch.setattr(flat_rounds, "FACTS_MIN", 4)
-    monkeypatch.setattr(flat_rounds, "NUMBERS_MAX", numbers)
+    monkeypatch.setattr(flat_facts, "FACTS_MIN", 4)
+    monkeypatch.setattr(flat_facts, "NUMBERS_MAX", numbers)
+    monkeypatch.setattr(flat_facts, "SHARED_MIN", 1 if parts > 1 else 1 << 40)
+    monkeypatch.setattr(shared_rounds, "ASIDE", 6)
+    monkeypatch.setattr(flat_rounds, "RANGED_MIN", 2 if parts > 2 else 1 << 40)
     monkeypatch.setattr(engine, "REFILL_FROM", 1)
     monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("numbers", [flat_facts.NUMBERS_MAX, 0])
+def test_random_recursions_evaluated_in_memory(monkeypatch, numbers, parts):
+    in_memory(monkeypatch, numbers, parts)
     for seed in range(2 * PART):
         follow(seed)
 

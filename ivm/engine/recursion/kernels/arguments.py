@@ -41,7 +41,9 @@ class Run(NamedTuple):
     """Where a run stands.
 
     `progress` is as flat_rounds.py says, `values` are those of variables; for each step there is the row that it is at,
-    and the greatest cost and rank of the facts up to there.
+    and the greatest cost and rank of the facts up to there. Where threads share rounds, aside[P * n, W] has room for
+    the n facts that a thread finds for each part while others read those that are there, puts[P] says how many it has
+    found, and recent[M] which it found last with a slot; else these are empty.
     """
 
     progress: Words
@@ -49,3 +51,6 @@ class Run(NamedTuple):
     at: Words
     costs: Words
     ranks: Words
+    aside: Table
+    puts: Words
+    recent: Words

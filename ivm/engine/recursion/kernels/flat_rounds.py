@@ -11,10 +11,14 @@ key begin. Facts with a key form a chain, the newest first. A combination of fac
 the others come before it.
 """
 
-from pagestore.compiled import kernel
+from pagestore.compiled import inlined, kernel
 
 # columns of a fact behind its words
 RANK, PREDICATE, WAITS, FACT = range(4)
+# columns of a fact put aside behind its words: the first two as above, its slot or its number, its row from 1 if it is
+# there with a worse value (later CHOSEN if it is the one of its key that is added), the one before it in its chain
+SLOT, THERE, CHAINED, ASIDE = range(2, 6)
+CHOSEN = -1
 # columns of `bodies`: its first step, the step behind its last, the head's predicate, where its variables stand in
 # `lists` and how many are keys, the variable of its value, or -1
 FIRST, LAST, HEAD, TERMS, KEYS, VALUE, BODY = range(7)
@@ -33,18 +37,29 @@ INDEXED, COLUMNS, COLUMN_COUNT = range(3)
 ROWS, COUNT, WIDTH, TABLE, MASK = range(5)
 # words of `progress`: facts, those that wait, where the ring begins, rows met; the most facts and the greatest rank
 # allowed; what aggregates: 0 for nothing, 1 for min, -1 for max; the span of words that facts are numbered by, 0 for
-# none, the least word in it, and the most key words
-SIZE, WAIT, RING, OPERATIONS, SIZE_MAX, RANK_MAX, FOLD, SPAN, LOW, MOST_KEYS, PROGRESS = range(11)
-DONE, GROW, LIMIT, OVERFLOW, UNORDERED = range(5)  # how a run ends
+# none, the least word in it, and the most key words; how many must wait for threads to share a round, the rank of the
+# last that waited, and which waiting fact a thread takes next
+SIZE, WAIT, RING, OPERATIONS, SIZE_MAX, RANK_MAX, FOLD, SPAN, LOW, MOST_KEYS = range(10)
+SHARED_MIN, LEVEL, NEXT, PROGRESS = range(10, 14)
+DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
 
 
 @kernel
 def run_rounds(bodies, facts, run):
-    """Derive until no fact waits. Returns DONE, or why it stopped: it may be called again with more room."""
+    """Derive until no fact waits. Returns DONE, or why it stopped: it may be called again with more room.
+
+    It stops with SHARE where so many wait that threads should share a round. Unless values are aggregated, these then
+    have one rank, and all that follow have the next.
+    """
     progress = run.progress
     own = facts.rows.shape[1] - FACT
     while progress[WAIT]:
         fact = facts.ring[progress[RING]]
+        rank = facts.rows[fact, own + RANK]
+        fresh = rank != progress[LEVEL]
+        progress[LEVEL] = rank
+        if progress[WAIT] >= progress[SHARED_MIN] and (fresh or progress[FOLD]):
+            return SHARE
         facts.rows[fact, own + WAITS] = 0
         predicate = facts.rows[fact, own + PREDICATE]
         for b in range(bodies.of[predicate], bodies.of[predicate + 1]):
@@ -204,7 +219,7 @@ def admit(bodies, facts, run, step, row, depth):
     return 1
 
 
-@kernel
+@inlined
 def cost_of(word, fold):
     """What orders facts: 0 if nothing is aggregated, else the value, the other way round for max."""
     if fold == 0:
@@ -252,12 +267,13 @@ def derive(bodies, facts, run, b, depth):
         if cost_of(value, fold) < cost:
             return UNORDERED
         rank = 1
-    return add(bodies, facts, progress, predicate, values, lists, terms, keys, value, rank)
+    return add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank)
 
 
 @kernel
-def add(bodies, facts, progress, predicate, values, lists, terms, keys, value, rank):
-    """Add a fact of a predicate, the words of its key being values[lists[terms + i]]."""
+def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
+    """Add a fact of a predicate, the words of its key being values[lists[terms + i]], or put it aside."""
+    progress = run.progress
     rows, own, fold = facts.rows, facts.rows.shape[1] - FACT, progress[FOLD]
     if progress[SPAN]:
         number = number_of(progress, predicate, values, lists, terms, keys)
@@ -270,6 +286,11 @@ def add(bodies, facts, progress, predicate, values, lists, terms, keys, value, r
         row = known - 1
     else:
         slot, row = chained(facts, predicate, values, lists, terms, keys)
+        number = slot
+    if run.aside.shape[0]:
+        if row >= 0 and (not fold or cost_of(value, fold) >= cost_of(rows[row, own - 1], fold)):
+            return DONE
+        return put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, number, row)
     if row >= 0:
         if fold and cost_of(value, fold) < cost_of(rows[row, own - 1], fold):
             rows[row, own - 1], rows[row, own + RANK] = value, rank
@@ -295,9 +316,46 @@ def add(bodies, facts, progress, predicate, values, lists, terms, keys, value, r
     else:
         facts.nexts[0, row] = facts.begins[0, slot]
         facts.begins[0, slot] = row + 1
-    link(bodies, facts, row)
+    link(bodies, facts, row, 0, 1)
     wait(facts, progress, row)
     return DONE
+
+
+@inlined
+def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, slot, row):
+    """Keep a fact for the part that it belongs to, until all threads have ended theirs, unless it is kept already."""
+    aside, recent, own = run.aside, run.recent, run.aside.shape[1] - ASIDE
+    progress, parts = run.progress, run.puts.shape[0]
+    part, room = owner(progress, slot, parts), aside.shape[0] // parts
+    n = recent[slot & (recent.shape[0] - 1)]
+    bits = progress[SPAN] and not progress[FOLD]
+    if not bits and part * room <= n < part * room + run.puts[part] and aside[n, own + SLOT] == slot:
+        same = aside[n, own + PREDICATE] == predicate
+        for i in range(keys):
+            same &= aside[n, i] == values[lists[terms + i]]
+        if same:
+            if cost_of(value, progress[FOLD]) < cost_of(aside[n, own - 1], progress[FOLD]):
+                aside[n, own - 1], aside[n, own + RANK] = value, rank
+            return DONE
+    if run.puts[part] == room:
+        return GROW
+    n = part * room + run.puts[part]
+    for i in range(own):
+        aside[n, i] = values[lists[terms + i]] if i < keys else value
+    aside[n, own + RANK], aside[n, own + PREDICATE] = rank, predicate
+    aside[n, own + SLOT], aside[n, own + THERE] = slot, row + 1
+    if bits:
+        facts.dense[slot >> 6] |= 1 << (slot & 63)
+    else:
+        recent[slot & (recent.shape[0] - 1)] = n
+    run.puts[part] += 1
+    return DONE
+
+
+@inlined
+def owner(progress, slot, parts):
+    """The part that a fact belongs to; facts of which each has a bit of a word belong to the part of the word."""
+    return part_of(slot >> 6 if progress[SPAN] and not progress[FOLD] else slot, parts)
 
 
 @kernel
@@ -341,8 +399,8 @@ def wait(facts, progress, row):
 
 
 @kernel
-def link(bodies, facts, row):
-    """Put a fact at the head of its chains, but for those of the first index, which tells facts apart."""
+def link(bodies, facts, row, part, parts):
+    """Put a fact at the head of those chains that are a part's, but for the first index, which tells facts apart."""
     own = facts.rows.shape[1] - FACT
     for index in range(1, bodies.indices.shape[0]):
         if bodies.indices[index, INDEXED] == facts.rows[row, own + PREDICATE]:
@@ -351,38 +409,47 @@ def link(bodies, facts, row):
             for i in range(n):
                 code = hash_of(code, facts.rows[row, bodies.lists[at + i]])
             slot = code & (facts.begins.shape[1] - 1)
-            facts.nexts[index, row] = facts.begins[index, slot]
-            facts.begins[index, slot] = row + 1
+            if parts == 1 or part_of(slot, parts) == part:
+                facts.nexts[index, row] = facts.begins[index, slot]
+                facts.begins[index, slot] = row + 1
+
+
+@inlined
+def part_of(slot, parts):
+    """The part of a slot: neighbours, which share a line of the processor's cache, have the same."""
+    return (slot >> 6) % parts
 
 
 @kernel
-def relink(bodies, facts, keys, size, first):
-    """Make the chains of the first `size` facts anew; keys[P] are the key words of a predicate.
+def relink(bodies, facts, keys, size, first, part, parts):
+    """Make a part of the chains of the first `size` facts anew; keys[P] are the key words of a predicate.
 
     `first` says whether the first index has chains.
     """
     own = facts.rows.shape[1] - FACT
     for row in range(size):
-        link(bodies, facts, row)
+        link(bodies, facts, row, part, parts)
         if first:
             predicate = facts.rows[row, own + PREDICATE]
             code = hash_of(0, predicate)
             for i in range(keys[predicate]):
                 code = hash_of(code, facts.rows[row, i])
             slot = code & (facts.begins.shape[1] - 1)
-            facts.nexts[0, row] = facts.begins[0, slot]
-            facts.begins[0, slot] = row + 1
+            if part_of(slot, parts) == part:
+                facts.nexts[0, row] = facts.begins[0, slot]
+                facts.begins[0, slot] = row + 1
 
 
 @kernel
-def seed(bodies, facts, progress, predicate, words, values, terms):
+def seed(bodies, facts, run, predicate, words, terms):
     """Add facts words[K, n] (the value of an aggregate last) with rank 1, from `progress[OPERATIONS]` on."""
+    progress, values = run.progress, run.values
     keys = terms.shape[0] if progress[FOLD] == 0 else words.shape[0] - 1
     while progress[OPERATIONS] < words.shape[1]:
         n = progress[OPERATIONS]
         for i in range(words.shape[0]):
             values[i] = words[i, n]
-        status = add(bodies, facts, progress, predicate, values, terms, 0, keys, values[words.shape[0] - 1], 1)
+        status = add(bodies, facts, run, predicate, values, terms, 0, keys, values[words.shape[0] - 1], 1)
         if status != DONE:
             return status
         progress[OPERATIONS] += 1
