@@ -19,7 +19,7 @@ from ivm.engine.recursion.limits import ROUNDS_MAX, Limits
 from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
 
 RANGED_MIN = 1 << 10  # facts given, or found; ranges of fewer are not worth a thread
-RANGES = 4  # for each thread, since some bring more facts than others
+RANGES = 2  # for each thread, since some bring more facts than others
 
 
 class FlatRounds:

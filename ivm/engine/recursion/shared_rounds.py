@@ -12,7 +12,7 @@ from pagestore.compiled import Door, Table, Words
 from pagestore.host import together
 
 SHARED_MIN = 1 << 11  # waiting facts; joining fewer takes no longer than waking threads
-ASIDE = 1 << 14  # facts that a thread puts aside before all are added: so many stay in its cache
+ASIDE = 1 << 15  # facts that a thread puts aside before all are added: so many stay in its cache
 APART = 16  # words between what two threads write, so that they share no line of the processor's cache
 
 PROPOSE = Door(shared.propose, arguments.Bodies, arguments.Facts, arguments.Run, int, int, int)
