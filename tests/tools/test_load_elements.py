@@ -1,6 +1,8 @@
 """Lists and maps of rows become relations of their own, and follow the rows in every mode."""
 
+import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,10 +59,40 @@ def check(file: Path, truth: dict[tuple, dict]) -> None:
     )
 
 
+def elements_of(truth: dict[tuple, dict]) -> dict[str, dict[tuple, object]]:
+    """The rows of each relation of elements, by key."""
+
+    def named(key: tuple, row: dict) -> Iterator[tuple[str, dict]]:
+        for name in ("tags", "lines", "pair"):
+            yield name, {(*key, i): one for i, one in enumerate(row[name] or [])}
+        yield "price", {(*key, name): one for name, one in dict(row["price"] or {}).items()}
+
+    found: dict[str, dict] = {name: {} for name in ("tags", "lines", "pair", "price")}
+    for key, row in truth.items():
+        for name, elements in named(key, row):
+            found[name].update(elements)
+    return found
+
+
+def counts_of(mode: str, before: dict, after: dict, loaded: dict) -> dict[str, int]:
+    """What a load has to report of a relation that was `before` and is `after`."""
+    if mode in ("create", "replace"):
+        return {"rows": len(loaded), "inserted": len(after), "changed": 0, "deleted": len(before)}
+    changed = sum(before[key] != after[key] for key in before.keys() & after)
+    return {
+        "rows": 0 if mode == "delete" else len(loaded),
+        "inserted": len(after.keys() - before),
+        "changed": changed,
+        "deleted": len(before.keys() - after),
+    }
+
+
 @pytest.mark.parametrize("few", [0, 10_000])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_mode(few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against a dict; batches are of a few rows, slices of larger ones."""
+def test_each_mode(
+    few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a dict; batches are of a few rows, slices of larger ones. What is reported is what happened."""
     monkeypatch.setattr(formats, "BATCH_ROWS", 7)
     monkeypatch.setattr(edit, "FEW_KEYS", few)
     chance, truth, file = random.Random(seed), {}, tmp_path / "s.pages"
@@ -76,7 +108,9 @@ def test_each_mode(few: int, seed: int, tmp_path: Path, monkeypatch: pytest.Monk
         else:
             with pa.ipc.new_file(str(path), table.schema) as out:
                 out.write_table(table)
-        assert run("load", file, "r", path, *(["--key", "shop,id"] if mode == "create" else [f"--{mode}"])) == 0
+        how = ["--key", "shop,id"] if mode == "create" else [f"--{mode}"]
+        assert run("load", file, "r", path, "--json", *how) == 0
+        report, before = json.loads(capsys.readouterr().out), elements_of(truth)
         if mode == "replace":
             truth = {}
         for key, row in zip(keys, rows, strict=True):
@@ -85,6 +119,10 @@ def test_each_mode(few: int, seed: int, tmp_path: Path, monkeypatch: pytest.Monk
             else:
                 truth[key] = row
         check(file, truth)
+        after, loaded = elements_of(truth), elements_of(dict(zip(keys, rows, strict=True)))
+        assert report["lists"] == {
+            f"r:{name}": counts_of(mode, before[name], after[name], loaded[name]) for name in before
+        }
 
 
 def test_what_is_refused_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

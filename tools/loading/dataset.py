@@ -77,6 +77,11 @@ class Dataset:
     _opened: dict[Path, Opened] = field(default_factory=dict)  # those whose types were inferred
     _fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
+    @property
+    def given(self) -> int:
+        """How many rows were given out so far."""
+        return self.rows - self.dropped
+
     def lacking(self) -> set[str]:
         """The columns that may have nulls: as Parquet's footers say, else by reading the files."""
         found: set[str] = set()

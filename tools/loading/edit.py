@@ -95,22 +95,34 @@ def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterabl
     """Take away the rows whose keys begin with one of int64[K, n], as `delete_below`."""
     edited = Edited()
     for prefixes in _large(words):
-        edited.deleted += delete_below(txn, relation, prefixes)
+        edited.deleted += sum(rows.shape[1] for rows in delete_below(txn, relation, prefixes))
         edited.keys.append(prefixes)
     return edited
 
 
-def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> int:
-    """Take away the rows whose keys begin with one of int64[K, n]; returns how many there were.
+def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
+    """Take away the rows whose keys begin with one of int64[K, n]; returns them, in parts int64[C, n].
 
     O(n * height) for a few, O(records) for many.
     """
-    width, count = len(relation.schema.columns), 0
+    width, found = len(relation.schema.columns), []
     for rows in _below(txn, relation, keys):
         gone = np.concatenate([rows, np.zeros((width - len(rows), rows.shape[1]), np.int64)])
-        actions, _ = txn.apply(relation.name, np.full(rows.shape[1], ERASE), gone)
-        count += len(actions)
-    return count
+        found.append(txn.apply(relation.name, np.full(rows.shape[1], ERASE), gone)[1])
+    return found
+
+
+def count_returned(txn: Transaction, relation: WritableRelation, gone: list[np.ndarray]) -> tuple[int, int, int]:
+    """Of rows that were taken away, in parts int64[C, n]: how many there are, how many of their keys are there again,
+    and how many of these with other values. O(rows * height).
+    """
+    keys, every, again, other = len(relation.schema.key), 0, 0, 0
+    for rows in gone:
+        found, stored = get(txn.pages, txn.tree(relation.name), rows[:keys], txn.threads)
+        every += rows.shape[1]
+        again += int(np.count_nonzero(found))
+        other += int(np.count_nonzero(found & (stored != rows[keys:]).any(axis=0)))
+    return every, again, other
 
 
 def are_repeated(parts: list[np.ndarray]) -> bool:

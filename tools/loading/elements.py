@@ -38,7 +38,7 @@ class Elements:
         columns = {**self.rows_of.columns, self.column: self.kind}
         self.rows_of = replace(self.rows_of, columns=columns, nested={}, problems=Problems())
         self._fields = self._named_fields()
-        self.left_out = 0  # elements that were dropped for a null
+        self.given = self.left_out = 0  # elements that were given out so far, and those dropped for a null
         self.required = {*self.key, POSITION, KEY}
 
     @property
@@ -95,15 +95,10 @@ class Elements:
         """The part of the files that was read so far."""
         return self.rows_of.share
 
-    @property
-    def dropped(self) -> int:
-        """How many rows were left out for a null."""
-        return self.rows_of.dropped
-
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All elements, in the order of their rows. Raises DatasetError with all that is wrong with them."""
         problems, nulls, columns = self.rows_of.problems, self.rows_of.reading.nulls, self.columns
-        self.left_out = 0
+        self.given = self.left_out = 0
         for batch in self.rows_of.batches():
             of, values = _elements(batch.column(self.column))
             found = {name: batch.column(name).take(pa.array(of)) for name in self.key}
@@ -125,6 +120,7 @@ class Elements:
                 made = pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
                 kept = made.drop_null() if nulls == DROP else made
                 self.left_out += len(made) - len(kept)
+                self.given += len(kept)
                 yield kept
         problems.refuse()
 

@@ -29,7 +29,7 @@ from ..cli.answers import counted
 from ..cli.progress import pace
 from . import distributed
 from .dataset import KEEP, Dataset, Reading, open_dataset
-from .edit import Edited, append, are_repeated, delete, delete_below, delete_prefixes, upsert
+from .edit import Edited, append, are_repeated, count_returned, delete, delete_below, delete_prefixes, upsert
 from .elements import Elements, lists_of
 from .files import PARQUET
 from .fill import Filled, fill
@@ -48,41 +48,56 @@ class Spread(NamedTuple):
     folder: Path
 
 
+@dataclass(kw_only=True)
+class Counts:
+    """How many rows were read for a relation, and what became of its own: some are new, changed or gone."""
+
+    rows: int = 0
+    inserted: int = 0
+    changed: int = 0
+    deleted: int = 0
+
+    def told(self, mode: str) -> list[str]:
+        """What a person reads of them."""
+        return [
+            *[f"{self.inserted:,} new"] * (mode in (APPEND, UPSERT)),
+            *[f"{self.changed:,} changed"] * (mode == UPSERT),
+            *[f"{self.deleted:,} deleted"] * (mode in (DELETE, REPLACE) or self.deleted > 0),
+        ]
+
+
 @dataclass
-class Report:
+class Report(Counts):
     """The result of a load: the rows that filled the relation, or that edited it, and what became of them.
 
     `dropped` are rows with nulls, `collapsed` identical ones that filled the relation once. `sorted` says whether they
     had to be sorted first. `views` are the relations that other programs keep and that followed, `lists` those of the
-    elements of lists and maps, with the number of elements loaded.
+    elements of lists and maps.
     """
 
     relation: str
     mode: str
     files: int
-    rows: int = 0
-    inserted: int = 0
-    changed: int = 0
-    deleted: int = 0
     dropped: int = 0
     collapsed: int = 0
     sorted: bool = False
     seconds: float = 0.0
     notes: Sequence[str] = ()
     views: Sequence[str] = field(default=())
-    lists: dict[str, int] = field(default_factory=dict)
+    lists: dict[str, Counts] = field(default_factory=dict)
 
     def __str__(self) -> str:
         rate = f"{counted(self.rows, 'row')} from {counted(self.files, 'file')} in {self.seconds:.1f} s"
-        more = [f"{self.inserted:,} new"] * (self.mode in (APPEND, UPSERT))
-        more += [f"{self.changed:,} changed"] * (self.mode == UPSERT)
-        more += [f"{self.deleted:,} deleted"] * (self.mode in (DELETE, REPLACE))
+        more = self.told(self.mode)
         more += ["sorted first"] * self.sorted
         more += [f"{self.dropped:,} with nulls dropped"] * bool(self.dropped)
         more += [f"{counted(self.collapsed, 'duplicate')} collapsed"] * bool(self.collapsed)
-        more += [f"{counted(rows, 'element')} of {name}" for name, rows in self.lists.items()]
         views = f"; {', '.join(self.views)} followed" if self.views else ""
-        return f"{self.relation}: {', '.join([rate, *more])}{views}"
+        lists = [
+            f"{name}: {', '.join([*[counted(one.rows, 'element')] * (self.mode != DELETE), *one.told(self.mode)])}"
+            for name, one in self.lists.items()
+        ]
+        return "\n".join([f"{self.relation}: {', '.join([rate, *more])}{views}", *lists])
 
 
 def load(
@@ -159,7 +174,7 @@ class _Loading:
             edited = delete_prefixes(txn, relation, self._prefixes())
         else:
             edited = delete(txn, relation, self.words(), keep_keys)
-        report.rows = self.dataset.rows - self.dataset.dropped
+        report.rows = self.dataset.given
         report.inserted, report.changed, report.deleted = edited.inserted, edited.changed, edited.deleted
         return edited
 
@@ -226,14 +241,15 @@ def _load_elements(
     relation = txn[name]
     if mode == UPSERT and are_repeated(edited.keys):
         raise DatasetError(f"{name}: a key comes twice, with two lists: keep one of them")
-    for keys in edited.keys:
-        delete_below(txn, relation, keys)
+    gone = [rows for keys in edited.keys for rows in delete_below(txn, relation, keys)]
+    one = Report(name, APPEND if mode == UPSERT else mode, report.files)
     if elements:
         elements.required |= {*_required(name, relation.schema, elements.keys)}
-        one = Report(name, APPEND if mode == UPSERT else mode, report.files)
         _Loading(txn, relation, elements, one, progress).run(one.mode, memory)
-        report.lists[name] = one.rows
         report.dropped += elements.left_out
+    every, again, other = count_returned(txn, relation, gone)
+    deleted = one.deleted + every - again
+    report.lists[name] = Counts(rows=one.rows, inserted=one.inserted - again, changed=other, deleted=deleted)
 
 
 def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
