@@ -125,7 +125,9 @@ class Dictionary:
         dense = self._load_dense(ids)
         if dense:
             places, (offsets, data) = ids - ids.min(), dense
-        else:
+            if not binary and not _is_utf8(offsets, data):
+                dense = None  # among them may be bytes, which are not wanted
+        if not dense:
             distinct, places = _distinct(ids)
             offsets, data = self._load(distinct)
         kind = pa.binary() if binary else pa.string()
@@ -134,7 +136,7 @@ class Dictionary:
         else:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-        if not binary:
+        if not binary and not dense:
             _check_utf8(parts)
         if len(places) == len(parts) and (np.diff(places) == 1).all():
             return parts
@@ -304,6 +306,16 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = np.zeros(high - low + 1, bool)
     there[ids - low] = True
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[ids - low]
+
+
+def _is_utf8(offsets: np.ndarray, data: np.ndarray) -> bool:
+    """Whether all texts, as Arrow keeps them, can be strings."""
+    texts = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    try:
+        pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, texts).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _check_utf8(texts: pa.Array) -> None:

@@ -132,3 +132,13 @@ def test_more_texts_than_one_array_holds(store, monkeypatch):
         assert r.to_numpy()["t"].tolist() == [text for _, text in rows]
         assert r.get_many(rows)[0].all()
         assert snapshot.decode("string", snapshot.encode("string", texts)).to_pylist() == texts
+
+
+def test_bytes_stand_among_strings(store):
+    """Many ids that lie close together are read at once, with those of bytes among them, which can be no strings."""
+    rows = [(f"text {i}", b"\xff" + bytes([i])) for i in range(100)]
+    with store.transaction() as txn:
+        txn.create("r", "name: string, raw: bytes", key="name")
+        for row in rows:
+            txn["r"].insert([row])
+    assert sorted(store.snapshot()["r"]) == sorted(rows)
