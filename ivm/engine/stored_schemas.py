@@ -14,8 +14,10 @@ from typing import Any
 from ivm.lang import compile
 from ivm.lang.ir import Predicate, show_name
 from ivm.lang.types import name_of
+from pagestore.errors import SchemaError
 from pagestore.host import Schema
 
+UNREAD = "uint64?"  # whose words are not those of uint64
 MARK = "// relations that the store had before, by their schemas:"
 
 
@@ -23,13 +25,15 @@ def declarations_for(source: Any, text: str, known: Mapping[str, Predicate], blo
     """Declarations, behind a mark, of the relations that a text reads, which are in the store and not among `known`.
 
     The text is installed with them, so that what it means does not depend on the store. Raises RuleSyntaxError, which
-    names the block.
+    names the block, and SchemaError for a relation of a type that rules lack.
     """
     from ivm.lang.mentions import mentioned  # with the parser, which opening a workspace does not take
 
     needed = {name for name in mentioned(text, block) if name not in known}
     needed |= {name.rpartition(":")[0] for name in needed if name not in source} - {*known}
     names = sorted(name for name in needed if name in source)
+    for name in names:
+        _refuse_unread(name, source[name].info.schema)
     found = (declaration_of(name, source[name].info.schema) for name in names)
     lines = [declaration for declaration in found if declaration]
     return "\n".join(["", MARK, *lines]) if lines else ""
@@ -51,7 +55,7 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
     if schema is None or set("`$\n") & {*name}:
         return None
     types = [str(column.type._replace(nullable=False)) for column in schema.stored]
-    if any(str(column.type) == "uint64?" for column in schema.stored):
+    if any(str(column.type) == UNREAD for column in schema.stored):
         return None
     columns = _names([column.name for column in schema.stored])
     marks = ["?" * column.type.nullable for column in schema.stored]
@@ -63,6 +67,16 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
         keys, values = ", ".join(columns[: len(schema.key)]), ", ".join(columns[len(schema.key) :])
         return f"{name}[{keys}] = ({values}) -> {typed}."
     return f"{name}({', '.join(columns)}) -> {typed}."
+
+
+def _refuse_unread(name: str, schema: Schema | None) -> None:
+    """Raise SchemaError for a relation with a column of a type that rules lack."""
+    for column in schema.stored if schema else ():
+        if str(column.type) == UNREAD:
+            raise SchemaError(
+                f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules lack: load it with "
+                f"--cast {column.name}=int64, or with a value for its nulls"
+            )
 
 
 def _names(columns: list[str]) -> list[str]:

@@ -4,7 +4,8 @@
 
     p(c, e) <- customer:email[c] = e.      means    p(c, e) <- customer(c, _, e, _).
 
-A predicate that has such a name itself is that.
+The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate that has such a name
+itself is that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,11 @@ class _Columns(NamedTuple):
             return literal, ()
         name, _, column = literal.predicate.rpartition(":")
         predicate = self.known.get(name)
-        if predicate is None or predicate.key_count is None or column not in predicate.columns[predicate.key_count :]:
+        if predicate is None:
+            return literal, ()
+        if predicate.value is not None and column == predicate.columns[-1]:
+            return replace(literal, predicate=name), ()
+        if predicate.key_count is None or column not in predicate.columns[predicate.key_count :]:
             return literal, ()
         if len(literal.args) != predicate.key_count:
             reason = f"{literal.predicate} takes {predicate.key_count} arguments, not {len(literal.args)}"

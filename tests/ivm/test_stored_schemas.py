@@ -9,6 +9,7 @@ import pagestore
 from ivm.engine.stored_schemas import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
 from ivm.lang import compile
+from pagestore.errors import SchemaError
 from pagestore.values.types import Schema
 from pagestore_tools.cli.main import ivm as ivm_command
 
@@ -56,6 +57,9 @@ def test_rules_read_what_no_text_declares(path):
     with ivm.open(path) as workspace:
         query = "q(c, n) <- sale(_, s, n), city[s] = c."
         assert list(workspace.query(query)) == [("Rome", 3), ("Rome", 5)]
+        assert list(workspace.query("q(s, c) <- city:city[s] = c.")) == [("a", "Rome")]
+        with pytest.raises(SchemaError, match="rules cannot read 'blob': its column raw is uint64"):
+            workspace.query("q(n) <- blob[n] = _.")
         assert workspace.blocks == {}
         workspace.install("total[s] = t <- agg<<t = sum(n)>> sale(_, s, n).\nhas(s) <- sale(_, s, _), city[s] = _.")
         workspace.install("dear(s) <- total[s] = t, t > 7, sale(_, s, _).", name="more")
@@ -75,13 +79,11 @@ def test_rules_read_what_no_text_declares(path):
 
 
 def test_places_of_errors_are_those_of_the_text(path):
-    with ivm.open(path) as workspace:
-        with pytest.raises(
-            UnknownPredicateError, match=r"^main:2:9: nothing declares or derives sal: did you mean sale"
-        ):
-            workspace.install("a(x) <- sale(x, _, _).\nb(x) <- sal(x, _, _).")
-        with pytest.raises(UnknownPredicateError, match="nothing declares or derives blob"):
-            workspace.query("q(x) <- blob[x] = _.")
+    with (
+        ivm.open(path) as workspace,
+        pytest.raises(UnknownPredicateError, match=r"^main:2:9: nothing declares or derives sal: did you mean sale"),
+    ):
+        workspace.install("a(x) <- sale(x, _, _).\nb(x) <- sal(x, _, _).")
 
 
 def test_names_of_any_kind(tmp_path):
