@@ -1,5 +1,9 @@
 """Arrow types as a relation holds them, and casts that say which rows do not fit."""
 
+import re
+from datetime import timedelta
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +15,7 @@ from pagestore.values.types import type_of_arrow
 from .problems import Problems
 
 FOUND_MAX = 1000  # values of a batch that are looked for one by one; beyond that all that is left is counted as bad
+LENGTH = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
 REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 
@@ -137,7 +142,29 @@ def cast_to(array: pa.Array, kind: pa.DataType) -> pa.Array:
         array = array.dictionary_decode()
     if pa.types.is_string(array.type) and not pa.types.is_string(kind):
         array = pc.utf8_trim_whitespace(array)
+        if pa.types.is_time(kind):  # Arrow casts texts to moments only
+            array = pc.binary_join_element_wise("1970-01-01", array, " ").cast(pa.timestamp("us"))
+        if pa.types.is_duration(kind):
+            array = _durations(array)
     found = array.cast(kind)
     if pa.types.is_decimal(kind):
         found.validate(full=True)
     return found
+
+
+def _durations(texts: pa.Array) -> pa.Array:
+    """Texts as durations, written as Python, pandas and DuckDB do. Raises pa.ArrowInvalid.
+
+    >>> _durations(pa.array(["1:02:03.5", "-1 day, 23:59:59", None])).cast(pa.int64()).to_pylist()
+    [3723500000, -1000000, None]
+    """
+    found = [None if text is None else LENGTH.fullmatch(text) for text in texts.to_pylist()]
+    wrong = [text for text, match in zip(texts, found, strict=True) if text.is_valid and match is None]
+    if wrong:
+        raise pa.ArrowInvalid(f"{wrong[0]} is no duration")
+    return pa.array([None if match is None else _length(*match.groups("")) for match in found], pa.duration("us"))
+
+
+def _length(days: str, minus: str, hours: str, minutes: str, seconds: str) -> timedelta:
+    within = timedelta(hours=int(hours), minutes=int(minutes), microseconds=int(Decimal(seconds) * 1_000_000))
+    return timedelta(int(days or 0)) + (-within if minus == "-" else within)

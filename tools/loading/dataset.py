@@ -92,7 +92,7 @@ class Dataset:
             found.update(name for name in names if not columns[name].path and part.values[name] is None)
             places = {columns[name].path: name for name in names if columns[name].path}
             if self._empties(part):
-                found.update(name for name in names if pa.types.is_string(self.columns[name]))
+                found.update(name for name in names if _is_text(self.columns[name]))
             found.update(places[path] for path in opened.lacking([*places]))
         return found
 
@@ -148,8 +148,8 @@ class Dataset:
         if not path:
             return pa.repeat(pa.scalar(part.values[name], pa.string()), len(raw))
         array = value_at(raw, path)
-        if self._empties(part) and pa.types.is_string(array.type):
-            return pc.if_else(pc.equal(array, ""), None, array)
+        if self._empties(part) and _is_text(array.type):
+            return pc.if_else(pc.equal(pc.binary_length(array), 0), None, array)
         return array
 
     def _empties(self, part: Part) -> bool:
@@ -319,6 +319,11 @@ def is_nested(kind: pa.DataType) -> bool:
     """Whether a column holds lists or maps."""
     tests = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map
     return any(test(kind) for test in tests)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether an empty text is a value of a column."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:

@@ -271,6 +271,11 @@ def _open_json(file: Path, types: Types, problems: Problems) -> Opened:
             schema = pa.unify_schemas([schema, found], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise DatasetError(f"{file}: {error}") from None
+    if not schema.names:  # no row, which is none that is wrong
+        schema = pa.schema(types.items())
+    for place, one in enumerate(schema):  # beyond int64 whole numbers are inferred as floats, which lose digits
+        if pa.types.is_floating(one.type) and types.get(one.name) == pa.uint64():
+            schema = schema.set(place, one.with_type(pa.uint64()))
     raw = [0.0]
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -278,7 +283,11 @@ def _open_json(file: Path, types: Types, problems: Problems) -> Opened:
         options = pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
         read = 0
         for block in _lines(file):
-            for batch in pyarrow.json.read_json(BytesIO(block), parse_options=options).to_batches():
+            try:
+                found = pyarrow.json.read_json(BytesIO(block), parse_options=options)
+            except pa.ArrowInvalid as error:
+                raise DatasetError(f"{file}: {error}") from None
+            for batch in found.to_batches():
                 yield from _cut(batch)
             read += len(block)
             raw[0] = read
