@@ -296,7 +296,7 @@ def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapp
     several: its key tells bindings apart.
     """
     terms = [term for literal in disjunct for term in _occurrences(literal)]
-    terms += [rule.aggregate.argument] * 2 if rule.aggregate and rule.aggregate.argument else []
+    terms += [argument for aggregate in rule.aggregates for argument in aggregate.arguments * 2]
     terms += [term for head in rule.heads for term in head.terms]
     counts = Counter(v.name for term in terms for v in variables(term))
     once = {name for name, n in counts.items() if n == 1}
