@@ -13,17 +13,20 @@ from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
-from ivm.errors import ArityError
+from ivm.errors import ArityError, ConstructError
 from ivm.lang.ir import Atom, Literal, Negation, Predicate, Rule, Var
 from ivm.lang.traverse import unnamed_in, variables
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """A rule that reads functions of several values instead of their columns.  Raises ArityError."""
+    """A rule that reads functions of several values instead of their columns.  Raises ArityError, ConstructError."""
     taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {v.name for v in variables(*rule.heads)}
     columns = _Columns(known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule))
-    body = tuple(tuple(columns.read(literal)[0] for literal in disjunct) for disjunct in rule.body)
+    body = tuple(tuple(columns.read(literal)[0] for literal in columns.checked(disjunct)) for disjunct in rule.body)
     return rule if body == rule.body else replace(rule, body=body)
+
+
+Conjunction = tuple[Literal, ...]
 
 
 class _Columns(NamedTuple):
@@ -33,17 +36,40 @@ class _Columns(NamedTuple):
     fresh: Iterator[str]
     unnamed: set[str]
 
+    def place(self, literal: Literal) -> tuple[str, str]:
+        """The function and the column that a literal may read; two empty texts for another."""
+        if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
+            return "", ""
+        name, _, column = literal.predicate.rpartition(":")
+        return name, column
+
+    def checked(self, conjunction: Conjunction) -> Conjunction:
+        """The conjunction. Raises ConstructError for two columns at a key `_`, which would be of any two rows."""
+        seen: dict[tuple[str, tuple[object, ...]], str] = {}
+        for literal in conjunction:
+            name, column = self.place(literal)
+            if not isinstance(literal, Atom) or name not in self.known:
+                continue
+            key = tuple("_" if isinstance(v, Var) and v.name in self.unnamed else v for v in literal.args)
+            other = seen.setdefault((name, key), column)
+            if other != column and "_" in key:
+                at = ", ".join(map(str, key))
+                raise ConstructError(
+                    literal.where,
+                    f"{name}:{column}[{at}] may be of another row than {name}:{other}[{at}]: for one row write the "
+                    "same variable for `_` in both, for any two rows a variable of its own in each",
+                )
+        return conjunction
+
     def read(self, literal: Literal) -> tuple[Literal, tuple[Var, ...]]:
         """A literal that reads whole functions, and the variables that it has more than before."""
         if isinstance(literal, Negation):
-            parts = [*map(self.read, literal.body)]
+            parts = [*map(self.read, self.checked(literal.body))]
             more = tuple(v for _, added in parts for v in added)
             return replace(literal, body=tuple(part for part, _ in parts), exists=(*literal.exists, *more)), ()
-        if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
-            return literal, ()
-        name, _, column = literal.predicate.rpartition(":")
+        name, column = self.place(literal)
         predicate = self.known.get(name)
-        if predicate is None:
+        if not isinstance(literal, Atom) or literal.value is None or predicate is None:
             return literal, ()
         if predicate.value is not None and column == predicate.columns[-1]:
             return replace(literal, predicate=name), ()

@@ -112,8 +112,8 @@ class Builder(Transformer[Token, list[Statement]]):
         return Where(self.source, place.line or 1, place.column or 1)
 
     def NAME(self, token: Token) -> Token:
-        """A name, without the quotes of one that is no word: `` `Order Date` ``."""
-        return token.update(value=token[1:-1]) if token.startswith("`") else token
+        """A name, without the quotes of parts that are no words: `` `Order Date` ``, `` shop:`Order Date` ``."""
+        return token.update(value=token.replace("`", ""))
 
     def whole(self, token: Token) -> Any:
         """A token of digits as a number."""

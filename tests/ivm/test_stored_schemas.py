@@ -60,6 +60,8 @@ def test_rules_read_what_no_text_declares(path):
         assert list(workspace.query("q(s, c) <- city:city[s] = c.")) == [("a", "Rome")]
         with pytest.raises(SchemaError, match="rules cannot read 'blob': its column raw is uint64"):
             workspace.query("q(n) <- blob[n] = _.")
+        two_rows = workspace.query("q(s, n) <- sale:shop[i] = s, sale:n[j] = n, sale:shop[_] = s, sale:shop[_] = _.")
+        assert len(two_rows) == 6
         assert workspace.blocks == {}
         workspace.install("total[s] = t <- agg<<t = sum(n)>> sale(_, s, n).\nhas(s) <- sale(_, s, _), city[s] = _.")
         workspace.install("dear(s) <- total[s] = t, t > 7, sale(_, s, _).", name="more")
@@ -93,7 +95,7 @@ def test_names_of_any_kind(tmp_path):
     with ivm.open(tmp_path / "s.pages") as workspace:
         text = """
             customer:email[id] = e -> int(id), string(e).
-            `My View`(größe, `the address`) <- `Order Lines`[_, id] = größe, customer:email[id] = `the address`.
+            `My View`(größe, `the address`) <- `Order Lines`:`Größe`[_, id] = größe, customer:email[id] = `the address`.
             +customer:email[1] = "a".
         """
         workspace.install(text)
@@ -122,6 +124,12 @@ def test_functions_of_several_values_that_a_text_declares(tmp_path):
         assert list(workspace["mailed"]) == [(1, "y")] and list(workspace["named"]) == [("a",), ("b",)]
         for text, error, reason in (
             ("p(e) <- customer:email[1, 2] = e.", ArityError, "customer:email takes 1 arguments, not 2"),
+            (
+                "p(n, e) <- customer:name[_] = n, customer:email[_] = e.",
+                ConstructError,
+                r"wrong:1:34: customer:email\[_\] may be of another row than customer:name\[_\]: for one row write",
+            ),
+            ("p() <- customer[1] = (_, _), !(customer:name[_] = n, customer:email[_] = n).", ConstructError, "any two"),
             ("p(e) <- customer:phone[1] = e.", UnknownPredicateError, "declares or derives customer:phone"),
             ("p[c] = (n, e) <- customer[c] = (n, e).", ConstructError, "a view has one value"),
             ("p(c) <- customer[c] = _, c = (1, 2).", RuleSyntaxError, "only a function has several values"),
