@@ -135,17 +135,23 @@ class Snapshot(Mapping[str, Relation]):
         return _reopened, (str(self._handle.file.path), self.version)
 
     def _repr_html_(self) -> str:
-        rows = [(name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in self.items()]
+        found = [(name, self[name]) for name in self._shown]
+        rows = [(name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found]
         caption = f"{self._handle.file.path}, version {self.version}"
         return html_table(caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows)
 
     def __repr__(self) -> str:
-        return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self)}>"
+        return f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self._shown)}>"
+
+    @property
+    def _shown(self) -> list[str]:
+        """The names of relations, without those that hosts keep for themselves."""
+        return [name for name in self if "$" not in name]
 
     def _info(self, name: str) -> Any:
         info = self._version.catalog.relations.get(name)
         if info is None:
-            known = ", ".join(self) or "none"
+            known = ", ".join(self._shown) or "none"
             raise MissingError(f"version {self.version} has no relation {name!r}; it has {known}")
         return info
 

@@ -39,6 +39,21 @@ def stdin(monkeypatch):
     return given
 
 
+def test_what_rules_keep_for_themselves_is_listed_when_asked_for(tmp_path, capsys):
+    path = tmp_path / "r.pages"
+    with ivm.open(path) as workspace:
+        workspace.install("a(x) -> int(x). b(x, y) -> int(x), int(y). c(x) <- a(x), !b(x, _).")
+        html = workspace.store.snapshot()._repr_html_()
+    assert pagestore_command(["print", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["relations"].keys() == {"a", "b", "c"}
+    assert pagestore_command(["print", str(path), "--all", "--json"]) == 0
+    assert "c$not0" in json.loads(capsys.readouterr().out)["relations"]
+    assert pagestore_command(["info", str(path)]) == 0 and "$" not in capsys.readouterr().out
+    assert pagestore_command(["info", str(path), "--all"]) == 0 and "c$not0" in capsys.readouterr().out
+    assert pagestore_command(["print", str(path), "d"]) == 1 and "$" not in capsys.readouterr().err
+    assert "$" not in html
+
+
 def test_print_lists_and_prints(file, capsys):
     assert command(["print", file]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -18,6 +18,16 @@ def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
         parser.add_argument("file", help="the store's file")
     parser.add_argument("--json", action="store_true", help="answer in JSON on stdout")
     parser.add_argument("--quiet", action="store_true", help="no answer and no progress, only the exit code")
+
+
+def everything(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that asks for relations which programs keep for themselves."""
+    parser.add_argument("--all", action="store_true", help="also what installed rules keep, with a $ in the name")
+
+
+def shown(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """The names of relations that a command lists."""
+    return [name for name in names if options.all or "$" not in name]
 
 
 def opened(options: argparse.Namespace, mode: str = "r") -> pagestore.Store:

@@ -2,22 +2,24 @@
 
 import argparse
 
-from ..cli.answers import answer, common, opened, plain, size, table
+from ..cli.answers import answer, common, everything, opened, plain, shown, size, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    everything(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print facts about the store; the exit code."""
     with opened(options) as store:
         snapshot = store.snapshot()
+        found = {name: snapshot[name] for name in shown(options, snapshot)}
         bytes_ = store.path.stat().st_size
         relations = {
             name: {"rows": len(relation), "schema": str(relation.schema), "key": list(relation.schema.key)}
-            for name, relation in snapshot.items()
+            for name, relation in found.items()
         }
         data = {
             "file": str(store.path), "bytes": bytes_, "page_size": store.page_size, "uuid": store.uuid,
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             lines.append(str(store.recovery))
         rows = [
             (name, len(relation), ", ".join(relation.schema.key), str(relation.schema))
-            for name, relation in snapshot.items()
+            for name, relation in found.items()
         ]
         lines.append(table(rows, ("relation", "rows", "key", "columns")))
         answer(options, data, "\n".join(lines))

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..cli.answers import answer, common, opened, table, version_or_name
+from ..cli.answers import answer, common, everything, opened, shown, table, version_or_name
 from ..cli.rows import answer_rows, row_options
 
 
@@ -11,6 +11,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("relation", nargs="?", help="a relation; without one, all are listed")
     parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version, tag or branch")
+    everything(parser)
     row_options(parser)
 
 
@@ -20,6 +21,6 @@ def run(options: argparse.Namespace) -> int:
         if options.relation is not None:
             answer_rows(options, snapshot[options.relation])
             return 0
-        rows = {name: len(relation) for name, relation in snapshot.items()}
+        rows = {name: len(snapshot[name]) for name in shown(options, snapshot)}
         answer(options, {"relations": rows}, table([*rows.items()], ("relation", "rows")))
     return 0
