@@ -7,7 +7,7 @@ Rows are compared as plain values of Python (`plain`), since each library has it
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -108,24 +108,19 @@ class Truths:
         """The key of a row."""
         return tuple(row[place] for place in self.places)
 
-    def change(self, mode: str, rows: list[Row]) -> None:
-        """Edit: `insert` keeps what is there, `set` replaces it, `replace` puts all else away; `delete` takes whole
-        rows, `delete keys` only looks at their keys, `delete below` at the first column of these.
+    def change(self, mode: str, rows: list[Row], on: Sequence[str] = ()) -> None:
+        """Edit: `insert` keeps what is there, `set` replaces it, `replace` puts all else away; `delete` takes what has
+        the values of the rows in the columns `on`.
         """
-        given = {self.key(row): row for row in rows}
-        gone = {
-            "insert": (),
-            "set": (),
-            "replace": {*self.held},
-            "delete": {key for key, row in given.items() if self.held.get(key) == row},
-            "delete keys": given.keys() & self.held,
-            "delete below": {key for key in self.held if key[0] in {one for one, _ in given}},
-        }[mode]
-        self.held = {key: row for key, row in self.held.items() if key not in gone}
-        if not mode.startswith("delete"):
-            self.held = {**self.held, **given} if mode != "insert" else {**given, **self.held}
+        given, places = {self.key(row): row for row in rows}, [self.schema.names.index(name) for name in on]
+        wanted = {tuple(row[place] for place in places) for row in rows}
+        if mode == "delete":
+            self.held = {k: row for k, row in self.held.items() if tuple(row[p] for p in places) not in wanted}
+        else:
+            before = {} if mode == "replace" else self.held
+            self.held = {**given, **before} if mode == "insert" else {**before, **given}
         for other in self.others:
-            other.change(mode, rows)
+            other.change(mode, rows, on)
 
     def rows(self) -> list[Row]:
         """All rows, of which all are sure."""
@@ -148,13 +143,13 @@ class Pandas:
     def is_there() -> bool:
         return is_installed("pandas")
 
-    def change(self, mode: str, rows: list[Row]) -> None:
+    def change(self, mode: str, rows: list[Row], on: Sequence[str]) -> None:
         """As Truths.change."""
         import pandas
 
         given = pandas.DataFrame(rows, columns=self.names, dtype=object)
-        if mode.startswith("delete"):
-            on = {"delete": self.names, "delete keys": [*KEY], "delete below": [KEY[0]]}[mode]
+        if mode == "delete":
+            on = [*on]
             marks = [
                 frame[on].map(lambda value: repr(plain(value))).agg("|".join, axis=1)
                 for frame in (self.frame, given)
@@ -187,14 +182,13 @@ class DuckDB:
     def is_there() -> bool:
         return is_installed("duckdb")
 
-    def change(self, mode: str, rows: list[Row]) -> None:
+    def change(self, mode: str, rows: list[Row], on: Sequence[str]) -> None:
         """As Truths.change."""
         given = table_of(rows, self.schema)  # noqa: F841 - DuckDB reads it by its name
         run = self.connection.execute
         if mode == "replace":
             run("delete from held")
-        if mode.startswith("delete"):
-            on = {"delete": self.schema.names, "delete keys": KEY, "delete below": KEY[:1]}[mode]
+        if mode == "delete":
             same = " and ".join(f'held."{name}" is not distinct from given."{name}"' for name in on)
             run(f"delete from held where exists (from given where {same})")
         else:

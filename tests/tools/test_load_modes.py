@@ -273,7 +273,7 @@ def test_views_follow_in_the_same_commit(mode: str, tmp_path: Path, capsys) -> N
     assert "'rich' is a view, which ivm keeps as it follows from paid" in capsys.readouterr().err
 
 
-def test_rows_are_deleted_by_the_first_columns_of_their_key(tmp_path: Path, capsys) -> None:
+def test_rows_are_deleted_by_any_columns(tmp_path: Path, capsys) -> None:
     file, columns = tmp_path / "s.pages", ("who", "day", "paid")
     rows = [(who, day, 7) for who in ("ada", "bob", "eve") for day in range(4)]
     assert run("load", file, "r", write(tmp_path / "a.csv", rows, columns), "--key", "who,day", "--quiet") == 0
@@ -281,8 +281,12 @@ def test_rows_are_deleted_by_the_first_columns_of_their_key(tmp_path: Path, caps
     assert run("load", file, "r", gone, "--delete") == 0
     assert "4 deleted" in capsys.readouterr().out
     assert rows_of(file) == [row for row in rows if row[0] != "bob"]
-    assert run("load", file, "r", write(tmp_path / "c.csv", [(2,)], ("day",)), "--delete") == 1
-    assert "no column who, which 'r' has" in capsys.readouterr().err
+    assert run("load", file, "r", write(tmp_path / "c.csv", [(2, 7), (3, 8)], ("day", "paid")), "--delete") == 0
+    assert "2 deleted" in capsys.readouterr().out
+    assert rows_of(file) == [row for row in rows if row[0] != "bob" and row[1] != 2]
+    assert run("load", file, "r", write(tmp_path / "d.csv", [("ada",)], ("whom",)), "--delete") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "a column whom, which 'r' has not; it has who, day, paid: if that is who" in said
 
 
 @pytest.mark.parametrize("mode", ["upsert", "append", "replace"])
@@ -410,3 +414,15 @@ def test_an_edit_that_begins_with_a_minus_is_no_option(tmp_path: Path) -> None:
     for text in ("-r[1].", "-`r`[2]."):
         assert main.ivm(["exec", str(tmp_path / "s.pages"), text]) == 0
     assert rows_of(tmp_path / "s.pages") == []
+
+
+def test_empty_texts_of_csv_are_noted(tmp_path: Path, capsys) -> None:
+    """Where they might be nulls."""
+    path = write(tmp_path / "a.csv", [(1, "", 5), (2, "Bonn", 6), (3, "", 7)])
+    assert run("load", tmp_path / "s.pages", "r", path, "--key", "id") == 0
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "note: column town has 2 empty texts: --empty-is-null takes such a one as a null"
+    )
+    assert run("load", tmp_path / "s.pages", "q", path, "--key", "id", "--empty-is-null") == 0
+    assert run("load", tmp_path / "s.pages", "r", path, "--upsert") == 0  # whose town is never null
+    assert "empty" not in capsys.readouterr().err

@@ -84,14 +84,12 @@ PYTHON: dict[str, Callable[[pa.Table], Any]] = {
 }
 
 
-def edit_from_python(file: Path, mode: str, table: pa.Table, door: str) -> None:
+def edit_from_python(file: Path, mode: str, table: pa.Table, door: str, on: list[str]) -> None:
     with pagestore.open(file) as store, store.transaction() as txn:
         if mode == "replace":
             txn["r"].clear()
-        method = txn["r"].delete if "delete" in mode else txn["r"].set if mode == "set" else txn["r"].insert
-        given = table.select([n for n in table.column_names if n in KEY]) if mode == "delete keys" else table
-        if mode == "delete keys" and door in ("tuples", "columns"):
-            given = given.select([*KEY])  # which have no names, or those of the key in order
+        method = {"delete": txn["r"].delete, "set": txn["r"].set}.get(mode, txn["r"].insert)
+        given = table.select(on)
         if given.num_rows or door not in ("tuples", "dicts", "columns"):
             method(PYTHON[door](given))
 
@@ -109,11 +107,8 @@ FILES = {"parquet": rows.PARQUET, "csv": rows.CSV, "jsonl": rows.JSON, "arrow": 
 OPTIONS = {"insert": "--append", "set": "--upsert", "replace": "--replace"}
 
 
-def load(file: Path, mode: str, table: pa.Table, form: str) -> None:
-    if mode == "delete keys":
-        table = table.select([n for n in table.column_names if n in KEY])
-    if mode == "delete below":
-        table = table.select([KEY[0]])
+def load(file: Path, mode: str, table: pa.Table, form: str, on: list[str]) -> None:
+    table = table.select(on)
     path = file.parent / f"in.{form}"
     write(FILES[form], table, path)
     option = OPTIONS.get(mode, "--delete")
@@ -246,6 +241,12 @@ def some_rows(chance: random.Random, truths: Truths, mode: str) -> list[Row]:
     return [*{truths.key(row): row for row in [*fresh, *held]}.values()]
 
 
+def some_columns(chance: random.Random, schema: Schema) -> list[str]:
+    """Columns by which rows are deleted: all, the key, its beginning, or any."""
+    some = chance.sample(schema.names, chance.randrange(1, len(schema.names) + 1))
+    return [*chance.choice([schema.names, KEY, KEY[:1], some, some])]
+
+
 def as_spelt(table: pa.Table, form: str) -> list[Row]:
     """The rows that a file tells of: CSV and JSON have bytes as hexadecimal digits."""
     found = table.to_pylist()
@@ -264,19 +265,20 @@ def follow(seed: int, folder: Path, steps: int = STEPS) -> None:
     kept = {1: truths.rows()}
     doors = [door for door in PYTHON if door not in ("pandas", "polars", "duckdb") or door in LIBRARIES]
     for _ in range(steps):
-        mode = chance.choice(["insert", "set", "replace", "delete", "delete keys", "delete below"])
+        mode = chance.choice(["insert", "set", "replace", "delete", "delete"])
         table = table_of(some_rows(chance, truths, mode), schema)
-        by_file = chance.random() < 0.5 or mode == "delete below"
+        on = some_columns(chance, schema) if mode == "delete" else [*schema.names]
+        by_file = chance.random() < 0.5 or not {*KEY} <= {*on} or len(on) not in (len(KEY), len(schema.names))
         door = chance.choice([*FILES] if by_file else doors)
         if door == "duckdb" and "lag" in schema.names:
             continue  # an interval of DuckDB, which has months, is no duration
         if mode == "insert" and door in ("csv", "jsonl") and "raw" in schema.names:
             continue  # what is there would have other bytes
         if by_file:
-            load(file, mode, table, door)
+            load(file, mode, table, door, on)
         else:
-            edit_from_python(file, mode, table, door)
-        truths.change(mode, as_spelt(table, door))
+            edit_from_python(file, mode, table, door, on)
+        truths.change(mode, as_spelt(table, door), on)
         with pagestore.open(file, mode="r") as store:
             expected, relation = truths.rows(), store.snapshot()["r"]
             kept[store.version] = expected

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from pagestore.values.types import Type
 
+from ..cli.answers import counted
 from .casts import bad_rows, cast_or_report, cast_to, fits, held_as, remedy_for, rows_beyond, said
 from .files import CSV, Part, find_files
 from .formats import Opened, open_part, value_at
@@ -74,6 +75,7 @@ class Dataset:
     dropped: int = 0
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
+    _empty: dict[str, int] = field(default_factory=dict)  # texts of CSV by column, which might be meant as nulls
     _opened: dict[Path, Opened] = field(default_factory=dict)  # those whose types were inferred
     _fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
@@ -101,7 +103,7 @@ class Dataset:
 
         Raises DatasetError with all problems of all rows; where there is one no more batches come.
         """
-        self.rows, self.dropped, self.share = 0, 0, 0.0
+        self.rows, self.dropped, self.share, self._empty = 0, 0, 0.0, {}
         self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
@@ -115,6 +117,9 @@ class Dataset:
                 self.problems.adopt(error)
             done += size
         self.problems.refuse()
+        for name, count in ((name, count) for name, count in self._empty.items() if count):
+            note = f"column {name} has {counted(count, 'empty text')}: --empty-is-null takes such a one as a null"
+            self.notes.append(note)
 
     def _batches_of(self, part: Part) -> Iterator[tuple[pa.RecordBatch, float]]:
         opened = self._opened.get(part.file) or open_part(part, {}, self.problems)
@@ -150,6 +155,8 @@ class Dataset:
         array = value_at(raw, path)
         if self._empties(part) and _is_text(array.type):
             return pc.if_else(pc.equal(pc.binary_length(array), 0), None, array)
+        if part.format == CSV and pa.types.is_string(array.type) and name not in self.required:
+            self._empty[name] = self._empty.get(name, 0) + (pc.sum(pc.equal(array, "")).as_py() or 0)
         return array
 
     def _empties(self, part: Part) -> bool:

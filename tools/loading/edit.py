@@ -1,6 +1,6 @@
 """Rows that change a relation that is there: they are added, put in place of others, or taken away."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -100,16 +100,24 @@ def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterabl
     return edited
 
 
+def delete_matching(
+    txn: Transaction, relation: WritableRelation, places: Sequence[int], words: Iterable[np.ndarray]
+) -> Edited:
+    """Take away the rows that have one of int64[K, n] in the columns at some places. O(records) for each batch."""
+    edited, keys = Edited(), len(relation.schema.key)
+    for wanted in _large(words):
+        for gone in _erased(txn, relation, _matching(relation, places, wanted)):
+            edited.deleted += gone.shape[1]
+            edited.keys.append(gone[:keys])
+    return edited
+
+
 def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
     """Take away the rows whose keys begin with one of int64[K, n]; returns them, in parts int64[C, n].
 
     O(n * height) for a few, O(records) for many.
     """
-    width, found = len(relation.schema.columns), []
-    for rows in _below(txn, relation, keys):
-        gone = np.concatenate([rows, np.zeros((width - len(rows), rows.shape[1]), np.int64)])
-        found.append(txn.apply(relation.name, np.full(rows.shape[1], ERASE), gone)[1])
-    return found
+    return _erased(txn, relation, _below(relation, keys))
 
 
 def count_returned(txn: Transaction, relation: WritableRelation, gone: list[np.ndarray]) -> tuple[int, int, int]:
@@ -131,18 +139,34 @@ def are_repeated(parts: list[np.ndarray]) -> bool:
     return len(np.unique(items)) < len(items)
 
 
-def _below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
+def _erased(txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]) -> list[np.ndarray]:
+    """Take away the rows with keys, in parts int64[K, n]; returns them, in parts int64[C, n]."""
+    width, found = len(relation.schema.columns), []
+    for keys in parts:
+        gone = np.concatenate([keys, np.zeros((width - len(keys), keys.shape[1]), np.int64)])
+        found.append(txn.apply(relation.name, np.full(keys.shape[1], ERASE), gone)[1])
+    return found
+
+
+def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
     """The keys of the records below prefixes int64[K, n], in parts."""
     pages, tree = relation.view()
     columns = tuple(range(tree.spec.keys))
     if keys.shape[1] <= FEW_KEYS:
         parts = [read(pages, tree, key, end_words(key), columns) for key in map(tuple, keys.T.tolist())]
         return [np.concatenate(parts, axis=1)] if parts else []
-    wanted = _as_items(keys)
-    found = []
-    for batch in read_batches(pages, tree, columns=columns) if tree.count else ():
-        found.append(batch[:, np.isin(_as_items(batch[: len(keys)]), wanted)])
-    return found
+    return _matching(relation, range(len(keys)), keys)
+
+
+def _matching(relation: WritableRelation, places: Sequence[int], values: np.ndarray) -> list[np.ndarray]:
+    """The keys of the records that have one of int64[K, n] in the columns at some places, in parts."""
+    pages, tree = relation.view()
+    columns = tuple(sorted({*range(tree.spec.keys), *places}))
+    at, wanted = [columns.index(place) for place in places], _as_items(values)
+    return [
+        batch[: tree.spec.keys, np.isin(_as_items(batch[at]), wanted)]
+        for batch in (read_batches(pages, tree, columns=columns) if tree.count else ())
+    ]
 
 
 def _as_items(keys: np.ndarray) -> np.ndarray:

@@ -4,14 +4,15 @@
     append       add rows; a key that is there with other values is an error
     upsert       add rows; where the key is there, put their values in place of the old ones
     replace      let the relation have these rows and no others
-    delete       take away the rows with these keys, or keys that begin so, or these whole rows
+    delete       take away the rows with these values: of the key, of its first columns, of any others, or of all
 
 Views that read the relation follow in the same commit. All of a load is done, or nothing.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,17 @@ from ..cli.answers import counted
 from ..cli.progress import pace
 from . import distributed
 from .dataset import KEEP, Dataset, Reading, open_dataset
-from .edit import Edited, append, are_repeated, count_returned, delete, delete_below, delete_prefixes, upsert
+from .edit import (
+    Edited,
+    append,
+    are_repeated,
+    count_returned,
+    delete,
+    delete_below,
+    delete_matching,
+    delete_prefixes,
+    upsert,
+)  # fmt: skip
 from .elements import Elements, lists_of
 from .files import PARQUET
 from .fill import Filled, fill
@@ -38,6 +49,7 @@ from .problems import DatasetError
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes to temporary files
 CREATE, APPEND, UPSERT, REPLACE, DELETE = "create", "append", "upsert", "replace", "delete"
+COLUMNS_NAMED = 12  # in a message
 Tell = Callable[[str], None]
 
 
@@ -170,10 +182,8 @@ class _Loading:
             edited = append(txn, relation, self.words(), self.dataset.name)
         elif mode == UPSERT:
             edited = upsert(txn, relation, self.words(), keep_keys)
-        elif _is_prefix(self.dataset.columns, relation):
-            edited = delete_prefixes(txn, relation, self._prefixes())
         else:
-            edited = delete(txn, relation, self.words(), keep_keys)
+            edited = self._delete(keep_keys)
         report.rows = self.dataset.given
         report.inserted, report.changed, report.deleted = edited.inserted, edited.changed, edited.deleted
         return edited
@@ -191,9 +201,19 @@ class _Loading:
             return distributed.fill(self.txn, self.relation, self.dataset, *self.spread, self.progress)
         return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing)
 
-    def _prefixes(self) -> Iterator[np.ndarray]:
-        """The first columns of keys, as batches of words int64[K, n]."""
-        columns, finder = self.relation.schema.stored[: len(self.dataset.columns)], TextFinder(self.txn.dictionary)
+    def _delete(self, keep_keys: bool) -> Edited:
+        """Take away the rows that have the values of the columns given, by the key where these are of it."""
+        schema, given = self.relation.schema, {*self.dataset.columns}
+        if given in ({*schema.key}, {*schema.names}):
+            return delete(self.txn, self.relation, self.words(), keep_keys)
+        places = [place for place, column in enumerate(schema.stored) if column.name in given]
+        if given == {*schema.key[: len(given)]}:
+            return delete_prefixes(self.txn, self.relation, self._columns(places))
+        return delete_matching(self.txn, self.relation, places, self._columns(places))
+
+    def _columns(self, places: Sequence[int]) -> Iterator[np.ndarray]:
+        """Some columns, as batches of words int64[K, n]."""
+        columns, finder = [self.relation.schema.stored[i] for i in places], TextFinder(self.txn.dictionary)
         for batch in self.dataset.batches():
             yield np.array([encode(column, batch.column(column.name), finder) for column in columns])
 
@@ -313,19 +333,21 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
         raise DatasetError(
             f"the key of {relation.name!r} is {','.join(schema.key)}, not {','.join(key)}: leave --key out"
         )
-    needed = schema.names
-    if mode == DELETE and set(dataset.columns) <= set(schema.key):
-        needed = tuple(dataset.columns) if _is_prefix(dataset.columns, relation) else schema.key
-    for name in (name for name in needed if name not in dataset.columns and name not in dataset.refused):
-        remedy = "rename one with --rename OLD=NEW" + ", or name the key's first columns only" * (mode == DELETE)
+    extra = [name for name in dataset.columns if name not in schema.names]
+    missing = [name for name in schema.names if name not in dataset.columns and name not in dataset.refused]
+    for name in missing if mode != DELETE else ():  # which looks at the columns that there are
+        near = get_close_matches(name, extra, 1)
+        remedy = f"rename one with --rename {near[0] if near else 'OLD'}={name}"
         problems.add(f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}", remedy)
-    for name in (name for name in dataset.columns if name not in schema.names):
+    for name in extra:
+        near = get_close_matches(name, missing or schema.names, 1)
         kept = ",".join(n for n in dataset.columns if n in schema.names)
         remedy = f"leave it out with --columns {kept}" if kept else f"rename it with --rename {name}=NEW"
-        problems.add(f"{dataset.name}: a column {name}, which {relation.name!r} has not ({schema})", remedy)
+        remedy = f"if that is {near[0]}, rename it with --rename {name}={near[0]}, else {remedy}" if near else remedy
+        problems.add(f"{dataset.name}: a column {name}, which {relation.name!r} has not; {_has(schema)}", remedy)
 
 
-def _is_prefix(columns: Collection[str], relation: WritableRelation) -> bool:
-    """Whether columns are the first ones of a relation's key, and not all of it."""
-    key = relation.schema.key
-    return 0 < len(columns) < len(key) and set(columns) == set(key[: len(columns)])
+def _has(schema: Schema) -> str:
+    """What columns there are, for messages."""
+    more = len(schema.names) - COLUMNS_NAMED
+    return f"it has {', '.join(schema.names[:COLUMNS_NAMED])}" + f" and {more} more" * (more > 0)

@@ -4,7 +4,7 @@
     --append     add rows; a key that is there with other values is an error
     --upsert     add rows; where the key is there, put their values in place of the old ones
     --replace    let the relation have these rows and no others
-    --delete     take away the rows with these keys, or keys that begin so, or these whole rows
+    --delete     take away the rows with these values: of the key, of its first columns, of any others, or of all
 
 Views that read the relation follow in the same commit. All of a load is done, or nothing.
 """
