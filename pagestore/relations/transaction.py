@@ -7,12 +7,12 @@ are made at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError
+from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError, WordError
 from pagestore.pages.host_operators import address_of
 from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.writable import WritableRelation
@@ -23,7 +23,7 @@ from pagestore.trees.bulk import bulk
 from pagestore.trees.range_folds import rows_of
 from pagestore.trees.reading import pages_of, read_batches
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import decode, encode
+from pagestore.values.codec import NULL, decode, encode
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
@@ -187,6 +187,29 @@ class Transaction(WorkingTrees):
         place = [c.name for c in schema.stored].index(column)
         left = Schema(tuple(c for c in schema.columns if c.name != column), schema.key)
         return self._remake(info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name)))
+
+    @step
+    def refuse_nulls(self, name: str, columns: Sequence[str]) -> None:
+        """Let columns of values be null no more. O(records), which are read.
+
+        Raises WordError where one is null, SchemaError for a column of uint64, whose values have other words then.
+        """
+        info, schema = self._columns_of(name)
+        stored = [column.name for column in schema.stored]
+        places = [stored.index(column) for column in columns]
+        for place, column in zip(places, columns, strict=True):
+            if schema.stored[place].type.name == "uint64":
+                raise SchemaError(f"column {column!r} of {name!r} is {schema.stored[place].type}: make it anew")
+        tree = self.tree(name)
+        for batch in read_batches(self.pages, tree, columns=tuple(places)) if tree.count and places else ():
+            if (batch == NULL).any():
+                raise WordError(f"a column of {', '.join(columns)} of {name!r} is null somewhere")
+        narrowed = [
+            column._replace(type=column.type._replace(nullable=False)) if column.name in columns else column
+            for column in schema.columns
+        ]
+        self._changed_catalog().relations[name] = info._replace(schema=Schema(tuple(narrowed), schema.key))
+        self._follow()
 
     @step
     def rename(self, name: str, new: str) -> None:

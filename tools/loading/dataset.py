@@ -36,7 +36,8 @@ class Reading(NamedTuple):
 
     `nulls` says what becomes of a null: "keep" leaves it there, in columns that need no value; "drop" leaves out the
     row, and "refuse" ends the load. `fill` has values, as texts, for the nulls of some columns. With `empty_is_null` an
-    empty text of a CSV file is a null.
+    empty text of a CSV file is a null. Unless `thorough`, files without types are read once: what their first rows let
+    one suppose may be Contradicted.
     """
 
     columns: Sequence[str] = ()
@@ -47,6 +48,7 @@ class Reading(NamedTuple):
     format: str | None = None
     fill: Mapping[str, str] = {}
     empty_is_null: bool = False
+    thorough: bool = True
 
 
 class Column(NamedTuple):
@@ -75,9 +77,15 @@ class Dataset:
     dropped: int = 0
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
+    nulls_in: set[str] = field(default_factory=set)  # the columns that had some in what was read so far
     _empty: dict[str, int] = field(default_factory=dict)  # texts of CSV by column, which might be meant as nulls
     _opened: dict[Path, Opened] = field(default_factory=dict)  # those whose types were inferred
     _fill: dict[str, pa.Scalar] = field(default_factory=dict)
+
+    @property
+    def untyped(self) -> bool:
+        """Whether types of a file are inferred."""
+        return bool(self._opened)
 
     @property
     def given(self) -> int:
@@ -85,12 +93,18 @@ class Dataset:
         return self.rows - self.dropped
 
     def lacking(self) -> set[str]:
-        """The columns that may have nulls: as Parquet's footers say, else by reading the files."""
+        """The columns that may have nulls: as Parquet's footers say, else by reading the files.
+
+        Where these are not read for it, all of them; `nulls_in` says afterwards which have some.
+        """
         found: set[str] = set()
         for part in self.parts:
             opened = self._opened.get(part.file) or open_part(part, {}, self.problems)
             columns = self._columns_of(part, opened)
             names = [name for name in self.columns if name not in {*found, *self._fill}]
+            if opened.untyped and not self.reading.thorough:
+                found.update(names)
+                continue
             found.update(name for name in names if not columns[name].path and part.values[name] is None)
             places = {columns[name].path: name for name in names if columns[name].path}
             if self._empties(part):
@@ -169,6 +183,8 @@ class Dataset:
         """
         if name in self._fill:
             array = array.fill_null(self._fill[name])
+        if array.null_count:
+            self.nulls_in.add(name)
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
         if array.null_count and reason and self.reading.nulls != DROP:
             row = first_row + pc.index(array.is_null(), True).as_py()
@@ -222,7 +238,7 @@ def open_dataset(
     for part in parts:
         try:
             types = {back.get(name, name): kind for name, kind in hints.items()}
-            opened = open_part(part, types, dataset.problems)
+            opened = open_part(part, types, dataset.problems, reading.thorough)
         except DatasetError as error:
             dataset.problems.adopt(error)
             continue

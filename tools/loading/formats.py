@@ -4,7 +4,7 @@ format    read by             types
 parquet   pyarrow.parquet     as written
 arrow     pyarrow.ipc         as written; the file format and the stream format
 csv       pyarrow.csv         inferred from the first 16 MiB; the delimiter is the commonest of , ; tab | in the head
-json      pyarrow.json        one object a line, or a list of them; inferred from all
+json      pyarrow.json        one object a line, or a list of them; inferred from the first 16 MiB, or from all
 """
 
 import json
@@ -39,6 +39,10 @@ Types = Mapping[str, pa.DataType]
 Place = tuple[str, ...]
 
 
+class Contradicted(Exception):
+    """Rows of a file do not fit what its first rows let one suppose."""
+
+
 class Opened(NamedTuple):
     """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the part of it that was read.
 
@@ -71,12 +75,16 @@ def value_at(batch: pa.RecordBatch, place: Place) -> pa.Array:
     return pc.struct_field(array, list(place[1:])) if len(place) > 1 else array
 
 
-def open_part(part: Part, types: Types, problems: Problems) -> Opened:
+def open_part(part: Part, types: Types, problems: Problems, thorough: bool = True) -> Opened:
     """Open a file; `types` are those that its columns shall have, as far as that is known, for CSV and JSON.
 
-    Raises DatasetError for a file that is damaged. What is wrong with single rows goes into `problems`.
+    Unless `thorough`, the types of JSON are inferred from the first block; its batches raise Contradicted where a later
+    one does not fit. Raises DatasetError for a file that is damaged. What is wrong with single rows goes into
+    `problems`.
     """
     try:
+        if part.format == JSON:
+            return _open_json(part.file, types, thorough)
         return OPENERS[part.format](part.file, types, problems)
     except (pa.ArrowInvalid, OSError) as error:
         raise DatasetError(f"{part.file} does not read as {part.format}: {error}") from None
@@ -263,37 +271,57 @@ def _find_bad_texts(file: Path, delimiter: str, types: Types, problems: Problems
 # --- JSON lines ---------------------------------------------------------------------------------
 
 
-def _open_json(file: Path, types: Types, problems: Problems) -> Opened:
-    schema = pa.schema([])
-    for block in _lines(file):
-        try:
-            found = pyarrow.json.read_json(BytesIO(block)).schema
-            schema = pa.unify_schemas([schema, found], promote_options="permissive")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DatasetError(f"{file}: {error}") from None
-    if not schema.names:  # no row, which is none that is wrong
-        schema = pa.schema(types.items())
-    for place, one in enumerate(schema):  # beyond int64 whole numbers are inferred as floats, which lose digits
-        if pa.types.is_floating(one.type) and types.get(one.name) == pa.uint64():
-            schema = schema.set(place, one.with_type(pa.uint64()))
+def _open_json(file: Path, types: Types, thorough: bool) -> Opened:
+    schema, head = _inferred_json(file, types, thorough)
     raw = [0.0]
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
-        options = pyarrow.json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
         read = 0
-        for block in _lines(file):
-            try:
-                found = pyarrow.json.read_json(BytesIO(block), parse_options=options)
-            except pa.ArrowInvalid as error:
-                raise DatasetError(f"{file}: {error}") from None
-            for batch in found.to_batches():
+        for number, block in enumerate(_lines(file)):
+            table = head if number == 0 and head is not None else _parsed_json(file, block, schema, wanted, thorough)
+            for batch in table.select(columns).to_batches():
                 yield from _cut(batch)
             read += len(block)
             raw[0] = read
 
     size = max(1, file.stat().st_size)
     return Opened(schema, batches, lambda: min(1.0, raw[0] / size), untyped=True)
+
+
+def _inferred_json(file: Path, types: Types, thorough: bool) -> tuple[pa.Schema, pa.Table | None]:
+    """The types of a JSON file's columns, of all blocks or of the first one; that one, if it was read with these."""
+    schema, blocks, head = pa.schema([]), 0, None
+    for block in _lines(file):
+        try:
+            head = pyarrow.json.read_json(BytesIO(block))
+            schema = pa.unify_schemas([schema, head.schema], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DatasetError(f"{file}: {error}") from None
+        blocks += 1
+        if not thorough:
+            break
+    if not schema.names:  # no row, which is none that is wrong
+        schema = pa.schema(types.items())
+    for place, one in enumerate(schema):  # beyond int64 whole numbers are inferred as floats, which lose digits
+        if pa.types.is_floating(one.type) and types.get(one.name) == pa.uint64():
+            schema = schema.set(place, one.with_type(pa.uint64()))
+    return schema, head if blocks == 1 and head is not None and head.schema == schema else None
+
+
+def _parsed_json(file: Path, block: bytes, schema: pa.Schema, wanted: pa.Schema, thorough: bool) -> pa.Table:
+    """A block of JSON lines with the types of a schema, which has been inferred from this one, too, or not."""
+    fields, unexpected = (wanted, "ignore") if thorough else (schema, "infer")
+    options = pyarrow.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior=unexpected)
+    try:
+        table = pyarrow.json.read_json(BytesIO(block), parse_options=options)
+    except pa.ArrowInvalid as error:
+        if not thorough:
+            raise Contradicted(f"{file}: {error}") from None
+        raise DatasetError(f"{file}: {error}") from None
+    if table.schema != fields:
+        raise Contradicted(f"{file} has other columns later")
+    return table
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -332,5 +360,4 @@ OPENERS: dict[str, Callable[[Path, Types, Problems], Opened]] = {
     PARQUET: _open_parquet,
     ARROW: _open_arrow,
     CSV: _open_csv,
-    JSON: _open_json,
 }

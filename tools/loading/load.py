@@ -11,6 +11,7 @@ Views that read the relation follow in the same commit. All of a load is done, o
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pagestore
+from pagestore.errors import WordError
 from pagestore.relations.transaction import Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.values.codec import encode
@@ -44,6 +46,7 @@ from .edit import (
 from .elements import Elements, lists_of
 from .files import PARQUET
 from .fill import Filled, fill
+from .formats import Contradicted
 from .manifest import verified
 from .problems import DatasetError
 
@@ -131,29 +134,70 @@ def load(
     their columns and their values, ExistsError for a relation that `create` finds there.
     """
     began = time.perf_counter()
-    there = relation in txn
     _refuse_mode(txn, relation, mode)
-    wanted = txn[relation].schema.arrow if there else None
     sources, reading = [sources] if isinstance(sources, str | Path) else list(sources), reading or Reading()
+    once = not spread and all(kind.name != "uint64" for kind in reading.casts.values())  # whose nulls change its words
+    one = _opened(txn, relation, sources, key, mode, reading._replace(thorough=not once), progress)
+    supposing = once and one.dataset.untyped
+    try:
+        with txn.savepoint() if supposing else nullcontext():
+            report = _loaded(txn, one, memory, progress, spread)
+    except (Contradicted, WordError):
+        if not supposing:
+            raise
+        progress("reading again, for types that fit all rows")
+        one = _opened(txn, relation, sources, key, mode, reading._replace(thorough=True), progress)
+        report = _loaded(txn, one, memory, progress, spread)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+class _Opened(NamedTuple):
+    """What is to be loaded, whose columns have been compared with the relation's."""
+
+    relation: str
+    mode: str
+    key: tuple[str, ...]
+    dataset: Dataset
+    lists: dict[str, Elements | None]
+
+
+def _opened(
+    txn: Transaction, relation: str, sources: Sequence[str | Path], key: Sequence[str], mode: str, reading: Reading,
+    progress: Tell,
+) -> _Opened:  # fmt: skip
+    """Open the files; what is wrong with their columns is in the dataset's problems."""
+    held = txn[relation] if relation in txn else None  # noqa: SIM401 - it has no get
+    schema = held.schema if held is not None else None
     manifest = verified(sources, progress)
-    if manifest and not there:
+    if manifest and not schema:
         key, reading = tuple(key) or manifest.key, manifest.applied(reading)
-    dataset = open_dataset(sources, reading, wanted)
-    key = tuple(key) or (txn[relation].schema.key if there else ())
-    _check_columns(dataset, txn[relation] if there else None, key, mode)
-    dataset.required = _required(relation, txn[relation].schema if there else None, key)
+    dataset = open_dataset(sources, reading, schema.arrow if schema else None)
+    key = tuple(key) or (schema.key if schema else ())
+    _check_columns(dataset, held, key, mode)
+    dataset.required = _required(relation, schema, key)
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
+    return _Opened(relation, mode, key, dataset, lists)
+
+
+def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread: Spread | None) -> Report:
+    """Load what was opened."""
+    name, mode, key, dataset, lists = one
     if dataset.problems:
         for _ in dataset.batches():  # which tells what is wrong with the values of other columns, too
             pass
-    held = txn[relation] if there else txn.create(relation, _schema(dataset, key, progress))
-    report = Report(relation, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, relation))
-    loading = _Loading(txn, held, dataset, report, progress, spread)
-    edited = loading.run(mode if there else CREATE, memory, bool(lists))
-    for name, elements in lists.items():
-        _load_elements(txn, name, elements, edited, report, memory, progress)
+    there = name in txn
+    held = txn[name] if there else txn.create(name, _schema(dataset, key, progress))
+    report = Report(name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name))
+    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode if there else CREATE, memory, bool(lists))
+    for beside, elements in lists.items():
+        _load_elements(txn, beside, elements, edited, report, memory, progress)
+    if not there and dataset.untyped and not dataset.reading.thorough:  # any column might have had a null
+        casts = dataset.reading.casts
+        asked = {column for column, kind in casts.items() if kind.nullable}
+        nullable = {column.name for column in held.schema.columns if column.type.nullable}
+        txn.refuse_nulls(name, sorted(nullable - dataset.nulls_in - asked))
     report.dropped += dataset.dropped
-    report.seconds = time.perf_counter() - began
     return report
 
 
@@ -276,7 +320,7 @@ def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
     """The columns of a new relation; those of values may be null that lack some, if nulls are kept."""
     lacking, casts = set[str](), dataset.reading.casts
     if dataset.reading.nulls == KEEP:
-        if any(part.format != PARQUET for part in dataset.parts):  # whose footers tell
+        if dataset.reading.thorough and any(part.format != PARQUET for part in dataset.parts):  # whose footers tell
             progress("looking for nulls")
         lacking = dataset.lacking() - {*key}
     columns = []
