@@ -139,4 +139,4 @@ def test_key_variables():
         ("c[x] = t <- v[x] = u, v[u] = t.", "x u"),  # u is a key: it is in key position somewhere
         ("c(x) <- v[x] = u, !a(u), !edge(x, w).", "x u"),  # so is it inside a negation; w is not the rule's
     ):
-        assert " ".join(var.name for var in key_variables(compile(declared + rule).rules[0])) == expected
+        assert " ".join(var.name for var in key_variables(compile(declared + rule).rules[0], {})) == expected

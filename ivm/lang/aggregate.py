@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ivm.errors import AggregateError
 from ivm.lang.dependencies import recursive_names
-from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Rule, Type, Var
+from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var
 from ivm.lang.syntax_tree import Node
 from ivm.lang.traverse import atoms, variables, writes
 from ivm.lang.types import UNORDERED, scale
@@ -94,12 +94,13 @@ def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> t
     return tuple(found[head.value] for head in heads if isinstance(head.value, Var) and head.value in found)
 
 
-def in_key_order(rule: Rule) -> Rule:
+def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """The rule with aggregates that are ordered by its key variables where no order is given."""
-    return replace(rule, aggregates=tuple(_in_key_order(rule, one) for one in rule.aggregates))
+    order = key_variables(rule, known)
+    return replace(rule, aggregates=tuple(_in_key_order(one, order) for one in rule.aggregates))
 
 
-def _in_key_order(rule: Rule, aggregate: Aggregate) -> Aggregate:
+def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:
     op, arguments = aggregate.op, aggregate.arguments
     if not arguments:
         return aggregate
@@ -107,17 +108,17 @@ def _in_key_order(rule: Rule, aggregate: Aggregate) -> Aggregate:
         return replace(aggregate, by=len(arguments) - 1)
     if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op):
         return aggregate
-    order = key_variables(rule)
     return replace(aggregate, arguments=(arguments[0], *order), by=len(order))
 
 
-def key_variables(rule: Rule) -> tuple[Var, ...]:
+def key_variables(rule: Rule, known: Mapping[str, Predicate]) -> tuple[Var, ...]:
     """The variables in key position of some atom of the body (*Key- and value-position*), in order of appearance.
 
-    In F[x] = a, G[y] = b, r = a + b they are x and y.
+    In F[x] = a, G[y] = b, r = a + b they are x and y. The values of a function of several are none.
     """
     free = {v for disjunct in rule.body for v in variables(*disjunct)}
-    args = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args)
+    keys = {name: predicate.key_count for name, predicate in known.items()}  # None for all of them
+    args = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args[: keys.get(atom.predicate)])
     return tuple(dict.fromkeys(arg for arg in args if isinstance(arg, Var) and arg in free))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count
 
 from ivm.errors import RecursionRefusedError, RedefinitionError, RuleTypeError
-from ivm.lang.aggregate import check_aggregate, check_sole
+from ivm.lang.aggregate import check_aggregate, check_sole, in_key_order
 from ivm.lang.columns import with_columns
 from ivm.lang.declarations import declare
 from ivm.lang.dependencies import Stratum, strata_of
@@ -34,6 +34,7 @@ def check(statements: Sequence[Statement], known: Program) -> Program:
     predicates = dict(known.predicates)
     declare((s for s in statements if isinstance(s, Declaration)), predicates)
     rules = [with_columns(r, predicates) for s in statements if isinstance(s, Clause) for r in normalise(s)]
+    rules = [in_key_order(rule, predicates) for rule in rules]
     rules = prepare(with_neighbours(rules, predicates), known.rules)
     _check_form(rules, known, predicates)
     installed = {id(rule) for rule in known.rules}

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ivm.errors import ConstructError, RuleSyntaxError, Where
-from ivm.lang.aggregate import in_key_order
 from ivm.lang.hoist import Conj, Disj, Hoist, Part, Refusal
 from ivm.lang.ir import Aggregate, Atom, Compare, Disjunct, Literal, Negation, Rule, Var
 from ivm.lang.syntax_tree import Clause
@@ -38,9 +37,9 @@ def normalise(clause: Clause) -> list[Rule]:
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
     scope = bound | _own(body, bound)
     if not aggregates or _counts_once(disjuncts, scope):
-        return [in_key_order(rule)]
+        return [rule]
     *helpers, rule = _through_auxiliary(rule, scope)
-    return [*helpers, in_key_order(rule)]
+    return [*helpers, rule]
 
 
 def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:

@@ -228,7 +228,7 @@ def follow(seed: int, path: Path, steps: int) -> None:
         assert workspace.check() == [] and workspace.store.check() == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(30), 33, 85, 112, 213, 682])  # the last ones found something
 def test_views_over_random_tables(seed: int, tmp_path: Path) -> None:
     follow(seed, tmp_path / "s.pages", 6)
 
