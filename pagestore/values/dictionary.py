@@ -113,7 +113,7 @@ class Dictionary:
     def known(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
-        known = self._find([as_bytes(text) for text in distinct.dictionary.to_pylist()])
+        known = self._find(all_as_bytes(distinct.dictionary))
         ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return ids
 
@@ -189,7 +189,7 @@ class Dictionary:
     def _probe(self, texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """(ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
-        places = np.array([*map(hash_of, texts)], np.int64)
+        places = hashes_of(texts)
         open_ = np.arange(len(texts))
         while len(open_):
             found, values = get(self._pages(), self._tree(PLACES), places[None, open_])
@@ -281,6 +281,12 @@ def hash_of(text: bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
+def hashes_of(texts: list[bytes]) -> np.ndarray:
+    """As `hash_of`, of many, int64[n]."""
+    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
+    return np.frombuffer(digests, "<i8").astype(np.int64)
+
+
 class TextFinder:
     """An interner that looks up ids and adds none; keys and bounds are encoded with it."""
 
@@ -336,6 +342,14 @@ def _frame(content: np.ndarray, page: int) -> bytes:
         return zstandard.decompress(packed)
     except (zstandard.ZstdError, MemoryError) as error:
         raise CorruptionError(f"the long texts there do not unpack: {error}", page=page) from None
+
+
+def all_as_bytes(texts: pa.Array) -> list[bytes]:
+    """Texts as their bytes."""
+    for kind, raw in (pa.string(), pa.binary()), (pa.large_string(), pa.large_binary()):
+        if texts.type == kind:
+            return texts.cast(raw).to_pylist()  # type: ignore[no-any-return]
+    return [as_bytes(text) for text in texts.to_pylist()]
 
 
 def as_bytes(text: str | bytes) -> bytes:

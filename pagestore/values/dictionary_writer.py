@@ -26,8 +26,8 @@ from pagestore.values.dictionary import (
     PLACES,
     TEXTS,
     Dictionary,
-    as_bytes,
-    hash_of,
+    all_as_bytes,
+    hashes_of,
     keys_of,
     parts_of,
 )
@@ -55,12 +55,13 @@ class DictionaryWriter(Dictionary):
     def intern(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts, new ones added. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
-        keys = [as_bytes(text) for text in distinct.dictionary.to_pylist()]
-        ids = [self.added.get(key) or self._cache.get(key, 0) for key in keys]
+        keys = all_as_bytes(distinct.dictionary)
+        known = zip(map(self.added.get, keys), map(self._cache.get, keys), strict=True)
+        ids = [added or cached or 0 for added, cached in known]
         unknown = [key for key, id_ in zip(keys, ids, strict=True) if not id_]
         if unknown:
             fresh = iter(self._resolve(unknown))
-            ids = [id_ or next(fresh) for id_ in ids]
+            ids = [id_ or next(fresh) for id_ in ids] if len(unknown) < len(keys) else [*fresh]
         words: np.ndarray = np.array(ids, np.int64)[numbers_of(distinct.indices, np.int32)]
         return words
 
@@ -147,7 +148,7 @@ class DictionaryWriter(Dictionary):
         places = np.concatenate([places, self._probe(moved)[1]])
         self._apply(PLACES, np.stack([places, np.zeros_like(places)]), ERASE)
         if moved:
-            self._add_places(np.arange(len(moved)), moving, np.array([*map(hash_of, moved)], np.int64))
+            self._add_places(np.arange(len(moved)), moving, hashes_of(moved))
 
     @step
     def _resolve(self, texts: list[bytes]) -> list[int]:
@@ -174,16 +175,19 @@ class DictionaryWriter(Dictionary):
     @step
     def _label(self, ids: np.ndarray) -> None:
         """Give labels to texts, so many at once as fit in memory."""
-        start, texts, size = 0, list[bytes](), 0
+        start, parts, size = 0, list[pa.Array](), 0
         for at in range(0, len(ids), LOADED_AT_ONCE):
-            some = self.loaded(ids[at : at + LOADED_AT_ONCE])
-            texts += some
-            size += sum(map(len, some))
-            end = start + len(texts)
+            some = self.texts(ids[at : at + LOADED_AT_ONCE], binary=True)
+            parts.append(some.cast(pa.large_binary()))
+            size += some.nbytes
+            end = at + len(some)
             if size >= ORDERED_BYTES or end == len(ids):
-                ranked = sorted(range(len(texts)), key=texts.__getitem__)
-                self._place(ids[start:end][ranked], [texts[i] for i in ranked])
-                start, texts, size = end, [], 0
+                texts = pa.concat_arrays(parts)
+                held = texts.to_pylist()
+                ranked = np.array(sorted(range(len(held)), key=held.__getitem__), np.int64)  # quick where they ascend
+                del held
+                self._place(ids[start:end][ranked], texts.take(pa.array(ranked)).to_pylist())
+                start, parts, size = end, [], 0
 
     def _place(self, ids: np.ndarray, texts: list[bytes]) -> None:
         """Give labels to ascending texts."""
@@ -222,17 +226,18 @@ class DictionaryWriter(Dictionary):
         self._apply(PLACES, np.stack([wanted, ids[new]]))
 
     def _add_texts(self, texts: list[bytes], ids: np.ndarray) -> None:
-        lengths = np.array([len(text) for text in texts], np.int64)
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         long = lengths >= LONG
         if long.any():
             self._add_long([t for t in texts if len(t) >= LONG], ids[long])
             texts, ids, lengths = [t for t in texts if len(t) < LONG], ids[~long], lengths[~long]
         counts = parts_of(lengths)
-        padded = b"".join(
-            len(t).to_bytes(2, "little") + t + bytes(8 * int(c) - 2 - len(t))
-            for t, c in zip(texts, counts, strict=True)
-        )
-        self._apply(TEXTS, np.stack([*keys_of(ids, counts), np.frombuffer(padded, np.int64)]))
+        words = np.zeros(int(counts.sum()), np.int64)
+        starts, offsets = np.cumsum(counts) - counts, np.cumsum(lengths) - lengths
+        words.view(np.uint16)[4 * starts] = lengths
+        places = np.arange(int(lengths.sum())) + np.repeat(8 * starts + 2 - offsets, lengths)
+        words.view(np.uint8)[places] = np.frombuffer(b"".join(texts), np.uint8)
+        self._apply(TEXTS, np.stack([*keys_of(ids, counts), words]))
 
     def _add_long(self, texts: list[bytes], ids: np.ndarray) -> None:
         group: list[tuple[bytes, int]] = []

@@ -84,12 +84,11 @@ class TextOrder:
 
     def ranks(self, texts: list[bytes]) -> np.ndarray:
         """As `rank`, int64[n] for ascending texts. O(n log texts), or less where few texts lie between the ends."""
-        if len(texts) < 2:
-            return np.array([self.rank(text) for text in texts], np.int64)
+        if len(texts) < 2 or not self.count:
+            return np.array([self.rank(text) if self.count else 0 for text in texts], np.int64)
         first, last = self.rank(texts[0]), self.rank(texts[-1])
         if last - first <= MERGED * len(texts):
-            between = self._load(self.slice(first, last))
-            return np.array([first + bisect_left(between, text) for text in texts], np.int64)
+            return first + _merged(self._load(self.slice(first, last)), texts)
         low, high = np.full(len(texts), first), np.full(len(texts), last)
         open_ = np.arange(len(texts))
         while len(open_):
@@ -121,6 +120,22 @@ class TextOrder:
             found = self._load(self.ids(np.array(missing)))
             self._kept.update((rank, text) for rank, text in zip(missing, found, strict=True))
         return [self._kept[rank] for rank in wanted]
+
+
+def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
+    """How many of some ascending texts are below each of others, which ascend, int64[n].
+
+    >>> _merged([b"b", b"d"], [b"a", b"c", b"d", b"e"]).tolist()
+    [0, 1, 1, 2]
+    """
+    below, waiting, ranks = 0, iter(between), np.zeros(len(texts), np.int64)
+    one = next(waiting, None)
+    for place, text in enumerate(texts):
+        while one is not None and one < text:
+            below += 1
+            one = next(waiting, None)
+        ranks[place] = below
+    return ranks
 
 
 class StoredOrder(TextOrder):
