@@ -112,6 +112,8 @@ class Rules:
     def column(self, table: Table, keys: list[str], bound: dict[str, str]) -> Both:
         """One column of a table, by its name."""
         column = self.chance.choice([*table.types])
+        if len(table.types) > 1:  # two columns at any key are refused
+            keys = [key if key != "_" else f"u{next(self.locals)}" for key in keys]
         rest = f"{column}[{', '.join(keys)}] = {self.term(table.types[column], bound)}"
         return f"{table.name}:{rest}", f"{table.name}_{rest}"
 

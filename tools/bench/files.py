@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -25,10 +26,11 @@ from .measure import Row, Side
 from .run import arguments, bench
 
 RULES = """
-    paid[id] = p -> int(id), int(p).
-    high(id) <- paid[id] = p, p > 900000.
-    total[] = t <- agg<<t = sum(p)>> paid[_] = p.
+    paid[id] = (item, town, price) -> int(id), string(item), string?(town), decimal(9, 2)(price).
+    high(id) <- paid:price[id] = p, p > 9000.00.
+    total[] = t <- agg<<t = sum(p)>> paid:price[_] = p.
 """
+LACKING = 0.1  # of towns
 CSV_ROWS = 100_000
 ITEMS, TOWNS = 100_000, 1_000  # distinct texts
 
@@ -53,14 +55,15 @@ def rows(folder: Path, size: int) -> Iterator[Row]:
 
 
 def table(ids: np.ndarray, random: np.random.Generator) -> pa.Table:
-    """Rows of a text, an integer, another text and a decimal."""
+    """Rows of a text, an integer, another text that may be null, and a decimal."""
 
     def texts(stem: str, count: int) -> pa.Array:
         codes = pa.array(random.integers(0, count, len(ids)).astype(np.int32))
         return pa.DictionaryArray.from_arrays(codes, [f"{stem} {i:06}" for i in range(count)]).cast(pa.string())
 
     price = pa.array(random.integers(0, 10**6, len(ids))).cast(pa.decimal128(21, 2)).cast(pa.decimal128(9, 2))
-    return pa.table({"item": texts("item", ITEMS), "id": ids, "town": texts("town", TOWNS), "price": price})
+    town = pc.if_else(random.random(len(ids)) < LACKING, None, texts("town", TOWNS))
+    return pa.table({"item": texts("item", ITEMS), "id": ids, "town": town, "price": price})
 
 
 def _loading(folder: Path, source: Path, size: int) -> Row:
@@ -106,12 +109,14 @@ def _exporting(folder: Path, source: Path, size: int) -> Row:
 
 
 def _edits(folder: Path, size: int, random: np.random.Generator) -> Iterator[Row]:
-    """Appending and upserting a tenth, without views and with two; and loading as much into a new relation."""
+    """Appending and upserting a tenth, without views and with two; and loading as much into a store of its own, also
+    without views and with two, whose difference is what views take by themselves.
+    """
     few = size // 10
 
     def write(name: str, ids: np.ndarray) -> Path:
         path = folder / f"{name}.parquet"
-        pq.write_table(pa.table({"id": ids, "p": random.integers(0, 10**6, len(ids))}), path)
+        pq.write_table(table(ids, random), path)
         return path
 
     base, odd = write("paid", np.arange(0, 2 * size, 2)), write("odd", 2 * random.permutation(size)[:few] + 1)
@@ -123,14 +128,13 @@ def _edits(folder: Path, size: int, random: np.random.Generator) -> Iterator[Row
         stores["two views"] = ws.store
         for store in stores.values():
             _edit(store, base, "replace" if "paid" in store.snapshot() else "create")()
-        alone = Side(f"load {few:,} alone", _edit(stores["no views"], odd, "create", "alone"),
-                     before=lambda: _drop(stores["no views"], "alone"))  # fmt: skip
+        alone = [_alone(folder, odd, few, rules) for rules in ("", RULES)]
         for mode, source, undo, undoing in (("append", odd, odd, "delete"), ("upsert", changed, back, "upsert")):
             sides = [
                 Side(f"{mode}, {name}", _edit(store, source, mode), before=_edit(store, undo, undoing))
                 for name, store in stores.items()
             ]
-            yield Row(f"{mode} {few:,} of {size:,} rows", [alone, *sides], 3, "s", 1)
+            yield Row(f"{mode} {few:,} of {size:,} rows", [*alone, *sides], 3, "s", 1)
     stores["no views"].close()
 
 
@@ -142,10 +146,21 @@ def _edit(store: pagestore.Store, source: Path, mode: str, relation: str = "paid
     return edit
 
 
-def _drop(store: pagestore.Store, relation: str) -> None:
-    if relation in store.snapshot():
-        with store.transaction() as txn:
-            txn.drop(relation)
+def _alone(folder: Path, source: Path, few: int, rules: str) -> Side:
+    """Loading a file into a new store, with views by the rules."""
+    file, held = folder / f"alone{bool(rules)}.pages", list[ivm.Workspace]()
+
+    def before() -> None:
+        for one in held:
+            one.close()
+        file.unlink(missing_ok=True)
+        held[:] = [ivm.open(file)]
+        held[0].install(rules, "rules")
+
+    def ours() -> int:
+        return int(_edit(held[0].store, source, "replace" if rules else "create")())
+
+    return Side(f"load {few:,} alone, {'two views' if rules else 'no views'}", ours, before=before)
 
 
 if __name__ == "__main__":
