@@ -7,7 +7,10 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +37,23 @@ def run(options: argparse.Namespace) -> int:
 def rows(folder: Path, size: int) -> Iterator[Row]:
     """All rows of the benchmark, over relations with `size` records."""
     keys, numbers = texts(size), np.arange(size)
-    with pagestore.open(folder / "texts.pages", sync="off", retain=2) as store:
+    with ExitStack() as held:
+        store = held.enter_context(pagestore.open(folder / "texts.pages", sync="off", retain=2))
         for mark in ("", "?"):
             with store.transaction() as txn:
                 relation = txn.create(f"ids{mark}", f"id: string, n: int64{mark}", key="id")
                 relation.insert(pa.table({"id": keys, "n": numbers}))
-        yield from _scans(store, folder, keys, size)
-        yield from _looks(store, keys)
+        other = _lmdb(folder, keys, held)
+        relations = [store.snapshot()[name] for name in ("ids", "ids?")]
+        pages = store.stat().relations
+        counts = [Side(name, partial(pages.__getitem__, relation.name)) for name, relation in _named(relations)]
+        yield Row("pages", counts, 1, "pages", told=True)
+        yield _scan(relations, other, size)
+        yield from _looks(relations, other, keys)
+
+
+def _named(relations: list[pagestore.Relation]) -> list[tuple[str, pagestore.Relation]]:
+    return [*zip(("pagestore", "pagestore, nullable"), relations, strict=True)]
 
 
 def texts(size: int) -> pa.Array:
@@ -51,57 +64,73 @@ def texts(size: int) -> pa.Array:
     return pc.binary_join_element_wise(numbers, tails.take(pa.array(chosen)), "")
 
 
-def _scans(store: pagestore.Store, folder: Path, keys: pa.Array, size: int) -> Iterator[Row]:
-    snapshot = store.snapshot()
-
-    def scan(name: str) -> Callable[[], int]:
-        return lambda: snapshot[name].to_arrow().num_rows
-
-    sides = [Side("pagestore", scan("ids")), Side("pagestore, nullable", scan("ids?"))]
+def _lmdb(folder: Path, keys: pa.Array, held: ExitStack) -> Any:
+    """A cursor of LMDB over the same texts; None where it is not installed."""
     try:
         import lmdb
     except ImportError:
-        yield Row("scan in order to Arrow", sides, 5, things=(size, "texts"))
-        return
-    with lmdb.open(str(folder / "lmdb"), map_size=1 << 34, sync=False) as other:
-        with other.begin(write=True) as txn:
-            pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
-            txn.cursor().putmulti(pairs, append=True)
-
-        def walk() -> int:
-            with other.begin(buffers=True) as txn:
-                return sum(1 for _ in txn.cursor())
-
-        yield Row("scan in order to Arrow", [*sides, Side("LMDB", walk)], 5, things=(size, "texts"))
+        return None
+    other = held.enter_context(lmdb.open(str(folder / "lmdb"), map_size=1 << 34, sync=False))
+    with other.begin(write=True) as txn:
+        pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
+        txn.cursor().putmulti(pairs, append=True)
+    return held.enter_context(other.begin(buffers=True)).cursor()
 
 
-def _looks(store: pagestore.Store, keys: pa.Array) -> Iterator[Row]:
-    relation, size = store.snapshot()["ids"], len(keys)
+def _scan(relations: list[pagestore.Relation], other: Any, size: int) -> Row:
+
+    def scan(relation: pagestore.Relation) -> int:
+        return int(relation.to_arrow().num_rows)
+
+    sides = [Side(name, partial(scan, relation)) for name, relation in _named(relations)]
+
+    def walk() -> int:
+        return sum(1 for _ in other) if other.first() else 0
+
+    return Row("scan in order to Arrow", [*sides, *[Side("LMDB", walk)] * bool(other)], 5, things=(size, "texts"))
+
+
+def _looks(relations: list[pagestore.Relation], other: Any, keys: pa.Array) -> Iterator[Row]:
+    size = len(keys)
     starts = np.random.default_rng(2).integers(0, size - RANGE, CALLS).tolist()
     ends = [(keys[at].as_py(), keys[at + RANGE].as_py()) for at in starts]
     begins = [f"{at // PREFIX:0{DIGITS - 3}}" for at in starts]
     some = [keys[at].as_py() for at in starts]
     many = keys.take(pa.array(np.random.default_rng(3).integers(0, size, BATCH)))
 
-    def ranges() -> int:
-        return sum(relation.range((lo,), (hi,)).to_arrow().num_rows for lo, hi in ends)
+    def walked(low: str, ends: Callable[[bytes], bool]) -> int:
+        """How many texts the cursor passes from one on until one is behind the end; each is taken as bytes."""
+        there, count = other.set_range(low.encode()), 0
+        while there and not ends(bytes(other.key())):
+            count, there = count + 1, other.next()
+        return count
 
-    def prefixes() -> int:
-        return sum(relation.starts_with(begin).to_arrow().num_rows for begin in begins)
+    def found(texts: list[str]) -> list[int]:
+        return [int.from_bytes(other.get(text.encode()), "big") for text in texts]
 
-    def gets() -> int:
-        return sum(relation.get(text) for text in some)
-
-    def batch() -> int:
-        return int(relation.get_many([many])[0].sum())
-
-    for name, ask, calls in (
-        (f"range of {RANGE} texts", ranges, CALLS),
-        (f"prefix of {PREFIX:,} texts", prefixes, CALLS),
-        ("get one by a text", gets, CALLS),
-        ("get by texts in a batch, each", batch, BATCH),
+    for name, ours, theirs, calls in (
+        (
+            f"range of {RANGE} texts",
+            lambda r: sum(r.range((low,), (high,)).to_arrow().num_rows for low, high in ends),
+            lambda: sum(walked(low, high.encode().__le__) for low, high in ends),
+            CALLS,
+        ),
+        (
+            f"prefix of {PREFIX:,} texts",
+            lambda r: sum(r.starts_with(begin).to_arrow().num_rows for begin in begins),
+            lambda: sum(walked(begin, f"{begin}~".encode().__le__) for begin in begins),  # behind all of its texts
+            CALLS,
+        ),
+        ("get one by a text", lambda r: sum(r.get(text) for text in some), lambda: sum(found(some)), CALLS),
+        (
+            "get by texts in a batch, each",
+            lambda r: int(r.get_many([many])[0].sum()),
+            lambda: len(found(many.to_pylist())),
+            BATCH,
+        ),
     ):
-        yield Row(name, [Side("pagestore", ask)], 7, "µs", 1e6 / calls)
+        sides = [Side(side, partial(ours, relation)) for side, relation in _named(relations)]
+        yield Row(name, [*sides, *[Side("LMDB", theirs)] * bool(other)], 7, "µs", 1e6 / calls)
 
 
 if __name__ == "__main__":
