@@ -90,8 +90,10 @@ def _blocks(*columns: np.ndarray) -> Iterable[np.ndarray]:
     return (np.stack([c[at : at + rows] for c in columns]) for at in range(0, len(columns[0]), rows))
 
 
-def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
-    """The lines as SVG, over the logarithm of the sizes."""
+def picture(
+    sizes: list[int], lines: dict[str, list[float]], titles: dict[str, str] = TITLES, colours: dict[str, str] = COLOURS
+) -> str:
+    """The lines as SVG, over the logarithm of the sizes, which begin with 1,000."""
     width, height, left, top = 720, 380, 60, 20
     most = max(max(values) for values in lines.values()) * 1.1
 
@@ -105,7 +107,7 @@ def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height + 180}' "
         "font-family='sans-serif' font-size='13'><rect width='100%' height='100%' fill='white'/>"
     ]
-    for value in range(0, int(most), 20):
+    for value in range(0, int(most), 20 if most > 60 else 5):
         line = f"<line x1='{left}' x2='{width - 20}' y1='{y(value):.0f}' y2='{y(value):.0f}' stroke='#dddddd'/>"
         parts.append(f"{line}<text x='{left - 8}' y='{y(value) + 4:.0f}' text-anchor='end'>{value}</text>")
     for n in sizes:
@@ -113,8 +115,8 @@ def picture(sizes: list[int], lines: dict[str, list[float]]) -> str:
         parts.append(f"<text x='{x(n):.0f}' y='{top + height + 18}' text-anchor='middle'>{label}</text>")
     for i, (name, values) in enumerate(lines.items()):
         points = " ".join(f"{x(n):.0f},{y(v):.0f}" for n, v in zip(sizes, values, strict=True))
-        parts.append(f"<polyline points='{points}' fill='none' stroke='{COLOURS[name]}' stroke-width='2'/>")
-        parts.append(f"<text x='{left}' y='{top + height + 45 + 20 * i}' fill='{COLOURS[name]}'>{TITLES[name]}</text>")
+        parts.append(f"<polyline points='{points}' fill='none' stroke='{colours[name]}' stroke-width='2'/>")
+        parts.append(f"<text x='{left}' y='{top + height + 45 + 20 * i}' fill='{colours[name]}'>{titles[name]}</text>")
     return "\n".join([*parts, "</svg>\n"])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledStratum, index_columns
 from ivm.engine.recursion.bodies import Body
-from ivm.engine.recursion.kernels import arguments
+from ivm.engine.recursion.kernels import arguments, hash_tables
 from ivm.engine.recursion.kernels import flat_rounds as kernel
 from ivm.join.kernels import join_layout
 from ivm.lang.ir import Binary, Const, Term, Var
@@ -22,7 +22,7 @@ from ivm.plan.constants import Encoder
 from pagestore.compiled import Door, Words
 from pagestore.host import WORD_MAX, Transaction, read_batches, sort_order
 
-HASH_ROWS = Door(kernel.hash_rows, Words, int, int, int, Words, int, int)
+HASH_ROWS = Door(hash_tables.hash_rows, Words, int, int, int, Words, int, int)
 
 TESTS = {join_layout.EQ: kernel.EQ, join_layout.GE: kernel.GE, join_layout.LE: kernel.LE, join_layout.NE: kernel.NE}
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from ivm.engine.recursion.flat_bodies import FlatBodies
-from ivm.engine.recursion.kernels import arguments
+from ivm.engine.recursion.kernels import arguments, hash_tables
 from ivm.engine.recursion.kernels import flat_rounds as kernel
 from ivm.engine.recursion.limits import Limits
 from ivm.engine.recursion.shared_rounds import SHARED_MIN, SharedRounds
@@ -20,7 +20,7 @@ SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
 
 RUN = Door(kernel.run_rounds, arguments.Bodies, arguments.Facts, arguments.Run)
-RELINK = Door(kernel.relink, arguments.Bodies, arguments.Facts, Words, int, int, int, int)
+RELINK = Door(hash_tables.relink, arguments.Bodies, arguments.Facts, Words, int, int, int, int)
 SEED = Door(kernel.seed, arguments.Bodies, arguments.Facts, arguments.Run, int, Table, Words)
 
 Base = Sequence[tuple[str, np.ndarray]]  # facts that follow from no others: a view, and words int64[K, n]
