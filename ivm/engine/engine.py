@@ -274,15 +274,13 @@ class Engine(Filler):
         assert span
         if self.deltas.keys().isdisjoint(rule.indices):
             return
-        points, *measured = [
+        points, measured = [
             Side(self.before.get(index, self.tree(index)), self.tree(index), self.deltas.get(index))
             for index in span.indices
         ]
         (name,) = rule.writes
-        try:
-            edits, looked = ranged_edits(self.txn.pages, span, points, measured)
-        except SumOverflow as overflow:
-            raise out_of_range(self.txn, self._predicate(name), overflow) from None
+        find = self.results_of(name, span, measured.new)
+        edits, looked = ranged_edits(self.txn.pages, span, points, measured, find)
         self.accounts[name].operations += looked
         yield name, edits
 

@@ -31,7 +31,8 @@ from ivm.plan.span import Span
 from ivm.views.aggregate_state import view_rows
 from ivm.views.edit_composition import SumOverflow
 from ivm.views.layouts import SUM
-from ivm.views.ranged import ranged_rows
+from ivm.views.range_results import Found, Results
+from ivm.views.ranged import Find, ranged_rows
 from ivm.views.states import State
 from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
 
@@ -132,14 +133,23 @@ class Filler:
     def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
         """The rows that a rule which is evaluated by ranges inserts into its view.  Raises RangeError."""
         self._build_indices(rule.indices)
-        points, *measured = map(self.tree, span.indices)
+        points, measured = map(self.tree, span.indices)
         self.accounts[name].operations += points.count
         with naming_the_rule(rule.definition):
+            rows = ranged_rows(self.txn.pages, span, points, self.results_of(name, span, measured))
+        return np.full(rows.shape[1], INSERT), rows
+
+    def results_of(self, name: str, span: Span, measured: Tree) -> Find:
+        """Finds the results of a view that is evaluated by ranges; raises RangeError."""
+        results = Results(name, self.txn.pages, span, measured, self.encode.keys)
+
+        def find(points: np.ndarray) -> Found:
             try:
-                rows = ranged_rows(self.txn.pages, span, points, measured)
+                return results.of(points)
             except SumOverflow as overflow:
                 raise out_of_range(self.txn, self._predicate(name), overflow) from None
-        return np.full(rows.shape[1], INSERT), rows
+
+        return find
 
     def _fill_stratum(self, stratum: InstalledStratum) -> None:
         """Evaluate the rules of a recursive stratum, whose views are empty."""

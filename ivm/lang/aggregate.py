@@ -44,6 +44,9 @@ def _is_ordered(type_: Type) -> bool:
 
 
 MANY = 12  # arguments of one aggregate
+MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
+SQUARED = MOMENTS[1:]  # those that need the sum of squares, too
+PARTED = "$parts"  # of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
 NUMBERS = "it takes int64, decimal and float64 columns"
 ORDERED = "it takes numbers, dates, times and texts, and no bools"
 TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"

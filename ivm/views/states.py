@@ -16,14 +16,13 @@ needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
 from ivm.lang.types import TEXTS
 from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
 ALONE, PARTS, VALUES = "alone", "parts", "values"
-MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # what parts with their count say, but for total
-SQUARED = MOMENTS[1:]
 WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
 LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
@@ -124,7 +123,7 @@ def states_of(rule: Rule) -> list[State | None]:
 def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> tuple[str, tuple[Var, ...], tuple[Var, ...]] | None:
     """What an aggregate keeps: the kind, the group's key and the variables of a value."""
     group, op = group_of(head, aggregate), aggregate.op
-    if op in ("count", "sum"):
+    if op in ("count", "sum", PARTED):
         return None if head.args else (ALONE, (aggregate.result,), ())
     if op in (*MOMENTS, "total"):
         return PARTS, group, aggregate.arguments

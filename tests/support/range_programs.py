@@ -12,7 +12,8 @@ from hypothesis.strategies import DrawFn
 from tests.support.strategies import DECLARATIONS, STORED, Edit, edits, rows
 
 OPERATIONS = ["count()", "sum({})", "min({})", "max({})", "min({z})", "max({z})", "argmin({}, {z})", "last({}, {z})",
-              "argmax({}, {z})", "first({}, {z})", "median({})", "avg({})"]  # fmt: skip
+              "argmax({}, {z})", "first({}, {z})", "median({})", "avg({})", "variance({})",
+              "stddev_pop({})"]  # fmt: skip
 COMPARISONS = [["{z} > {p}"], ["{z} >= {p}"], ["{z} < {p}"], ["{p} >= {z}"], ["{z} <= {p}", "{z} > {p} - 2"],
                ["{z} - {p} <= 1", "{p} - {z} <= 1"], ["{z} > {p}", "{z} < {p}"], ["{z} > {p} + 1"],
                ["{z} <= {p}", "{z} >= {p} - 1", "{z} < {p} + 2"]]  # fmt: skip

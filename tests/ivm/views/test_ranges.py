@@ -18,7 +18,7 @@ import ivm
 from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES
 from ivm.engine.stored import saved_rules
 from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefusedError, RuleTypeError, SafetyError
-from ivm.views import ranged
+from ivm.views import range_results
 from tests.ivm.test_random_programs import NUMBERS
 from tests.support.mirror import Mirror
 from tests.support.range_programs import range_cases
@@ -252,7 +252,7 @@ def test_a_join_of_rows_with_rows_keeps_no_pairs(tmp_path):
 ])  # fmt: skip
 def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypatch):
     """Each row that may move is looked at once, and takes O(log n) applications of the operator."""
-    applied, fold = [], ranged.fold_many
+    applied, fold = [], range_results.fold_many
 
     def counted(*args):
         found = fold(*args)
@@ -266,7 +266,7 @@ def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypat
                 txn.insert("a", [np.arange(size)])
                 txn.insert("g", [np.arange(size), np.arange(size)])
             with monkeypatch.context() as patch:
-                patch.setattr(ranged, "fold_many", counted)
+                patch.setattr(range_results, "fold_many", counted)
                 for x in (0, size // 2, size - 1):
                     for sign in "-+":
                         applied.clear()
@@ -345,8 +345,8 @@ def test_a_lost_scan_is_named_and_repaired(tmp_path):
         ws.repair()
         assert ws.check() == []
         with ws.store.transaction() as txn:
-            txn.drop_scan("v$sums0", "sum:folded$")
-        with pytest.raises(DivergenceError, match=r"v\$sums0 has lost its scan sum:folded\$.*repair"):
+            txn.drop_scan("v$folds0", "sum:folded$")
+        with pytest.raises(DivergenceError, match=r"v\$folds0 has lost its scan sum:folded\$.*repair"):
             ws.exec("+a(3).")
         ws.repair()
         ws.exec("+a(3).")
