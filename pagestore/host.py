@@ -45,7 +45,7 @@ from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
-from pagestore.trees.reading import read_batches
+from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
@@ -131,6 +131,7 @@ __all__ = [
     "pooled",
     "ranks",
     "read_batches",
+    "read_blocks",
     "record_dependants",
     "recorded_dependants",
     "register_host",

@@ -8,7 +8,7 @@ Texts have another order than their words: all records of a changed group are re
 """
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ from pagestore.host import (
     select_weighted,
 )  # fmt: skip
 
+FOLDED = ("concat",)  # and operators of users: what the scans of a state's tree say
 TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to words in the order of these
 
 
@@ -68,14 +69,16 @@ class Groups(NamedTuple):
     weight: np.ndarray
 
 
-def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> np.ndarray:
-    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError."""
+def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.ndarray, order: TextKeys) -> np.ndarray:
+    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError.
+
+    `rows` are the state's records; its tree is asked only for the scans that are named in `FOLDED`.
+    """
     fold = layout.fold
     assert fold
-    rows = np.concatenate([*read_batches(pages, state), np.empty((state.spec.columns, 0), np.int64)], axis=1)
     if fold.state.kind == ALONE:
         return rows[1:2]
-    groups, records = in_memory(rows, fold.state.group)
+    groups, records = in_memory(rows, fold.state.group, fold.op in WEIGHED)
     return _Rows(name, layout, pages, state, order).of(groups, records)[0]
 
 
@@ -177,16 +180,23 @@ class _Rows:
 # -- where groups are
 
 
-def in_memory(rows: np.ndarray, group: int) -> tuple[Groups, Records]:
+def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Records]:
     """All groups of the records rows[C, n], which are in order, by the first `group` words."""
     start = np.flatnonzero(begins(rows[:group]))
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
+    if not weighed:
+        none = np.zeros(len(start), np.int64)
+        return Groups(rows[:group, start], start, stop, none, none), Records(partial(rows.take, axis=1), _unweighed)
     sums = np.append(0, np.cumsum(rows[-1]))
     records = Records(
         lambda ranks: rows.take(ranks, axis=1),
         lambda ranks: rows.take(np.searchsorted(sums, ranks, "right") - 1, axis=1),
     )
     return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
+
+
+def _unweighed(ranks: np.ndarray) -> np.ndarray:
+    raise AssertionError("records are weighed where an operation says so")
 
 
 def _in_tree(pages: Pages, state: Tree) -> Records:
@@ -261,7 +271,7 @@ def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> 
     if fold.state.falling:
         rows[fold.state.group : -1] = ~rows[fold.state.group : -1]
     rows = rows.take(np.lexsort((*ordering_words(fold.state, rows, order)[::-1], which)), axis=1)
-    return in_memory(rows, fold.state.group)
+    return in_memory(rows, fold.state.group, fold.op in WEIGHED)
 
 
 def ordering_words(state: State, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
