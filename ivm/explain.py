@@ -18,7 +18,7 @@ from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.span import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.views.layouts import COUNT, FOLD, PLAIN, RANGED, RANKED, SUM
-from ivm.views.states import ALONE, PARTS, VALUES, WEIGHED, Fold
+from ivm.views.states import ALONE, INVERTED, PARTS, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -35,6 +35,7 @@ STATES = {
     ALONE: "the result, which is the key of the view's row",
     PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded once",
     VALUES: "each group's values in order, with support counts",
+    INVERTED: "one value for each group, from which what goes is taken back by the operator's inverse",
 }
 NEEDS = [({*WEIGHED}, "a sum of supports"), ({"concat"}, "a checksum")]
 HOW = {

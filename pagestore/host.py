@@ -6,8 +6,8 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM
+from pagestore.pages.host_operators import Operator, has_inverse, is_operator, is_semilattice, operator
 from pagestore.pages.host_operators import code_of as operator_code
-from pagestore.pages.host_operators import is_operator, is_semilattice, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.diff import pages_of_both
@@ -86,6 +86,7 @@ __all__ = [
     "Edits",
     "EphemeralTransaction",
     "Frames",
+    "Operator",
     "Pages",
     "Relation",
     "Rope",
@@ -117,6 +118,7 @@ __all__ = [
     "float_words",
     "fold_many",
     "get",
+    "has_inverse",
     "html_table",
     "in_order",
     "interval_spec",

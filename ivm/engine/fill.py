@@ -31,10 +31,11 @@ from ivm.plan.plan import Plan, indices_of
 from ivm.plan.span import Span
 from ivm.views.aggregate_state import FOLDED, view_rows
 from ivm.views.edit_composition import SumOverflow
+from ivm.views.invertible import folded
 from ivm.views.layouts import SUM
 from ivm.views.range_results import Found, Results
 from ivm.views.ranged import Find, ranged_rows
-from ivm.views.states import State
+from ivm.views.states import INVERTED, VALUES, State
 from pagestore.host import (
     INSERT,
     Edits,
@@ -45,6 +46,7 @@ from pagestore.host import (
     bulk_all,
     count_prefixes,
     is_operator,
+    one_batch,
     read_batches,
 )
 
@@ -238,8 +240,11 @@ class Filler:
                 [*read_batches(self.txn.pages, self.txn.tree(state.name)), np.empty((state.spec.columns, 0), np.int64)],
                 axis=1,
             )
-        rows = concatenated(compose_rows(self.txn, predicate, parts, state.spec))
-        if not self.once or any(op in FOLDED or is_operator(op) for op in state.ops):
+        if state.kind == INVERTED:
+            rows = folded(state.ops[0], one_batch(parts)[1])
+        else:
+            rows = concatenated(compose_rows(self.txn, predicate, parts, state.spec))
+        if not self.once or (state.kind == VALUES and any(op in FOLDED or is_operator(op) for op in state.ops)):
             spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
             self.txn.replace(state.name, bulk(self.txn.pager, spec, [rows]))
         self._newest = state.name, rows

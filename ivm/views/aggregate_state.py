@@ -17,9 +17,10 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
+from ivm.views.invertible import view_edits_of
 from ivm.views.layouts import Layout
 from ivm.views.order_statistics import midpoints, place_of
-from ivm.views.states import ALONE, LOWER, PARTS, UPPER, WEIGHED, Fold, State
+from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, State
 from pagestore.host import (
     CARRY,
     CHECKSUM,
@@ -78,6 +79,8 @@ def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.nda
     assert fold
     if fold.state.kind == ALONE:
         return rows[1:2]
+    if fold.state.kind == INVERTED:
+        return rows[-2:-1] if layout.bare else rows[:-1]
     groups, records = in_memory(rows, fold.state.group, fold.op in WEIGHED)
     return _Rows(name, layout, pages, state, order).of(groups, records)[0]
 
@@ -101,6 +104,8 @@ def view_edits(
     assert fold
     if fold.state.kind == ALONE:
         return actions, rows[1:2]
+    if fold.state.kind == INVERTED:
+        return view_edits_of(actions, rows, layout.bare)
     keys = distinct(rows[: fold.state.group])
     groups = _groups_in(pages, state, fold, keys)
     there = np.flatnonzero(groups.start < groups.stop)

@@ -171,7 +171,7 @@ class _Rewriting:
         if len(parts.group) + 3 > KEYS_MAX // 2:
             return False
         if is_operator(aggregate.op):
-            return is_semilattice(aggregate.op) or _order_within(aggregate, parts)[:1] == (parts.key,)
+            return not aggregate.by or _order_within(aggregate, parts)[:1] == (parts.key,)
         if aggregate.by:
             return taken[1:] == (parts.key,) and taken[0] != parts.key
         return aggregate.op in FOLDS or aggregate.op in PARTED_BY

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from ivm import lang
-from ivm.engine import fill
+from ivm.engine import fill, head_edits
 from ivm.errors import AggregateError, RuleTypeError, UnknownViewError
 from ivm.lang.ir import ROPE
-from ivm.views import aggregate_state
+from ivm.views import aggregate_state, invertible
 from pagestore.host import is_operator
 from pagestore.trees.reading import pages_of
 from tests.support.mirror import Mirror
@@ -56,6 +56,8 @@ PROGRAMS = [
     """per[x] = r <- agg<<r = sum(v)>> m[x, _] = v.   best[i] = r <- agg<<(i, r) = top(x, t, 2)>> per[x] = t.
        mean[] = r <- agg<<r = avg(t)>> per[_] = t.   rich(x) <- best[_] = x, !n(x, x).""",
     "g1[x] = r, g2[] = u <- agg<<r = lastone(v), u = lastone(y)>> m[x, y] = v.",
+    "g1[x] = r, g2[] = u, g3[y] = k, g4[x] = z <- agg<<r = bitdiff(v), u = wrapped(y), k = wrapped(v), z = wrapped(v)"
+    ">> m[x, y] = v, n(y, _).",
 ]
 KEYS = st.integers(0, 3)
 INTS = st.sampled_from([0, 1, 2, -1, 7, 7, 2**62, -(2**63), 2**63 - 1])
@@ -68,10 +70,12 @@ VALUES = {"m": INTS, "s": TEXTS, "w": FLOATS, "p": DECIMALS, "b": DATES, "n": No
 
 @pytest.fixture(autouse=True, scope="module")
 def lastone():
-    """A registered operator whose order matters."""
+    """A registered operator whose order matters, and two that have an inverse."""
     semilattice("unite")
     if not is_operator("lastone"):
         pagestore.register_operator("lastone", lambda a, b: b, 0)
+        pagestore.register_operator("bitdiff", lambda a, b: a ^ b, 0, inverse=lambda a: a)
+        pagestore.register_operator("wrapped", lambda a, b: a + b, 0, inverse=lambda a: -a)
 
 
 def edits_of(program: str) -> st.SearchStrategy:
@@ -280,6 +284,31 @@ def test_a_delete_applies_its_operator_log_n_times(rule, after, tmp_path, monkey
     assert all(count <= 12 * math.log2(size) for count, size in zip(most, sizes, strict=True)), most
 
 
+def test_the_greatest_is_deleted_until_there_is_none(tmp_path):
+    """And so are the median and all else of the group, and its text, which end with its last row."""
+    with ivm.open(tmp_path / "e.pages", sync="off", retain=2) as ws:
+        ws.install(f"""{BASE}
+            hi[x] = r, md[x] = q, nt[x] = k, ct[x] = u, tx[x] = z <- agg<<r = max(y), q = median(y),
+                k = quantile(y, 0.9), u = count_distinct(y), z = concat(t, y, ",")>> s[x, y] = t.""")
+        left = [*range(300)]
+        with ws.transaction() as txn:
+            txn.insert("s", [(0, y, f"t{y}") for y in left])
+        while left:
+            y = left.pop()
+            with ws.transaction() as txn:
+                txn.delete("s", [(0, y)])
+            middle = [(0, (left[(len(left) - 1) // 2] + left[len(left) // 2]) / 2)] if left else []
+            assert list(ws["hi"]) == [(0, y - 1)] * bool(left)
+            assert list(ws["md"]) == middle
+            assert list(ws["nt"]) == [(0, left[math.ceil(len(left) * 0.9) - 1]) for _ in left[:1]]
+            assert list(ws["ct"]) == [(0, len(left))] * bool(left)
+            if left:
+                assert str(ws.rope("tx", 0)) == ",".join(f"t{y}" for y in left)
+        assert not any(len(ws[name]) for name in ("hi", "md", "nt", "ct", "tx"))
+        with ws.store.snapshot() as snap:
+            assert snap.tree("$apart:hi").count == 0
+
+
 def test_a_change_inside_a_long_concat_writes_a_path_of_pages(tmp_path):
     with ivm.open(tmp_path / "c.pages", sync="off", retain="all") as ws:
         ws.install(f'{BASE} v[] = r <- agg<<r = concat(t, ", ")>> s[_, y] = t.')
@@ -327,6 +356,31 @@ def test_explain_says_who_shares_a_state(tmp_path):
         )
         assert "shared    by lo, mid" in ws.explain("lo")
         assert "shared" not in ws.explain("all")
+
+
+def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):
+    """One record for each group, however many assignments, and in however many parts they are found."""
+    monkeypatch.setattr(head_edits, "PARTS_KEPT", 0)
+    with ivm.open(tmp_path / "i.pages", sync="off") as ws:
+        ws.install(f"{BASE} v[x] = r <- agg<<r = wrapped(y)>> n(x, y).")
+        with ws.transaction() as txn:
+            txn.insert("n", [np.arange(5000) % 2, np.arange(5000)])
+        with ws.store.snapshot() as snap:
+            assert snap.tree("$apart:v").count == 2
+        ws.exec("-n(1, 4999). -n(0, 0).")
+        assert list(ws["v"]) == [(0, sum(range(0, 5000, 2))), (1, sum(range(1, 4999, 2)))]
+        assert "by the operator's inverse" in ws.explain("v")
+        with ws.transaction() as txn:
+            txn.delete("n", [(1, y) for y in range(1, 4999, 2)])
+        assert list(ws["v"]) == [(0, sum(range(0, 5000, 2)))]
+        assert ws.check() == []
+
+
+def test_an_inverse_takes_back_many_at_once():
+    """Bindings that are only counted come with how often they do."""
+    rows = np.array([[1, 1, 1, 2], [5, 5, 7, 9], [10**12, -(10**12) + 3, 2, -1]])
+    assert invertible.folded("wrapped", rows).tolist() == [[1, 2], [29, -9], [5, -1]]
+    assert invertible.folded("bitdiff", rows).tolist() == [[1, 2], [5, 9], [5, -1]]
 
 
 def test_an_operator_that_is_not_registered_is_refused(tmp_path):

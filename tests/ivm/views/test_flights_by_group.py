@@ -1,4 +1,4 @@
-"""Flights of New York that arrive day by day, by carrier, origin, month and overall: all that is kept is DuckDB's answer.
+"""Flights of New York by carrier, origin, month and overall, which arrive day by day: what is kept is DuckDB's answer.
 
 Sums of floats are those of math.fsum, which DuckDB's are not.
 """
@@ -85,7 +85,7 @@ def follow(path: Path, days: int) -> None:
     peer.execute("create table tail (i bigint, t text)")
     with ivm.open(path, sync="off") as ws:
         ws.install(DECLARATIONS + "".join(group.rules for group in groups))
-        for day, arrived in days_of(days):
+        for _, arrived in days_of(days):
             rows = [(i, d, d.month, *others) for (i, d, *others), _, _ in arrived]
             late = sorted(((row[0], x) for row, x, _ in arrived if x is not None), key=lambda one: one[1])[:-3]
             tails = [(row[0], t) for row, _, t in arrived if t is not None]
