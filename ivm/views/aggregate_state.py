@@ -7,7 +7,7 @@ records before the group.  Within it an assignment is found by rank, too, or by 
 Texts have another order than their words: all records of a changed group are read and compared as texts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from itertools import pairwise
 from typing import NamedTuple
@@ -31,12 +31,14 @@ from pagestore.host import (
     SUM,
     WORD_MAX,
     WORD_MIN,
+    Edits,
     Pages,
     Tree,
     begins,
     count_prefixes,
     distinct,
     fold_many,
+    get,
     is_operator,
     operator,
     operator_code,
@@ -45,6 +47,7 @@ from pagestore.host import (
     rows_of,
     select,
     select_weighted,
+    sort_order,
 )  # fmt: skip
 
 FOLDED = ("concat",)  # and operators of users: what the scans of a state's tree say
@@ -97,8 +100,8 @@ def view_edits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edits of the view (actions int64[n], rows int64[C, n]) that follow from a delta of its state.
 
-    O(groups * log n); to number rows O(rows * log n); where texts are least, greatest or in the middle, O(records of
-    the groups * log n).  Raises RangeError.
+    O(groups * log n); to number rows O(rows * log n); where a least or greatest text has gone, or one of the middle or
+    of a row with others may have, O(records of the groups * log n).  Raises RangeError.
     """
     fold = layout.fold
     assert fold
@@ -112,6 +115,8 @@ def view_edits(
     found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state)
     if fold.is_text_ordered:
         found, records = _near_end(fold, pages, state, found, records)
+    if fold.is_text_ordered and fold.op in ("min", "max"):
+        found, records = _of_contenders(layout, pages, view, found, records, (actions, rows))
     new, which = _Rows(name, layout, pages, state, order).of(found, records)
     if layout.bare:
         old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
@@ -268,6 +273,35 @@ def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Re
     if upper:
         return groups._replace(start=bound), records
     return groups._replace(stop=bound + fold_groups(pages, state, ((COUNT, 0),), prefixes)[0]), records
+
+
+def _of_contenders(
+    layout: Layout, pages: Pages, view: Tree, groups: Groups, records: Records, change: Edits
+) -> tuple[Groups, Records]:
+    """Of each group whose extreme text has not gone, only this and the texts that came; of others all records."""
+    fold, (actions, rows) = layout.fold, change
+    assert fold
+    group, n = fold.state.group, len(groups.start)
+    if layout.bare:  # the only row's key is the extreme
+        rows_before = np.concatenate([*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1)
+        found, old = np.full(n, view.count > 0), rows_before[:, :n]
+    else:
+        found, old = get(pages, view, groups.keys)
+    before = np.concatenate([groups.keys, ~old if fold.state.falling else old])
+    came = rows[: group + 1, actions == INSERT]
+    gone = {*_tuples(rows[: group + 1, actions == ERASE])} - {*_tuples(came)}
+    stays = found & np.array([one not in gone for one in _tuples(before)], bool)
+    known = {*_tuples(groups.keys[:, stays])}
+    near = np.array([one in known for one in _tuples(came[:group])], bool)
+    others = Groups(*(column[..., ~stays] for column in groups))
+    rest = [all_of(others, records)[0][:-1]] if not stays.all() else []
+    contenders = np.concatenate([before[:, stays], came[:, near], *rest], axis=1)
+    contenders = contenders.take(sort_order(contenders), axis=1)
+    return in_memory(np.append(contenders, np.ones((1, contenders.shape[1]), np.int64), axis=0), group, False)
+
+
+def _tuples(rows: np.ndarray) -> Iterator[tuple[int, ...]]:
+    return map(tuple, rows.T.tolist())
 
 
 def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> tuple[Groups, Records]:
