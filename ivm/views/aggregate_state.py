@@ -108,7 +108,7 @@ def view_edits(
     if fold.state.kind == ALONE:
         return actions, rows[1:2]
     if fold.state.kind == INVERTED:
-        return view_edits_of(actions, rows, layout.bare)
+        return view_edits_of(actions, rows[: fold.state.group + 1], layout.bare)
     keys = distinct(rows[: fold.state.group])
     groups = _groups_in(pages, state, fold, keys)
     there = np.flatnonzero(groups.start < groups.stop)
