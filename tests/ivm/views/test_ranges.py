@@ -281,6 +281,21 @@ def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypat
             ws.verify("v")
 
 
+def test_a_running_total_moves_the_rows_behind_an_edit():
+    """However many are before it: its rows are what changes, and each is looked at once."""
+    with ivm.open(":memory:") as ws:
+        ws.install(f"{BASE} v[x] = s <- agg<<s = sum(k)>> a(x), g(z, k), z <= x.")
+        with ws.transaction() as txn:
+            txn.insert("a", [np.arange(5000)])
+            txn.insert("g", [np.arange(5000), np.arange(5000) % 7])
+        for behind in (0, 1, 9, 200, 4999):
+            ws.exec(f"+g({4999 - behind}, 100).")
+            assert ws.stats("v")["operations"] == behind + 1
+            ws.exec(f"-g({4999 - behind}, 100).")
+            assert ws.stats("v")["operations"] == behind + 1
+        ws.verify("v")
+
+
 def test_many_changes_at_once(tmp_path):
     """A change of more intervals than are read one by one looks at all points, as does one of all rows."""
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:
