@@ -41,7 +41,7 @@ from pagestore.host import (
     select,
 )
 
-POINTS_PER_BATCH = 1 << 16  # whose parts are in memory together
+POINTS_PER_BATCH = 1 << 13  # whose parts, some 200 each at most, are in memory together
 SHARE = 4  # of the records: where as many are sought, all keys are read
 SEEKS_MAX = 256  # of a relation however small
 SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
