@@ -48,6 +48,8 @@ def folded(op: str, rows: np.ndarray) -> np.ndarray:
 def _repeated(known: Operator, value: int, times: int) -> int:
     """The fold of a value as often as it comes, or of its inverse as often as it goes; O(log times)."""
     one, found = value if times > 0 else known.inverse(value), known.identity
+    if times in (1, -1):  # mostly
+        return one
     for bit in bin(abs(times))[:1:-1]:
         found = known.call(found, one) if bit == "1" else found
         one = known.call(one, one)
