@@ -15,10 +15,10 @@ from ivm.lang.types import scale, shown, word_range
 from ivm.plan.index import Index, permuted, tree_name
 from ivm.plan.plan import Plan
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
-from ivm.plan.span import FOLD as FOLDED
+from ivm.plan.span import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.views.layouts import COUNT, FOLD, PLAIN, RANGED, RANKED, SUM
-from ivm.views.states import ALONE, PARTS, VALUES, WEIGHED, Fold
+from ivm.views.states import ALONE, INVERTED, PARTS, VALUES, WEIGHED, Fold
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
@@ -35,8 +35,13 @@ STATES = {
     ALONE: "the result, which is the key of the view's row",
     PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded once",
     VALUES: "each group's values in order, with support counts",
+    INVERTED: "one value for each group, from which what goes is taken back by the operator's inverse",
 }
 NEEDS = [({*WEIGHED}, "a sum of supports"), ({"concat"}, "a checksum")]
+HOW = {
+    ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
+    COMPARED: "the {op} of its range, whose texts are compared",
+}
 RANKS = 8  # of a recursive view, whose rows are counted
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
@@ -102,8 +107,8 @@ def _span(rule: InstalledRule) -> list[str]:
     points, *others = definition.body[0]
     moved = "its range holds it"
     op = definition.aggregates[0].op
-    how = f"the {op} of its range, by {'scans' if span.counts else 'a scan'}"
-    if span.kind != FOLDED:
+    how = HOW.get(span.kind, "the {op} of its range, by a scan").format(op=op)
+    if span.kind in (SEEK_FIRST, SEEK_LAST):
         how, moved = f"the {span.kind} record of its range, by a seek", f"it is the {span.kind} of its range"
     return [
         f"  points    {points}: {_way(span.points)}",

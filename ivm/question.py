@@ -57,7 +57,8 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
         create_relation(sketch, predicate, installed)
     plant(sketch, question.asked.seeds)
     started = time.perf_counter()
-    Filler(sketch, installed, Encoder(sketch), threads).fill([r for r in installed.rules if r in block.rules])
+    filler = Filler(sketch, installed, Encoder(sketch), threads, once=True)
+    filler.fill([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
     table = sketch[question.answer].to_arrow()
     if installed.program.predicates[question.answer].value == ROPE:

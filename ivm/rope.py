@@ -65,13 +65,21 @@ class ConcatRope(Rope):
 
     def _ids(self) -> Iterator[np.ndarray]:
         """The texts' ids in order, each as often as there are assignments of it."""
-        state = self._fold.state
-        tree = self._source.tree(state.name)
-        behind, last = behind_prefixes(np.array(self._key)[:, None])
-        end = () if last[0] else tuple(behind[:, 0].tolist())
-        for rows in self._by_texts(read_batches(self._source.pages, tree, self._key, end, rows=ROWS)):
+        for rows in self._by_texts(self._records()):
             if rows.shape[1]:
                 yield np.repeat(rows[-2], rows[-1])
+
+    def _records(self) -> Iterator[np.ndarray]:
+        """Records of the state in its order: a few, which are soon there, then many at a time."""
+        pages, tree = self._source.pages, self._source.tree(self._fold.state.name)
+        end = _behind(self._key)
+        first = next(read_batches(pages, tree, self._key, end or (), rows=FIRST), None)
+        if first is None:
+            return
+        yield first
+        rest = _behind(tuple(first[: tree.spec.keys, -1].tolist()))
+        if rest and first.shape[1] == FIRST:
+            yield from read_batches(pages, tree, rest, end or (), rows=ROWS)
 
     def _by_texts(self, batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Records of the state in the order of their texts, whose words are in another one.
@@ -99,7 +107,14 @@ class ConcatRope(Rope):
         return rows.take(np.lexsort(words[::-1]), axis=1)
 
 
+FIRST = 64  # texts that are read first
 ROWS = 4096  # texts read at a time
+
+
+def _behind(key: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The least prefix behind all keys that begin with one; None if there is none."""
+    behind, last = behind_prefixes(np.array(key)[:, None])
+    return None if last[0] else tuple(behind[:, 0].tolist())
 
 
 def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]) -> ConcatRope:

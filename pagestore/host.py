@@ -6,8 +6,8 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 
 from pagestore.admin.tree_check import Violation
 from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM
+from pagestore.pages.host_operators import Operator, has_inverse, is_operator, is_semilattice, operator
 from pagestore.pages.host_operators import code_of as operator_code
-from pagestore.pages.host_operators import is_operator, is_semilattice, operator
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
 from pagestore.pages.page_map import Pages
 from pagestore.relations.diff import pages_of_both
@@ -45,7 +45,7 @@ from pagestore.trees.kernels.apply_indexed import TREE_WORDS
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
-from pagestore.trees.reading import read_batches
+from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
@@ -86,6 +86,7 @@ __all__ = [
     "Edits",
     "EphemeralTransaction",
     "Frames",
+    "Operator",
     "Pages",
     "Relation",
     "Rope",
@@ -117,6 +118,7 @@ __all__ = [
     "float_words",
     "fold_many",
     "get",
+    "has_inverse",
     "html_table",
     "in_order",
     "interval_spec",
@@ -131,6 +133,7 @@ __all__ = [
     "pooled",
     "ranks",
     "read_batches",
+    "read_blocks",
     "record_dependants",
     "recorded_dependants",
     "register_host",

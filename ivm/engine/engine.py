@@ -29,9 +29,10 @@ from ivm.plan.index import Index
 from ivm.plan.plan import Plan, indices_of
 from ivm.views.aggregate_state import view_edits
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
+from ivm.views.invertible import edits_of
 from ivm.views.layouts import SUM
 from ivm.views.ranged import Side, ranged_edits
-from ivm.views.states import APART, State
+from ivm.views.states import APART, INVERTED, State
 from pagestore.errors import EditError
 from pagestore.host import ALONE, ERASE, INSERT, Edits, Tree, compose_edits, delta, one_batch
 
@@ -179,6 +180,8 @@ class Engine(Filler):
     def _change_of_state(self, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """Edit a state, for the first of the aggregates that share it; returns the delta, which all of them follow."""
         if state.name not in self.state_changes:
+            if state.kind == INVERTED:
+                actions, rows = edits_of(self.txn.pages, self.txn.tree(state.name), state.ops[0], rows)
             (self.state_changes[state.name],) = self._apply((state.name,), ALONE, actions, rows, state.visible)
         return self.state_changes[state.name]
 
@@ -274,15 +277,13 @@ class Engine(Filler):
         assert span
         if self.deltas.keys().isdisjoint(rule.indices):
             return
-        points, *measured = [
+        points, measured = [
             Side(self.before.get(index, self.tree(index)), self.tree(index), self.deltas.get(index))
             for index in span.indices
         ]
         (name,) = rule.writes
-        try:
-            edits, looked = ranged_edits(self.txn.pages, span, points, measured)
-        except SumOverflow as overflow:
-            raise out_of_range(self.txn, self._predicate(name), overflow) from None
+        find = self.results_of(name, span, measured.new)
+        edits, looked = ranged_edits(self.txn.pages, span, points, measured, find)
         self.accounts[name].operations += looked
         yield name, edits
 

@@ -21,6 +21,7 @@ from ivm.engine.recursion.limits import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.errors import FunctionConflictError
 from ivm.join.evaluate import Evaluation, evaluate
+from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.maintenance import sensitivity
 from ivm.maintenance.surgery import Delta
@@ -28,12 +29,28 @@ from ivm.plan.constants import Encoder
 from ivm.plan.index import Index, tree_name
 from ivm.plan.plan import Plan, indices_of
 from ivm.plan.span import Span
-from ivm.views.aggregate_state import view_rows
+from ivm.views.aggregate_state import FOLDED, view_rows
 from ivm.views.edit_composition import SumOverflow
+from ivm.views.invertible import folded
 from ivm.views.layouts import SUM
-from ivm.views.ranged import ranged_rows
-from ivm.views.states import State
-from pagestore.host import INSERT, Edits, Transaction, Tree, ascending, bulk, bulk_all, count_prefixes, read_batches
+from ivm.views.range_results import Found, Results
+from ivm.views.ranged import Find, ranged_rows
+from ivm.views.states import INVERTED, VALUES, State
+from pagestore.host import (
+    INSERT,
+    Edits,
+    Transaction,
+    Tree,
+    ascending,
+    bulk,
+    bulk_all,
+    count_prefixes,
+    is_operator,
+    one_batch,
+    read_batches,
+)
+
+NO_STATE = "", np.empty((0, 0), np.int64)
 
 
 @dataclass
@@ -58,8 +75,9 @@ class Account:
 class Filler:
     """The trees of one transaction, and how rules are evaluated over them in full.
 
-    With `recording`, evaluation rebuilds sensitivity indices. `built` holds for each plan, by the name of its first
-    sensitivity index, how many rows its indices and its body had when the indices were last built.
+    With `recording`, evaluation rebuilds sensitivity indices; what is evaluated `once` needs no state. `built`
+    holds for each plan, by the name of its first sensitivity index, how many rows its indices and its body had when the
+    indices were last built.
     """
 
     txn: Transaction
@@ -67,8 +85,10 @@ class Filler:
     encode: Encoder
     threads: int = 1
     recording: bool = True
+    once: bool = False
     built: dict[str, tuple[int, int]] = field(default_factory=dict)
     accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+    _newest: tuple[str, np.ndarray] = NO_STATE  # the state that was filled last, and its records
 
     def fill(self, rules: Iterable[InstalledRule]) -> None:
         """Evaluate rules whose views are empty, in dependency order; O(evaluating them).
@@ -99,6 +119,7 @@ class Filler:
                         waiting.setdefault(name, []).append(edits)
         for name, parts in waiting.items():
             self._fill_view(name, parts)
+        self._newest = NO_STATE
 
     def _build_indices(self, indices: Iterable[Index]) -> None:
         for index in indices:
@@ -132,14 +153,23 @@ class Filler:
     def _evaluate_range(self, name: str, rule: InstalledRule, span: Span) -> Edits:
         """The rows that a rule which is evaluated by ranges inserts into its view.  Raises RangeError."""
         self._build_indices(rule.indices)
-        points, *measured = map(self.tree, span.indices)
+        points, measured = map(self.tree, span.indices)
         self.accounts[name].operations += points.count
         with naming_the_rule(rule.definition):
+            rows = ranged_rows(self.txn.pages, span, points, self.results_of(name, span, measured))
+        return np.full(rows.shape[1], INSERT), rows
+
+    def results_of(self, name: str, span: Span, measured: Tree) -> Find:
+        """Finds the results of a view that is evaluated by ranges; raises RangeError."""
+        results = Results(name, self.txn.pages, span, measured, self.encode.keys)
+
+        def find(points: np.ndarray) -> Found:
             try:
-                rows = ranged_rows(self.txn.pages, span, points, measured)
+                return results.of(points)
             except SumOverflow as overflow:
                 raise out_of_range(self.txn, self._predicate(name), overflow) from None
-        return np.full(rows.shape[1], INSERT), rows
+
+        return find
 
     def _fill_stratum(self, stratum: InstalledStratum) -> None:
         """Evaluate the rules of a recursive stratum, whose views are empty."""
@@ -183,9 +213,11 @@ class Filler:
         """Build a view's tree, and its state if it keeps one, from all the rows that its rules insert."""
         layout, predicate = self.installed.layouts[name], self._predicate(name)
         if layout.fold:
-            self._fill_state(layout.fold.state, predicate, parts)
-            state = self.txn.tree(layout.fold.state.name)
-            rows = [view_rows(name, layout, self.txn.pages, state, self.encode.keys)]
+            state = layout.fold.state
+            found, tree = self._state_rows(state, predicate, parts), Tree.empty(state.spec)
+            if state.name in self.txn:
+                tree = self.txn.tree(state.name)
+            rows = [view_rows(name, layout, self.txn.pages, tree, found, self.encode.keys)]
         else:
             rows = compose_rows(self.txn, predicate, parts, self.txn.tree(name).spec)
         if layout.kind == SUM:
@@ -196,12 +228,27 @@ class Filler:
             for batch in read_batches(self.txn.pages, tree):
                 self._check_function(name, Delta(np.full(batch.shape[1], INSERT), batch))
 
-    def _fill_state(self, state: State, predicate: Predicate, parts: list[Edits]) -> None:
-        """Build the state of an aggregate, unless one that shares it has done so."""
+    def _state_rows(self, state: State, predicate: Predicate, parts: list[Edits]) -> np.ndarray:
+        """The records of an aggregate's state, whose tree is built unless one that shares it has done so.
+
+        What is evaluated once needs no tree but for scans.
+        """
+        if self._newest[0] == state.name:
+            return self._newest[1]
         if state.name in self.txn:
-            return
-        spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
-        self.txn.replace(state.name, bulk(self.txn.pager, spec, compose_rows(self.txn, predicate, parts, spec)))
+            return np.concatenate(
+                [*read_batches(self.txn.pages, self.txn.tree(state.name)), np.empty((state.spec.columns, 0), np.int64)],
+                axis=1,
+            )
+        if state.kind == INVERTED:
+            rows = folded(state.ops[0], one_batch(parts)[1])
+        else:
+            rows = concatenated(compose_rows(self.txn, predicate, parts, state.spec))
+        if not self.once or (state.kind == VALUES and any(op in FOLDED or is_operator(op) for op in state.ops)):
+            spec = self.txn.create_words(state.name, state.spec.keys, state.spec.values, state.spec.scans).spec
+            self.txn.replace(state.name, bulk(self.txn.pager, spec, [rows]))
+        self._newest = state.name, rows
+        return rows
 
     def _evaluate_and_record(
         self, rule: InstalledRule, number: int, trees: Mapping[Index, Tree], asked: frozenset[int] | None = None

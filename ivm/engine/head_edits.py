@@ -25,6 +25,7 @@ from ivm.plan.constants import Encoder
 from ivm.views.edit_composition import SumOverflow, sum_by_key
 from ivm.views.heads import Head
 from ivm.views.layouts import PLAIN, Layout
+from ivm.views.states import INVERTED
 from pagestore.errors import EditError
 from pagestore.host import (
     ADD,
@@ -68,7 +69,7 @@ def fold_bindings(
     Of many parts each is added up on its own, as long as that leaves less than half of the rows. Raises RangeError.
     """
     many = len(parts) > PARTS_KEPT
-    spared = {name: 0 if many and layout.kind != PLAIN else -1 for name, layout in installed.layouts.items()}
+    spared = {name: 0 if many and _adds_up(layout) else -1 for name, layout in installed.layouts.items()}
     parts.reverse()
     while parts:
         part = parts.pop()
@@ -78,6 +79,11 @@ def fold_bindings(
                 actions, rows = add_up(actions, rows, head_spec(installed.layouts[name], len(rows)))
                 spared[name] -= 2 * len(actions)
             yield name, (actions, rows)
+
+
+def _adds_up(layout: Layout) -> bool:
+    """Are the edits of one key of a view additions?"""
+    return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
 
 
 def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:

@@ -173,8 +173,8 @@ class Installed:
         """The scans that ranges are folded by, by predicate, as users name them."""
         found: dict[str, set[str]] = {}
         for rule in self.rules:
-            for name, scan in rule.span.scans if rule.span else ():
-                found.setdefault(name, set()).add(scan)
+            if rule.span and rule.span.scan:
+                found.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
         return found
 
     def stores(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var
 from ivm.lang.syntax_tree import Node
 from ivm.lang.traverse import atoms, variables, writes
 from ivm.lang.types import UNORDERED, scale
-from pagestore.host import is_operator, is_semilattice
+from pagestore.host import has_inverse, is_operator, is_semilattice
 
 
 class Operation(NamedTuple):
@@ -44,6 +44,9 @@ def _is_ordered(type_: Type) -> bool:
 
 
 MANY = 12  # arguments of one aggregate
+MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
+SQUARED = MOMENTS[1:]  # those that need the sum of squares, too
+PARTED = "$parts"  # of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
 NUMBERS = "it takes int64, decimal and float64 columns"
 ORDERED = "it takes numbers, dates, times and texts, and no bools"
 TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"
@@ -106,7 +109,7 @@ def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:
         return aggregate
     if op in ("argmin", "argmax", "first", "last", "top", "bottom", "concat") and len(arguments) > 1:
         return replace(aggregate, by=len(arguments) - 1)
-    if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op):
+    if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op) or has_inverse(op):
         return aggregate
     return replace(aggregate, arguments=(arguments[0], *order), by=len(order))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.host import distinct, read_batches
+from pagestore.host import distinct, read_blocks
 
 SAMPLE_ROWS = 1 << 15
 BLOCK_ROWS = 1 << 10
@@ -42,8 +42,6 @@ class Cardinality:
         if predicate not in self._samples:
             tree = self._source.tree(predicate)
             every = max(1, tree.count // SAMPLE_ROWS)
-            batches = read_batches(self._source.pages, tree, rows=BLOCK_ROWS)
-            blocks = [block for i, block in enumerate(batches) if i % every == 0]
-            sample = np.concatenate(blocks, axis=1)
+            sample = np.concatenate([*read_blocks(self._source.pages, tree, BLOCK_ROWS, every)], axis=1)
             self._samples[predicate] = sample, tree.count / sample.shape[1]
         return self._samples[predicate]

@@ -176,7 +176,12 @@ class JoinOrders:
         return cost
 
     def _collected(self, order: Sequence[str]) -> bool:
-        """Can the join count every variable that the heads leave out while it collects the next one?"""
+        """Can the join count every variable that the heads leave out while it collects the next one?
+
+        Not for aggregates that take values: they need each binding, in whatever order.
+        """
+        if any(one.op != "count" for one in self._conjunction.rule.aggregates):
+            return False
         shown = {v.name for head in self._conjunction.rule.heads for v in variables(head)}
         level = {name: i for i, name in enumerate(order)}
         first_collected = list(range(len(order)))

@@ -1,22 +1,23 @@
 """A range aggregate as it is evaluated: which indices hold the points and what is measured, and which words count.
 
-week[d] = n <- agg<<n = sum(s)>> day(d), week$sums0[e] = s, e <= d, e > d - 7.
+peak[d] = n <- agg<<n = max(s)>> day(d), peak$folds0[e] = s, e <= d, e > d - 7.
 
 points     day             the words of group and point first
-measured   week$sums0      the words of group and key first; a range goes from point + low to point + high
+measured   peak$folds0     the words of group and key first; a range goes from point + low to point + high
+           week$parts0     the words of group, place and key first, if parts are added up
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ivm.lang.ir import Atom, Rule, Var
+from ivm.lang.ir import Atom, Rule, Type, Var
 from ivm.lang.traverse import variables
-from ivm.lang.types import scale
+from ivm.lang.types import TEXTS
 from ivm.plan.index import Index, permuted
-from ivm.plan.rewrite.ranges import FIRST, LAST
+from ivm.plan.rewrite.ranges import FIRST, LAST, PARTED_BY
 
-SEEK_FIRST, SEEK_LAST, FOLD = "first", "last", "fold"
-FOLDED_BY = {"avg": "sum"}  # else an operation has a scan of its name
+SEEK_FIRST, SEEK_LAST, FOLD, ADDED, COMPARED = "first", "last", "fold", "added", "compared"
+FOLDED_BY = {"count": "sum"}  # else an operation has a scan of its name
 
 
 class Span(NamedTuple):
@@ -24,8 +25,11 @@ class Span(NamedTuple):
 
     `group` is how many words of a record are the group.  `keys` are the places of the view's keys in a record of
     points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the word of
-    a measured record that is taken, or folded by the scan `scan`, named as users name scans.  A mean also folds
-    `counts`, which has as many assignments, and its summands have so many `digits` behind the point.
+    a measured record that is taken, or folded by the scan `scan`, named as users name scans.  `type` is what is
+    aggregated, by the operation `op`.
+
+    Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each place (ADDED), or
+    the texts of its records are compared.
     """
 
     points: Index
@@ -38,32 +42,36 @@ class Span(NamedTuple):
     keys: tuple[int, ...]
     kind: str
     result: int
+    op: str
+    type: Type
     scan: str = ""
-    counts: Index | None = None
-    digits: int = 0
 
     @property
-    def indices(self) -> tuple[Index, ...]:
-        """The index of points, and those of what is measured."""
-        return (self.points, self.measured, *([self.counts] if self.counts else []))
+    def indices(self) -> tuple[Index, Index]:
+        """The index of points, and that of what is measured."""
+        return self.points, self.measured
 
     @property
-    def scans(self) -> list[tuple[str, str]]:
-        """The scans that are folded, each with the predicate whose tree carries it."""
-        return [(index.predicate, self.scan) for index in self.indices[1:] if self.scan]
+    def lead(self) -> list[int]:
+        """The words of a measured record that are its group and its key."""
+        return [*range(self.group), self.group + (self.kind == ADDED)]
 
 
 def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     """A rule with a range as it is evaluated; `stored` has the key words and visible words of each predicate."""
-    span, (points, measured, *others) = rule.range, rule.body[0]
+    span, (points, measured, *_) = rule.range, rule.body[0]
     (aggregate,) = rule.aggregates
     assert span and isinstance(points, Atom) and isinstance(measured, Atom)
     asked = aggregate.argument
     assert asked
-    kind = FOLD
+    type_, scan = rule.types[asked.name], f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$"
+    kind, lead = FOLD, (*span.group, span.key)
     if aggregate.arguments[-1] == span.key and aggregate.op in (*FIRST, *LAST):
-        kind = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST
-    lead = (*span.group, span.key)
+        kind, scan = SEEK_FIRST if aggregate.op in FIRST else SEEK_LAST, ""
+    elif aggregate.op in PARTED_BY:
+        kind, scan, lead = ADDED, "sum:folded$", variables(*measured.args)
+    elif type_ in TEXTS:
+        kind, scan = COMPARED, "count"
     if aggregate.by and not {*measured.terms[: stored[measured.predicate][0]]} <= {*lead}:
         lead = (*lead, asked)
     of_points = _index(points, (*span.group, span.point), stored[points.predicate][0])
@@ -71,11 +79,9 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     places = _columns(of_points, stored[points.predicate][1])
     keys = tuple(places.index(points.terms.index(v)) for v in variables(*rule.heads[0].args))
     result = _columns(of_measured, stored[measured.predicate][1]).index(measured.terms.index(asked))
-    scan = f"{FOLDED_BY.get(aggregate.op, aggregate.op)}:folded$" if kind == FOLD else ""
-    counts = [_index(x, lead, stored[x.predicate][0]) for x in others if isinstance(x, Atom)]
     return Span(
-        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result, scan,
-        counts[0] if counts else None, scale(rule.types[asked.name]) or 0,
+        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result,
+        aggregate.op, type_, scan,
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ records before the group.  Within it an assignment is found by rank, too, or by 
 Texts have another order than their words: all records of a changed group are read and compared as texts.
 """
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,9 +17,10 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
+from ivm.views.invertible import view_edits_of
 from ivm.views.layouts import Layout
 from ivm.views.order_statistics import midpoints, place_of
-from ivm.views.states import ALONE, LOWER, PARTS, UPPER, WEIGHED, Fold, State
+from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, State
 from pagestore.host import (
     CARRY,
     CHECKSUM,
@@ -30,12 +31,14 @@ from pagestore.host import (
     SUM,
     WORD_MAX,
     WORD_MIN,
+    Edits,
     Pages,
     Tree,
     begins,
     count_prefixes,
     distinct,
     fold_many,
+    get,
     is_operator,
     operator,
     operator_code,
@@ -44,8 +47,10 @@ from pagestore.host import (
     rows_of,
     select,
     select_weighted,
+    sort_order,
 )  # fmt: skip
 
+FOLDED = ("concat",)  # and operators of users: what the scans of a state's tree say
 TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to words in the order of these
 
 
@@ -68,14 +73,18 @@ class Groups(NamedTuple):
     weight: np.ndarray
 
 
-def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> np.ndarray:
-    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError."""
+def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.ndarray, order: TextKeys) -> np.ndarray:
+    """The view's rows int64[C, n] that follow from all of a state, in key order.  O(records).  Raises RangeError.
+
+    `rows` are the state's records; its tree is asked only for the scans that are named in `FOLDED`.
+    """
     fold = layout.fold
     assert fold
-    rows = np.concatenate([*read_batches(pages, state), np.empty((state.spec.columns, 0), np.int64)], axis=1)
     if fold.state.kind == ALONE:
         return rows[1:2]
-    groups, records = in_memory(rows, fold.state.group)
+    if fold.state.kind == INVERTED:
+        return rows[-2:-1] if layout.bare else rows[:-1]
+    groups, records = in_memory(rows, fold.state.group, fold.op in WEIGHED)
     return _Rows(name, layout, pages, state, order).of(groups, records)[0]
 
 
@@ -91,19 +100,23 @@ def view_edits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The edits of the view (actions int64[n], rows int64[C, n]) that follow from a delta of its state.
 
-    O(groups * log n); to number rows O(rows * log n); where texts are least, greatest or in the middle, O(records of
-    the groups * log n).  Raises RangeError.
+    O(groups * log n); to number rows O(rows * log n); where a least or greatest text has gone, or one of the middle or
+    of a row with others may have, O(records of the groups * log n).  Raises RangeError.
     """
     fold = layout.fold
     assert fold
     if fold.state.kind == ALONE:
         return actions, rows[1:2]
+    if fold.state.kind == INVERTED:
+        return view_edits_of(actions, rows[: fold.state.group + 1], layout.bare)
     keys = distinct(rows[: fold.state.group])
     groups = _groups_in(pages, state, fold, keys)
     there = np.flatnonzero(groups.start < groups.stop)
     found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state)
     if fold.is_text_ordered:
         found, records = _near_end(fold, pages, state, found, records)
+    if fold.is_text_ordered and fold.op in ("min", "max"):
+        found, records = _of_contenders(layout, pages, view, found, records, (actions, rows))
     new, which = _Rows(name, layout, pages, state, order).of(found, records)
     if layout.bare:
         old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
@@ -177,16 +190,23 @@ class _Rows:
 # -- where groups are
 
 
-def in_memory(rows: np.ndarray, group: int) -> tuple[Groups, Records]:
+def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Records]:
     """All groups of the records rows[C, n], which are in order, by the first `group` words."""
     start = np.flatnonzero(begins(rows[:group]))
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
+    if not weighed:
+        none = np.zeros(len(start), np.int64)
+        return Groups(rows[:group, start], start, stop, none, none), Records(partial(rows.take, axis=1), _unweighed)
     sums = np.append(0, np.cumsum(rows[-1]))
     records = Records(
         lambda ranks: rows.take(ranks, axis=1),
         lambda ranks: rows.take(np.searchsorted(sums, ranks, "right") - 1, axis=1),
     )
     return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
+
+
+def _unweighed(ranks: np.ndarray) -> np.ndarray:
+    raise AssertionError("records are weighed where an operation says so")
 
 
 def _in_tree(pages: Pages, state: Tree) -> Records:
@@ -255,13 +275,42 @@ def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Re
     return groups._replace(stop=bound + fold_groups(pages, state, ((COUNT, 0),), prefixes)[0]), records
 
 
+def _of_contenders(
+    layout: Layout, pages: Pages, view: Tree, groups: Groups, records: Records, change: Edits
+) -> tuple[Groups, Records]:
+    """Of each group whose extreme text has not gone, only this and the texts that came; of others all records."""
+    fold, (actions, rows) = layout.fold, change
+    assert fold
+    group, n = fold.state.group, len(groups.start)
+    if layout.bare:  # the only row's key is the extreme
+        rows_before = np.concatenate([*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1)
+        found, old = np.full(n, view.count > 0), rows_before[:, :n]
+    else:
+        found, old = get(pages, view, groups.keys)
+    before = np.concatenate([groups.keys, ~old if fold.state.falling else old])
+    came = rows[: group + 1, actions == INSERT]
+    gone = {*_tuples(rows[: group + 1, actions == ERASE])} - {*_tuples(came)}
+    stays = found & np.array([one not in gone for one in _tuples(before)], bool)
+    known = {*_tuples(groups.keys[:, stays])}
+    near = np.array([one in known for one in _tuples(came[:group])], bool)
+    others = Groups(*(column[..., ~stays] for column in groups))
+    rest = [all_of(others, records)[0][:-1]] if not stays.all() else []
+    contenders = np.concatenate([before[:, stays], came[:, near], *rest], axis=1)
+    contenders = contenders.take(sort_order(contenders), axis=1)
+    return in_memory(np.append(contenders, np.ones((1, contenders.shape[1]), np.int64), axis=0), group, False)
+
+
+def _tuples(rows: np.ndarray) -> Iterator[tuple[int, ...]]:
+    return map(tuple, rows.T.tolist())
+
+
 def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> tuple[Groups, Records]:
     """The records of groups in memory, in the order of their texts."""
     rows, which = all_of(groups, records)
     if fold.state.falling:
         rows[fold.state.group : -1] = ~rows[fold.state.group : -1]
     rows = rows.take(np.lexsort((*ordering_words(fold.state, rows, order)[::-1], which)), axis=1)
-    return in_memory(rows, fold.state.group)
+    return in_memory(rows, fold.state.group, fold.op in WEIGHED)
 
 
 def ordering_words(state: State, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:

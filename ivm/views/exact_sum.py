@@ -86,7 +86,10 @@ def _split_squares(words: np.ndarray) -> Parts:
 
 
 def _split_integers(words: np.ndarray) -> Parts:
-    return _kept(np.arange(2)[:, None] + np.zeros_like(words), np.stack([words & MASK, words >> 32]))
+    found = np.stack([words & MASK, words >> 32])
+    kept = found != 0
+    kept[0] |= words == 0
+    return (np.arange(2)[:, None] + np.zeros_like(words))[kept], found[kept], np.nonzero(kept)[1]
 
 
 def _split_integer_squares(words: np.ndarray) -> Parts:

@@ -5,6 +5,7 @@
     support    (s...; eta)      ADD (+1 / -1), erased at 0              projection, or several rules
     count      (s...; d)        ADD (+1 / -1), d is the support         agg<<d = count()>>
     sum        (s...; t, eta)   ADD (+t, +1 / -t, -1)                   agg<<t = sum(v)>>, an Abelian group
+               (place, s...; t, eta)   the same of each part of v       for sums over ranges, see plan/rewrite/ranges.py
     fold       (s...; m)        ADD (+1 / -1) to (s..., v) in a state   agg<<m = min(v)>>, see states.py
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       views that read themselves
@@ -18,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var
 from ivm.lang.traverse import variables
 from ivm.maintenance.surgery import Delta
@@ -229,6 +231,8 @@ class Head:
     ) -> tuple[np.ndarray, np.ndarray]:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
+        if self._rule.aggregates and self._rule.aggregates[number].op == PARTED:
+            return self._parts_edit(head, self._rule.aggregates[number], batch, weights)
         terms = head.args if self._rule.aggregates else head.terms
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
@@ -242,6 +246,19 @@ class Head:
             table = np.stack(_signed(words, batch.columns[argument.name], weights))
             return np.full(table.shape[1], ADD), table
         return np.full(len(weights), ADD), np.stack([*words, weights])
+
+    def _parts_edit(
+        self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The edits of a view that has parts by place: some for each binding."""
+        assert aggregate.argument
+        name, (squared, counted) = aggregate.argument.name, (bool(const.value) for const in aggregate.constants)
+        floats = self._rule.types[name] == "float64"
+        places, found, which = parts_of(batch.columns[name], floats, squared, counted)
+        weights = weights[which]
+        terms = [term for term in head.args if isinstance(term, Var)]  # all are
+        keys = [places if term == aggregate.place else batch.columns[term.name][which] for term in terms]
+        return np.full(len(which), ADD), np.stack([*keys, found * weights, weights])
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:

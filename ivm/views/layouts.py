@@ -6,6 +6,7 @@
     a view with a projection, or of several rules        support   (x, y; count)    how many bindings derive the row
     an aggregate d[x] = n <- agg<<n = count()>> ...      count     (x; n)           n is the support, too
     an aggregate t[x] = s <- agg<<s = sum(v)>> ...       sum       (x; s, count)    the support says when x is gone
+    the parts of sums, for ranges of x                   sum       (place, x; s, count)
     any other aggregate m[x] = n <- agg<<n = min(v)>>    fold      (x; n)           which follows from its state
     an aggregate over a range of each row                ranged    (x; n)           which follows from two trees
     a view that reads itself                             ranked    (x, y; rank)     in what order rows follow
@@ -17,6 +18,7 @@ Words behind the semicolon are values. heads.py says how each kind is edited.
 from typing import NamedTuple
 
 from ivm.errors import AggregateError, ConstructError
+from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import variables
 from ivm.plan.plan import Plan
@@ -123,7 +125,7 @@ def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
     """The layout of an aggregate's view."""
     place = [head.predicate for head in rule.heads].index(predicate.name)
     aggregate, state = rule.aggregates[place], states_of(rule)[place]
-    kind = aggregate.op if aggregate.op in (COUNT, SUM) else FOLD
+    kind = SUM if aggregate.op == PARTED else aggregate.op if aggregate.op in (COUNT, SUM) else FOLD
     fold = state and Fold(
         aggregate.op,
         state,

@@ -1,4 +1,4 @@
-"""Medians and quantiles: which assignments of an ordered group they are, and what lies between two.
+"""Medians and quantiles: which assignments of an ordered group they are, and what lies between two; least of ranges.
 
 values    1  2  2  9        median 2.0        quantile 0.5: 2        quantile 0.9: 9        quantile 0: 1
 """
@@ -50,3 +50,21 @@ def _mean(a: float, b: float) -> float:
     if isinf(a) and isinf(b):
         raise RangeError("the median of inf and -inf is not a number")
     return a + b if isinf(a) or isinf(b) else float((Fraction(a) + Fraction(b)) / 2)
+
+
+def least_of(words: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Where the least of words[start[i]:stop[i]] is, for each i; no range is empty.  O((words + ranges) log).
+
+    >>> least_of(np.array([5, 2, 9, 1]), np.array([0, 1, 2]), np.array([3, 4, 3])).tolist()
+    [1, 3, 2]
+    """
+    order = np.argsort(words, kind="stable")
+    ranks = np.empty(len(words), np.int64)
+    ranks[order] = np.arange(len(words))
+    found, levels = np.empty(len(start), np.int64), np.frexp(stop - start)[1] - 1
+    for level in range(int(levels.max(initial=-1)) + 1):  # ranks[i] is now the least of 2^level from i on
+        size, mine = 1 << level, levels == level
+        found[mine] = np.minimum(ranks[start[mine]], ranks[stop[mine] - size])
+        ranks = np.minimum(ranks[:-size], ranks[size:])
+    where: np.ndarray = order[found]
+    return where

@@ -4,6 +4,7 @@
     alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
     parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
     values     (s..., v...; eta)      all else: what the aggregate orders by, then what it takes, in order
+    inverted   (s...; x, eta)         operators of users with an inverse (invertible.py)
 
 s is the group's key, 0 for an aggregate without keys, and eta is how many assignments there are.
 
@@ -16,14 +17,13 @@ needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
 from ivm.lang.types import TEXTS
-from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, is_operator, operator_code
+from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, has_inverse, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
-ALONE, PARTS, VALUES = "alone", "parts", "values"
-MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # what parts with their count say, but for total
-SQUARED = MOMENTS[1:]
+ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
 WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
 LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
@@ -57,8 +57,8 @@ class State(NamedTuple):
     def visible(self) -> int:
         """How many words of a record tell whether a view may change: the support, too, if assignments are counted."""
         spec = self.spec
-        hides = self.kind == PARTS or (self.kind == VALUES and not {*WEIGHED, "concat"}.intersection(self.ops))
-        return spec.keys + spec.values - hides
+        asked = self.kind == ALONE or (self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops))
+        return spec.keys + spec.values - (not asked)
 
     @property
     def spec(self) -> Spec:
@@ -67,6 +67,8 @@ class State(NamedTuple):
             return Spec(0, 1, self.values)
         if self.kind == PARTS:
             return Spec(0, self.group + 1, 2, ((COUNT, 0),))
+        if self.kind == INVERTED:
+            return Spec(0, self.group, 2)
         keys = self.group + self.values
         scans = [(COUNT, 0)]
         if any(op in WEIGHED for op in self.ops):
@@ -105,12 +107,14 @@ def states_of(rule: Rule) -> list[State | None]:
     """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
     wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
     states: list[State | None] = []
-    for key in wanted:
+    for key, one in zip(wanted, rule.aggregates, strict=True):
         if key is None:
             states.append(None)
             continue
         kind, group, values = key
         sharing = [n for n, other in enumerate(wanted) if other == key]
+        if kind == INVERTED:
+            sharing = [n for n in sharing if rule.aggregates[n].op == one.op]
         ops = tuple(rule.aggregates[n].op for n in sharing)
         texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
         name = f"{APART}{rule.heads[sharing[0]].predicate}"
@@ -124,10 +128,12 @@ def states_of(rule: Rule) -> list[State | None]:
 def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> tuple[str, tuple[Var, ...], tuple[Var, ...]] | None:
     """What an aggregate keeps: the kind, the group's key and the variables of a value."""
     group, op = group_of(head, aggregate), aggregate.op
-    if op in ("count", "sum"):
+    if op in ("count", "sum", PARTED):
         return None if head.args else (ALONE, (aggregate.result,), ())
     if op in (*MOMENTS, "total"):
         return PARTS, group, aggregate.arguments
+    if has_inverse(op):
+        return INVERTED, group, aggregate.arguments
     return VALUES, group, value_of(aggregate, group)
 
 

@@ -19,7 +19,8 @@ NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "co
 class Operator(NamedTuple):
     """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive.
 
-    A `semilattice` gives the same for values in any order, each as often as one likes.
+    A `semilattice` gives the same for values in any order, each as often as one likes.  One with an `inverse` is an
+    Abelian group.
     """
 
     name: str
@@ -27,21 +28,30 @@ class Operator(NamedTuple):
     address: int
     call: Any
     semilattice: bool = False
+    inverse: Any = None
 
 
 _registered: dict[int, Operator] = {}
 
 
-def register_operator(name: str, combine: Callable[[int, int], int], identity: int, semilattice: bool = False) -> None:
+def register_operator(
+    name: str,
+    combine: Callable[[int, int], int],
+    identity: int,
+    semilattice: bool = False,
+    inverse: Callable[[int], int] | None = None,
+) -> None:
     """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
 
     `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
     or checks a relation with such a scan registers the operator first, and always the same one. A `semilattice`
-    is commutative as well, and `combine(a, a)` is a, so that rules may aggregate by it within a recursion. Raises
-    SchemaError for a bad name, ExistsError for one that is taken, CompilerError where numba is not installed.
+    is commutative as well, and `combine(a, a)` is a, so that rules may aggregate by it within a recursion. One with an
+    `inverse` is commutative, and `combine(a, inverse(a))` is the identity: rules then keep one value for each group,
+    and not those that it is made of. Raises SchemaError for a bad name, ExistsError for one that is taken,
+    CompilerError where numba is not installed.
 
     >>> import math
-    >>> register_operator("bitxor", lambda a, b: a ^ b, 0)
+    >>> register_operator("bitxor", lambda a, b: a ^ b, 0, inverse=lambda a: a)
     >>> register_operator("union", lambda a, b: a | b, 0, semilattice=True)  # of sets of up to 64 members, as bits
     """
     if not is_name(name):
@@ -53,12 +63,13 @@ def register_operator(name: str, combine: Callable[[int, int], int], identity: i
         call = CALLBACK(combine)
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
     else:
-        compiled = _compiled(name, combine)
+        compiled = _compiled(name, combine, "int64(int64, int64)")
         call, address = compiled.ctypes, compiled.address
-    _registered[code] = Operator(name, identity, address, call, semilattice)
+    undo = inverse and (_compiled(name, inverse, "int64(int64)").ctypes if JIT else inverse)
+    _registered[code] = Operator(name, identity, address, call, semilattice, undo)
 
 
-def _compiled(name: str, combine: Callable[[int, int], int]) -> Any:
+def _compiled(name: str, function: Callable[..., int], signature: str) -> Any:
     """An operator's function as C calls it."""
     try:
         from numba import cfunc
@@ -66,7 +77,7 @@ def _compiled(name: str, combine: Callable[[int, int], int]) -> Any:
         raise CompilerError(
             f"the operator {name!r} must be compiled, and numba is not installed: pip install 'pagestore-ivm[jit]'"
         ) from None
-    return cfunc("int64(int64, int64)")(combine)
+    return cfunc(signature)(function)
 
 
 def is_name(name: str) -> bool:
@@ -92,6 +103,11 @@ def is_operator(name: str) -> bool:
 def is_semilattice(name: str) -> bool:
     """Whether an operator of that name is registered in this process, as a semilattice."""
     return is_operator(name) and _registered[code_of(name)].semilattice
+
+
+def has_inverse(name: str) -> bool:
+    """Whether an operator of that name is registered, and with an inverse."""
+    return is_operator(name) and _registered[code_of(name)].inverse is not None
 
 
 def operator(code: int) -> Operator:

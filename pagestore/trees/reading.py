@@ -4,6 +4,7 @@ tree        (0, a) (2, b) (4, c) (5, d) (6, e)
 read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]"""
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,20 @@ def read_batches(
             raise CorruptionError(fact, page=tree.root, tree=spec.tree_id)
         if n:
             yield out[:, :n]
+
+
+def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
+    """Every `every`-th block [C, <= rows] of as many records; of what is between, only the leaves' headers are read."""
+    spec, none, cursor = tree.spec, np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
+    checked(SEEK.call(*pages, tree.pointer, tree.height, spec.keys, none, 0, cursor, 0), spec)
+    blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
+    for columns, most in cycle(blocks):
+        out = np.empty((len(columns), most), np.int64)
+        n = checked(READ.call(*pages, spec.keys, columns, none, 0, cursor, out), spec)
+        if n and len(columns):
+            yield out[:, :n]
+        if n < most:
+            return
 
 
 def read(

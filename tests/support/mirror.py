@@ -18,7 +18,7 @@ REFUSALS = FunctionConflictError, RangeError  # of two that there are it is not 
 class Mirror:
     """`Mirror(path, text)` installs the text; `change(edits)` is one transaction, then compares."""
 
-    def __init__(self, path: Path, text: str, **options: object):
+    def __init__(self, path: Path | str, text: str, **options: object):
         self.path = path
         self.program = compile(text)
         self.state = naive.empty(self.program)

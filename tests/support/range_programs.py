@@ -6,28 +6,32 @@ Points and what is measured are one or two atoms each, which may share variables
 arguments and comparisons are drawn without regard to what ranges can say, so that some remain joins.
 """
 
+from functools import partial
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from tests.support.strategies import DECLARATIONS, STORED, Edit, edits, rows
 
 OPERATIONS = ["count()", "sum({})", "min({})", "max({})", "min({z})", "max({z})", "argmin({}, {z})", "last({}, {z})",
-              "argmax({}, {z})", "first({}, {z})", "median({})", "avg({})"]  # fmt: skip
+              "argmax({}, {z})", "first({}, {z})", "median({})", "avg({})", "variance({})",
+              "stddev_pop({})"]  # fmt: skip
 COMPARISONS = [["{z} > {p}"], ["{z} >= {p}"], ["{z} < {p}"], ["{p} >= {z}"], ["{z} <= {p}", "{z} > {p} - 2"],
                ["{z} - {p} <= 1", "{p} - {z} <= 1"], ["{z} > {p}", "{z} < {p}"], ["{z} > {p} + 1"],
                ["{z} <= {p}", "{z} >= {p} - 1", "{z} < {p} + 2"]]  # fmt: skip
 
 
 @st.composite
-def range_cases(draw: DrawFn, count_max: int = 5, size_max: int = 8) -> tuple[str, list[list[Edit]]]:
+def range_cases(draw: DrawFn, count_max: int = 5, size_max: int = 8, sums: bool = True) -> tuple[str, list[list[Edit]]]:
     """A program and transactions over all that is stored: a larger load, then small changes."""
-    views = [draw(st.sampled_from([_aggregate, _aggregate, _neighbour]))(draw, f"v{n}") for n in range(2)]
+    folded = partial(_aggregate, operations=[op for op in OPERATIONS if sums or op != "sum({})"])
+    views = [draw(st.sampled_from([folded, folded, _neighbour]))(draw, f"v{n}") for n in range(2)]
     load = [(name, row, True) for name in STORED for row in draw(st.lists(rows(name), max_size=8))]
     changes = st.lists(edits([*STORED]), min_size=1, max_size=size_max)
     return "\n".join([DECLARATIONS, *views]), [load, *draw(st.lists(changes, max_size=count_max))]
 
 
-def _aggregate(draw: DrawFn, name: str) -> str:
+def _aggregate(draw: DrawFn, name: str, operations: list[str]) -> str:
     """An aggregate, or two over one body, for each point."""
     points, held = _part(draw, "p", "xyu")
     measured, given = _part(draw, "z", "xykl")
@@ -36,7 +40,7 @@ def _aggregate(draw: DrawFn, name: str) -> str:
     for letter in "ab"[: draw(st.sampled_from([1, 1, 2]))]:
         keys = draw(st.lists(st.sampled_from(held), max_size=3, unique=True))
         argument = draw(st.sampled_from([v for v in given if v != "z"] or ["z"]))
-        fold = draw(st.sampled_from(OPERATIONS)).format(argument, z="z")
+        fold = draw(st.sampled_from(operations)).format(argument, z="z")
         heads.append(f"{name}{letter}[{', '.join(keys)}] = m{letter}")
         folds.append(f"m{letter} = {fold}")
     body = [*points, *measured, *links]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 
-def duckdb_with(name: str, **columns: np.ndarray) -> Any:
+def duckdb_with(name: str, **columns: np.ndarray | pa.Array) -> Any:
     """A connection to DuckDB, of one thread, that holds a table; None where DuckDB is not installed."""
     try:
         import duckdb

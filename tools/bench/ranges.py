@@ -27,6 +27,10 @@ SHAPES = {
         "v[x] = r <- agg<<r = count()>> a(x), a(z), z <= x, z > x - 10000.",
         "count(*) over (order by x range between 9999 preceding and current row)",
     ),
+    "sum": (
+        "v[x] = r <- agg<<r = sum(z)>> a(x), a(z), z <= x, z > x - 10000.",
+        "sum(x) over (order by x range between 9999 preceding and current row)::bigint",
+    ),
     "running": ("v[x] = r <- agg<<r = count()>> a(x), a(z), z <= x.", "count(*) over (order by x)"),
 }
 

@@ -2,9 +2,13 @@
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a behind x
 
+    peak[d] = n <- agg<<n = max(v)>> day(d), sale(e, v), e <= d, e > d - 7.
+    peak$folds0[e] = n <- agg<<n = max(v)>> sale(e, v).
+    peak[d] = n <- agg<<n = max(s)>> day(d), peak$folds0[e] = s, e <= d, e > d - 7.        a fold of a range of records
+
     week[d] = n <- agg<<n = sum(v)>> day(d), sale(e, v), e <= d, e > d - 7.
-    week$sums0[e] = n <- agg<<n = sum(v)>> sale(e, v).
-    week[d] = n <- agg<<n = sum(s)>> day(d), week$sums0[e] = s, e <= d, e > d - 7.         a fold of a range of records
+    week$parts0[place, e] = n <- agg<<(place, n) = $parts(v)>> sale(e, v).                 parts by place (exact_sum.py)
+    week[d] = n <- agg<<n = sum(s)>> day(d), week$parts0[_, e] = s, e <= d, e > d - 7.     a fold for each place
 
 A rule is so rewritten if its conjunction falls into two parts: *points*, which hold the keys of the head, and what is
 *measured*, which holds the argument.  They may share variables, the group, and are else tied only by comparisons of one
@@ -22,7 +26,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from ivm.join.kernels.join_layout import GE
-from ivm.lang.aggregate import result_types
+from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, result_types
 from ivm.lang.ir import (
     MIRRORED,
     Aggregate,
@@ -39,16 +43,19 @@ from ivm.lang.ir import (
 )
 from ivm.lang.neighbours import is_neighbour
 from ivm.lang.traverse import variables
+from ivm.lang.types import TEXTS
 from ivm.plan.constants import Encode
 from ivm.plan.expression import may_fail
 from ivm.plan.join_order import Distinct
 from ivm.plan.linear import FAR, KINDS, Linear, linear
-from pagestore.host import KEYS_MAX
+from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
 KeysOf = Callable[[str], int]  # how many of a predicate's columns tell its rows apart
 Pays = Callable[[Disjunct, Disjunct], bool]  # of points and what is measured
 FEW_POINTS = 64  # with fewer by this factor than there are rows to measure, a question is a join
 FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # what an operation folds by, over its own results
+REPEATED = ("count", "sum", "total", "variance", "stddev")  # and operators of users
+PARTED_BY = ("sum", "total", *MOMENTS)  # what follows from parts that add up
 FIRST = ("min", "argmin", "first")  # what is found by seeking, if it orders by the key of the range
 LAST = ("max", "argmax", "last")
 
@@ -110,14 +117,14 @@ class _Rewriting:
             return []
         keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
         once = self._tells_apart(parts.points, keys)  # else a key's points count several times
-        if (keys == {*core} and (once or aggregate.op not in ("count", "sum"))) or (once and keys):
+        if (keys == {*core} and (once or not _is_repeated(aggregate.op))) or (once and keys):
             return self._rules(head, aggregate, parts, keys != {*core})
         if aggregate.op not in FOLDS:
             return []
         result = Var(f"{aggregate.result.name}$", where=aggregate.where)
         inner = Atom(self._name("range"), core, result, where=head.where)
         types = self._rule.types
-        self._define(inner, types[aggregate.result.name])
+        self._define(inner, {**types, result.name: types[aggregate.result.name]})
         folded = Aggregate(FOLDS[aggregate.op], aggregate.result, (result,), where=aggregate.where)
         outer = replace(
             self._rule,
@@ -133,7 +140,9 @@ class _Rewriting:
     def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
         """The parts of the body; None if it is not of that form, or the aggregate is of another kind."""
         taken = aggregate.arguments
-        if aggregate.op not in (*FOLDS, *FIRST, *LAST, "avg") or len(taken) > 2:
+        if not is_operator(aggregate.op) and (
+            aggregate.op not in (*FOLDS, *FIRST, *LAST, *PARTED_BY) or len(taken) > 2
+        ):
             return None
         forms = {x: form for x in self._rule.body[0] if (form := self._link(x, encode))}
         keys = variables(*head.args)
@@ -143,7 +152,8 @@ class _Rewriting:
             if parts is None:
                 continue
             points, measured = ({v for x in part for v in variables(x)} for part in parts[:2])
-            if {*keys} <= points and {*taken} <= measured - points and self._is_kept(aggregate, parts):
+            own = taken[:1] if is_operator(aggregate.op) else taken
+            if {*keys} <= points and {*own} <= measured - points and self._is_kept(aggregate, parts):
                 return parts
         return None
 
@@ -157,16 +167,14 @@ class _Rewriting:
 
     def _is_kept(self, aggregate: Aggregate, parts: Parts) -> bool:
         """Can a range of one tree say what the aggregate is?"""
-        taken, types = aggregate.arguments, self._rule.types
+        taken = aggregate.arguments
         if len(parts.group) + 3 > KEYS_MAX // 2:
             return False
+        if is_operator(aggregate.op):
+            return not aggregate.by or _order_within(aggregate, parts)[:1] == (parts.key,)
         if aggregate.by:
-            return taken[1:] == (parts.key,) and taken[0] != parts.key and types[taken[0].name] != "string"
-        if aggregate.op == "avg":
-            return types[taken[0].name] != "float64"
-        if aggregate.op not in FOLDS:
-            return False
-        return taken == (parts.key,) or aggregate.op in ("count", "sum") or types[taken[0].name] != "string"
+            return taken[1:] == (parts.key,) and taken[0] != parts.key
+        return aggregate.op in FOLDS or aggregate.op in PARTED_BY
 
     def _split(self, forms: Mapping[Literal, Linear], point: Var, key: Var, keys: tuple[Var, ...]) -> Parts | None:
         """The parts of the body, given which variables are compared, and which are the head's keys."""
@@ -210,27 +218,30 @@ class _Rewriting:
         told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
         points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
         types = {**self._rule.types, aggregate.result.name: self._rule.types[self._result_of(aggregate)]}
-        taken, others = aggregate.arguments, tuple[Atom, ...]()
+        taken, known = aggregate.arguments, (*parts.group, parts.key)
         if taken == (parts.key,) and aggregate.op in ("min", "max"):
-            measured = self._part(parts.measured, (*parts.group, parts.key), "from", helpers)
-        elif aggregate.by:
-            least = len(parts.group) + 1 + (not self._tells_apart(parts.measured, {*parts.group, parts.key}))
-            measured = self._part(parts.measured, (*parts.group, parts.key, taken[0]), "from", helpers, least)
+            measured = self._part(parts.measured, known, "from", helpers)
+        elif aggregate.op in (*FIRST, *LAST) and self._is_sought(aggregate, parts):
+            least = len(known) + (not self._tells_apart(parts.measured, {*known}))
+            measured = self._part(parts.measured, (*known, taken[0]), "from", helpers, least)
+        elif aggregate.op in PARTED_BY:
+            measured, folded = self._parted(aggregate, parts, helpers)
+            types[folded.name] = types[taken[0].name]  # what its parts add up to
+            aggregate = replace(aggregate, arguments=(folded,))
         else:
-            op = "sum" if aggregate.op == "avg" else aggregate.op
-            measured = self._folded(replace(aggregate, op=op), parts, "folded$", helpers, types)
-            assert isinstance(measured.value, Var)
-            folded = measured.value
-            if aggregate.op == "avg":
-                count = replace(aggregate, op="count", arguments=())
-                others = (self._folded(count, parts, "counted$", helpers, types),)
-            aggregate = replace(aggregate, op=FOLDS.get(aggregate.op, "avg"), arguments=(folded,))
+            measured, folded = self._folded(_within_key(aggregate, parts), parts, helpers, types)
+            aggregate = replace(aggregate, arguments=(folded, *(taken[1:] if aggregate.op in (*FIRST, *LAST) else ())))
         span = Range(parts.point, parts.key, parts.group, parts.low, parts.high, whole)
-        body: Disjunct = (points, measured, *others, *parts.links)
+        body: Disjunct = (points, measured, *parts.links)
         return [
             *helpers,
             replace(self._rule, heads=(head,), aggregates=(aggregate,), body=(body,), types=types, range=span),
         ]
+
+    def _is_sought(self, aggregate: Aggregate, parts: Parts) -> bool:
+        """Is what is taken that of the first or the last record?  Of several with one key, texts would be compared."""
+        (taken, *by), known = aggregate.arguments, {*parts.group, parts.key}
+        return bool(by) and (self._rule.types[taken.name] not in TEXTS or self._tells_apart(parts.measured, known))
 
     def _result_of(self, aggregate: Aggregate) -> str:
         return aggregate.result.name.removesuffix("$")
@@ -243,7 +254,7 @@ class _Rewriting:
             return atom
         if (part, columns) not in self._known:
             atom = Atom(self._name(kind), columns, where=self._rule.where)
-            self._define(atom, None)
+            self._define(atom, self._rule.types)
             helpers.append(replace(self._rule, heads=(atom,), aggregates=(), body=(part,)))
             self._known[part, columns] = atom
         return self._known[part, columns]
@@ -259,18 +270,43 @@ class _Rewriting:
         return len(literal.terms) <= KEYS_MAX // 2 and not (in_front and len(columns) > own)
 
     def _folded(
-        self, aggregate: Aggregate, parts: Parts, name: str, helpers: list[Rule], types: dict[str, Type]
-    ) -> Atom:
-        """The atom of a helper that aggregates what is measured for each key of the range; adds its value's type."""
-        known = (parts.measured, parts.key, aggregate.op, aggregate.arguments, name)
-        value = Var(name, where=aggregate.where)
+        self, aggregate: Aggregate, parts: Parts, helpers: list[Rule], types: dict[str, Type]
+    ) -> tuple[Atom, Var]:
+        """The atom of a helper that aggregates what is measured for each key of the range, and its value.
+
+        Adds the type of this.
+        """
+        value = Var("folded$", where=aggregate.where)
         folded = replace(aggregate, result=value)
         types |= result_types(folded, self._rule.types)
+        head = self._helper("folds", (*parts.group, parts.key), value, folded, parts, helpers, {**types})
+        return head, value
+
+    def _parted(self, aggregate: Aggregate, parts: Parts, helpers: list[Rule]) -> tuple[Atom, Var]:
+        """The atom of a helper that has the parts of what is measured, by place and by key of the range.
+
+        It carries what any aggregate of the rule needs of these summands.
+        """
+        place, value = (Var(name, where=aggregate.where) for name in ("place$", "folded$"))
+        ops = [one.op for one in self._rule.aggregates if one.arguments == aggregate.arguments]
+        kept = (any(op in SQUARED for op in ops), any(op in MOMENTS for op in ops))
+        constants = tuple(Const(one, "bool", where=aggregate.where) for one in kept)
+        parted = replace(aggregate, op=PARTED, result=value, constants=constants, place=place)
+        types = {**self._rule.types, place.name: "int64", value.name: "int64"}
+        head = self._helper("parts", (*parts.group, place, parts.key), value, parted, parts, helpers, types)
+        return head, value
+
+    def _helper(
+        self, kind: str, keys: tuple[Var, ...], value: Var, aggregate: Aggregate, parts: Parts, helpers: list[Rule],
+        types: dict[str, Type],
+    ) -> Atom:  # fmt: skip
+        """The head of a rule that aggregates what is measured, which is made unless there is one."""
+        known = (parts.measured, keys, aggregate.op, aggregate.arguments, value)
         if known not in self._known:
-            atom = Atom(self._name("sums"), (*parts.group, parts.key), value, where=self._rule.where)
-            self._define(atom, types[value.name])
+            atom = Atom(self._name(kind), keys, value, where=self._rule.where)
+            self._define(atom, types)
             helpers.append(
-                replace(self._rule, heads=(atom,), aggregates=(folded,), body=(parts.measured,), types={**types})
+                replace(self._rule, heads=(atom,), aggregates=(aggregate,), body=(parts.measured,), types=types)
             )
             self._known[known] = atom
         return self._known[known]
@@ -279,9 +315,10 @@ class _Rewriting:
         name = f"{self._rule.heads[0].predicate}${kind}"
         return f"{name}{sum(f'${kind}' in known for known in self._predicates)}"
 
-    def _define(self, atom: Atom, value: Type | None) -> None:
+    def _define(self, atom: Atom, known: Mapping[str, Type]) -> None:
         names = [v.name for v in variables(*atom.args)]
-        types = tuple(self._rule.types[name] for name in names)
+        types = tuple(known[name] for name in names)
+        value = known[atom.value.name] if isinstance(atom.value, Var) else None
         columns = (*names, "folded$") if value else (*names,)
         self._predicates[atom.predicate] = Predicate(atom.predicate, types, value, False, columns, where=atom.where)
 
@@ -298,6 +335,29 @@ def _rows(distinct: Distinct, part: Disjunct) -> float:
     if asked or any(isinstance(term, Const) for x in held for term in x.terms):
         return 1.0
     return min(distinct(x.predicate, tuple(range(len(x.terms)))) for x in held)
+
+
+def _is_repeated(op: str) -> bool:
+    """Does an aggregate change if each assignment is there twice?"""
+    return op in REPEATED or (is_operator(op) and not is_semilattice(op))
+
+
+def _within_key(aggregate: Aggregate, parts: Parts) -> Aggregate:
+    """What is aggregated of the assignments that have one key of the range."""
+    op, (taken, *order) = aggregate.op, aggregate.arguments or (None,)
+    if is_operator(op):
+        assert taken
+        rest = _order_within(aggregate, parts)[1:]
+        return replace(aggregate, arguments=(taken, *rest), by=len(rest))
+    if order:
+        op = "min" if op in FIRST else "max"
+    return replace(aggregate, op=op, arguments=aggregate.arguments[:1], by=0)
+
+
+def _order_within(aggregate: Aggregate, parts: Parts) -> tuple[Var, ...]:
+    """The variables that an aggregate is ordered by and that differ among the assignments of a point."""
+    same = {*parts.group, *(v for x in parts.points for v in variables(x))}
+    return tuple(v for v in aggregate.arguments[len(aggregate.arguments) - aggregate.by :] if v not in same)
 
 
 def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:

@@ -23,7 +23,7 @@ from pagestore.trees.interval_index import interval_spec, stab_many
 from pagestore.trees.kernels.apply import cut_edits
 from pagestore.trees.kernels.apply_layout import ADD, ERASE, INSERT, SET
 from pagestore.trees.lookup import SHARE, RecordFinder, count_prefixes, get
-from pagestore.trees.reading import count, pages_of, read, read_batches
+from pagestore.trees.reading import count, pages_of, read, read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
 
@@ -136,6 +136,19 @@ def big_tree(n=200_000, page_size=4096):
     pager = MemoryPager(page_size)
     keys = np.arange(n) * 7
     return pager, bulk(pager, Spec(1, 1, 0), [keys[None, : n // 3], keys[None, n // 3 :]]), keys
+
+
+@pytest.mark.parametrize("rows, every", [(1000, 1), (1000, 7), (64, 100), (10**6, 3)])
+def test_blocks_are_every_so_many_records(rows, every):
+    pager, tree, _ = big_tree()
+    blocks = [*read_blocks(pager.pages, tree, rows, every)]
+    whole = read(pager.pages, tree)
+    starts = range(0, whole.shape[1], rows * every)
+    assert len(blocks) == len(starts)
+    for start, block in zip(starts, blocks, strict=True):
+        assert (block == whole[:, start : start + rows]).all()
+    none = Tree.empty(tree.spec)
+    assert [*read_blocks(pager.pages, none, rows, every)] == []
 
 
 def test_a_delta_reads_only_what_differs():

@@ -1,0 +1,285 @@
+"""What an aggregate over a range is for each of many points (plan/span.py): seeks, and folds of ranges of one tree.
+
+    a fold          max of week: 3 9 4 | 5                       9, by one scan
+    parts added     0.75 - 2^500 by place (exact_sum.py)         place 35: 3 << 4     place 50: -(1 << 26)
+                    a fold of the range in each place, and the whole is rounded once
+    texts           no scan compares these, so the ranges of all points together are read
+
+O(log n) for each point and, of parts, for each place that its group has: at most 68 of floats, 2 of integers, twice as
+many and some with their squares.  Texts are compared in O(records of all ranges, each once, * log).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.lang.aggregate import MOMENTS, SQUARED
+from ivm.lang.types import scale, word_range
+from ivm.plan.span import ADDED, COMPARED, FOLD, SEEK_FIRST, Span
+from ivm.views.aggregate_state import TextKeys, behind_prefixes
+from ivm.views.edit_composition import SumOverflow
+from ivm.views.exact_sum import COUNTED, INFINITE, SQUARES, round_parts
+from ivm.views.order_statistics import EXACT, least_of
+from pagestore.host import (
+    CARRY,
+    MAX,
+    MIN,
+    SUM,
+    WORD_MAX,
+    WORD_MIN,
+    Pages,
+    Tree,
+    first_from,
+    float_words,
+    fold_many,
+    last_before,
+    operator_code,
+    ranks,
+    read_batches,
+    rows_of,
+    select,
+)
+
+POINTS_PER_BATCH = 1 << 13  # whose parts, some 200 each at most, are in memory together
+SHARE = 4  # of the records: where as many are sought, all keys are read
+SEEKS_MAX = 256  # of a relation however small
+SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
+Found = tuple[np.ndarray, np.ndarray]  # for each point, whether there is a result, bool[n], and its word, int64[n]
+
+
+class Ends(NamedTuple):
+    """Ranges: the prefixes first[m, n] and last[m, n] of the records that they hold, group and key."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    def take(self, which: np.ndarray) -> "Ends":
+        """Some of the ranges."""
+        return Ends(self.first[:, which], self.last[:, which])
+
+
+class Results:
+    """Finds results of a view's aggregate in what is measured; `order` knows the order of texts."""
+
+    def __init__(self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys) -> None:
+        self._name, self._pages, self._span, self._tree, self._order = name, pages, span, measured, order
+
+    def of(self, rows: np.ndarray) -> Found:
+        """The results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
+        span, point = self._span, rows[self._span.group]
+        low, low_beyond = shifted(point, span.low, WORD_MIN)
+        high, high_beyond = shifted(point, span.high, WORD_MAX)
+        which = np.flatnonzero(~((low_beyond > 0) | (high_beyond < 0) | (low > high)))
+        groups = rows[: span.group, which]
+        ends = Ends(np.concatenate([groups, low[None, which]]), np.concatenate([groups, high[None, which]]))
+        there, words = np.zeros(rows.shape[1], bool), np.zeros(rows.shape[1], np.int64)
+        if span.kind == ADDED:
+            there[which], words[which] = self._added(ends, rows[:, which])
+        elif span.kind == FOLD:
+            there[which], words[which] = self._folded(ends)
+        elif span.kind == COMPARED:
+            there[which], words[which] = self._compared(ends)
+        else:
+            there[which], words[which] = self._sought(ends)
+        return there, words
+
+    # -- the first or the last record
+
+    def _sought(self, ends: Ends) -> Found:
+        span, n = self._span, ends.first.shape[1]
+        if span.group == 0 and n > SEEKS_MAX + self._tree.count // SHARE:
+            found, records = self._in_memory(ends.first[0], ends.last[0])
+        elif span.kind == SEEK_FIRST:
+            found, records = first_from(self._pages, self._tree, ends.first)
+        else:
+            found, records = self._last_up_to(ends.last)
+        key, groups = records[span.group], ends.first[: span.group]
+        found = found & (records[: span.group] == groups).all(axis=0)
+        return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
+
+    def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What seeking finds, where reading all keys takes less time: of records the words that are asked for."""
+        columns = (0, self._span.result)
+        batches = read_batches(self._pages, self._tree, columns=columns)
+        keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
+        at = np.searchsorted(keys, low)
+        if self._span.kind != SEEK_FIRST:
+            at = np.searchsorted(keys, high, "right") - 1
+        found = (at >= 0) & (at < len(keys))
+        records = np.zeros((self._tree.spec.columns, len(at)), np.int64)
+        at = at[found]
+        records[0, found], records[self._span.result, found] = keys[at], taken[at]
+        return found, records
+
+    def _last_up_to(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The last record that is at most each of prefixes[m, n], as far as these go."""
+        behind, last = behind_prefixes(prefixes)
+        found, records = last_before(self._pages, self._tree, behind)
+        if last.any():
+            open_ = np.empty((0, np.count_nonzero(last)), np.int64)
+            found[last], records[:, last] = last_before(self._pages, self._tree, open_)
+        return found, records
+
+    # -- folds
+
+    def _folded(self, ends: Ends) -> Found:
+        full, words = self._folds(ends)
+        return full, words[0]  # of a count, too: 64 bits hold how many assignments there are
+
+    def _folds(self, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
+        """Folds of the records in ranges: whether there are any, and words[F, n]."""
+        op = self._span.scan.partition(":")[0]
+        scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
+        rows = rows_of(self._tree.spec, tuple((code, self._span.result) for code, _ in scan))
+        assert rows, "the tree that a range is folded in has lost its scan"
+        behind, at_end = behind_prefixes(ends.last)
+        folds = fold_many(self._pages, self._tree, rows, ends.first, behind)
+        words, full = folds.words, folds.full
+        if at_end.any():
+            open_ = np.empty((0, np.count_nonzero(at_end)), np.int64)
+            rest = fold_many(self._pages, self._tree, rows, ends.first[:, at_end], open_)
+            words[:, at_end], full[at_end] = rest.words, rest.full
+        return full, np.where(full, words, 0)
+
+    # -- parts that are added up
+
+    def _added(self, ends: Ends, points: np.ndarray) -> Found:
+        n = points.shape[1]
+        there, words = np.zeros(n, bool), np.zeros(n, np.int64)
+        for start in range(0, n, POINTS_PER_BATCH):
+            some = np.arange(start, min(start + POINTS_PER_BATCH, n))
+            which, place, parts = self._parts(ends.take(some))
+            firsts = np.flatnonzero(np.diff(which, prepend=-1))
+            some = some[which[firsts]]
+            has, found = self._rounded(Parts(place, parts, firsts), points[:, some])
+            there[some[has]], words[some[has]] = True, found
+        return there, words
+
+    def _parts(self, ends: Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the parts in each range add up to by place: which range, place, words[2, m]; by range and place."""
+        group, op = self._span.group, self._span.op
+        groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
+        if group:
+            groups, of = np.unique(ends.first[:group], axis=1, return_inverse=True)
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
+        place, left = np.full(groups.shape[1], WORD_MIN), np.arange(len(of))
+        while len(left):
+            there, records = first_from(self._pages, self._tree, np.concatenate([groups, place[None]]))
+            there = there & (records[:group] == groups).all(axis=0)
+            place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
+            wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MOMENTS))
+            mine = left[wanted[of[left]]]
+            at = place[of[mine]]
+            full, words = self._folds(Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends)))
+            found.append((mine[full], at[full], words[:, full]))
+            place = place + 1
+        which, places, words = (np.concatenate(column, axis=-1) for column in zip(*found, strict=True))
+        order = np.argsort(which, kind="stable")
+        return which[order], places[order], words[:, order]
+
+    def _rounded(self, parts: "Parts", points: np.ndarray) -> Found:
+        """Which of the points, one for each sum, have a result, and the results of these."""
+        op, type_ = self._span.op, self._span.type
+        digits = None if type_ == "float64" else scale(type_) or 0
+        if op == "sum":
+            return np.ones(len(parts.firsts), bool), self._fitting(parts, points)
+        if op == "avg" and digits is not None and (means := parts.small_means(10**digits)) is not None:
+            return np.ones(len(parts.firsts), bool), float_words(means)
+        try:
+            values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
+        except RangeError as error:
+            raise RangeError(f"{self._name}: {error}") from None
+        return some, values
+
+    def _fitting(self, parts: "Parts", points: np.ndarray) -> np.ndarray:
+        """The sums of integers, one for each point.  Raises SumOverflow for one that its type cannot hold."""
+        small, digits = parts.small_numbers(), scale(self._span.type)
+        sums = parts.numbers() if small is None else small
+        least, greatest = word_range("int64" if digits is None else f"decimal(18,{digits})")
+        for i in np.flatnonzero((sums < least) | (sums > greatest))[:1].tolist():
+            raise SumOverflow(points[[*self._span.keys], i], int(sums[i]))
+        fitting: np.ndarray = sums.astype(np.int64)
+        return fitting
+
+    # -- texts
+
+    def _compared(self, ends: Ends) -> Found:
+        """The least or the greatest text of each range."""
+        behind, at_end = behind_prefixes(ends.last)
+        start, stop = ranks(self._pages, self._tree, ends.first), ranks(self._pages, self._tree, behind)
+        stop[at_end] = self._tree.count
+        there, words = start < stop, np.zeros(len(start), np.int64)
+        if there.any():
+            texts, at = self._texts(start[there], stop[there])
+            order = self._order(texts)
+            least = least_of(order if self._span.op == "min" else ~order, at, at + (stop - start)[there])
+            words[there] = texts[least]
+        return there, words
+
+    def _texts(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The texts of the records with ranks in some ranges, each record once, and where in them each range starts."""
+        order = np.argsort(start, kind="stable")
+        reach = np.maximum.accumulate(stop[order])
+        heads = np.flatnonzero(start[order] > np.append(-1, reach[:-1]))
+        begin = start[order[heads]]
+        sizes = reach[np.append(heads[1:], len(order)) - 1] - begin
+        if sizes.sum() > self._tree.count // SHARE:
+            (texts,) = np.concatenate([*read_batches(self._pages, self._tree, columns=(self._span.result,))], axis=1)
+            return texts, start
+        before = np.cumsum(sizes) - sizes
+        held = np.arange(sizes.sum()) + np.repeat(begin - before, sizes)
+        part = np.searchsorted(begin, start, "right") - 1
+        texts = select(self._pages, self._tree, held)[self._span.result]
+        return texts, start - begin[part] + before[part]
+
+
+class Parts(NamedTuple):
+    """Parts of sums: the place[m] and the two words[2, m] of each, and where those of one sum begin, firsts[n]."""
+
+    place: np.ndarray
+    words: np.ndarray
+    firsts: np.ndarray
+
+    @property
+    def amounts(self) -> np.ndarray:
+        """The parts as integers, of any size."""
+        low, high = self.words
+        if (high == low >> 63).all():
+            return np.asarray(low)
+        wide: np.ndarray = (high.astype(object) << 64) + low.view(np.uint64).astype(object)
+        return wide
+
+    def small_numbers(self) -> np.ndarray | None:
+        """The sums of integers int64[n]; None if some may leave 64 bits."""
+        (low, high), number = self.words, self.place < INFINITE
+        shift = np.where(number, 32 * self.place, 0)
+        if not ((high == low >> 63) & (np.abs(low) < 1 << 61 - shift) & (low != WORD_MIN))[number].all():
+            return None
+        sums: np.ndarray = np.add.reduceat(np.where(number, low << shift, 0), self.firsts)
+        return sums
+
+    def small_means(self, unit: int) -> np.ndarray | None:
+        """The means of integers that count units, float64[n]; None if some may need to be rounded twice."""
+        numbers = self.small_numbers()
+        counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
+        if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
+            return None
+        means: np.ndarray = numbers / (counts * unit)
+        return means
+
+    def numbers(self) -> np.ndarray:
+        """The sums of integers of any size, object[n]."""
+        places = [int(place) if place < INFINITE else None for place in self.place]
+        shifted = [0 if p is None else n << 32 * p for p, n in zip(places, self.amounts.tolist(), strict=True)]
+        sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
+        return sums
+
+
+def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:
+    """words[n] + by, kept within 64 bits, and whether it was below (-1) or beyond (1) these; or a word for all."""
+    if by is None:
+        return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
+    beyond = (words > WORD_MAX - by).astype(np.int64) if by >= 0 else -(words < WORD_MIN - by).astype(np.int64)
+    kept = np.where(beyond == 0, words + np.int64(by), np.where(beyond > 0, WORD_MAX, WORD_MIN))
+    return kept, beyond
