@@ -48,13 +48,14 @@ class Refreshed(NamedTuple):
 
 def refresh(
     path: Path, name: str, rules: str, sources: Mapping[str, Any], incremental: str = AUTO, batch: int | None = None,
-    **options: Any,
+    query: str | None = None, **options: Any,
 ) -> Refreshed:  # fmt: skip
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 
     A source is anything of Arrow, or a Feed. With "strict", RecomputeError is raised where a view would be evaluated
     anew: other rules, a feed whose start is not retained any more, so many changes that following them costs more;
-    nothing is changed then. A `batch` that is not above the newest one of the same relations is not taken again.
+    nothing is changed then. A `batch` that is not above the newest one of the same query, or without `query` of the
+    same relations, is not taken again.
     `options` are those of `ivm.open`. Raises MaintainError, RuleError, EditError, UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):
@@ -66,7 +67,8 @@ def refresh(
             workspace.install(rules, name)
         elif installed != rules:
             _replace_rules(workspace, name, rules, incremental)
-        return _take(workspace, name, sources, incremental == STRICT and not first and installed is not None, batch)
+        strict = incremental == STRICT and not first and installed is not None
+        return _take(workspace, name, sources, strict, batch, query or ", ".join(sorted(sources)))
 
 
 def _replace_rules(workspace: ivm.Workspace, name: str, rules: str, incremental: str) -> None:
@@ -84,12 +86,12 @@ def _replace_rules(workspace: ivm.Workspace, name: str, rules: str, incremental:
 
 
 def _take(
-    workspace: ivm.Workspace, name: str, sources: Mapping[str, Any], strict: bool, batch: int | None
+    workspace: ivm.Workspace, name: str, sources: Mapping[str, Any], strict: bool, batch: int | None, stream: str
 ) -> Refreshed:
     store = workspace.store
     with store.snapshot() as snap:
         progress = json.loads(str(snap.properties.get(PROGRESS, '{"before": 0, "cursors": {}}')))
-    batches, stream = progress.get("batches", {}), ", ".join(sorted(sources))
+    batches = progress.get("batches", {})
     if batch is not None and batch <= batches.get(stream, -1):
         return Refreshed(progress["before"], store.version, False, ())
     cursors = dict(progress["cursors"])

@@ -63,7 +63,7 @@ class Views:
 
 def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
-    incremental: str = AUTO, batch: int | None = None, **options: Any,
+    incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,
 ) -> Views:  # fmt: skip
     """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates them.
 
@@ -76,15 +76,15 @@ def materialize(
 
     The views stand in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
     RecomputeError is raised rather than any view evaluated anew. `batch` is a rising number, as `foreachBatch` gives
-    it: one that is done is not taken again. Sources pass through the driver; O(changes), for snapshots O(rows). Raises
-    what `ivm.spark.follow.refresh` does.
+    it: one that is done, of that `query` or of the same relations, is not taken again. Sources pass through the driver;
+    O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does.
     """
     place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
     }
-    did = refresh(place, name, rules, tables, incremental, batch, **options)
+    did = refresh(place, name, rules, tables, incremental, batch, query, **options)
     return Views(spark, place, compile(rules).predicates, did)
 
 

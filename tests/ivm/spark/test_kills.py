@@ -34,9 +34,13 @@ BATCHES = 400  # more than a driver gets done before it is killed
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
-def run_and_kill(what: str, folder: Path, seconds: float, *how: str) -> int:
-    """Start a driver, kill it and all of its group some seconds after its first batch; returns the last one it told."""
-    command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), str(BATCHES), *how]
+def run_and_kill(what: str, folder: Path, done: int, seconds: float, *how: str) -> int:
+    """Start a driver, which sends the newest batch again, and kill it and all of its group some seconds after that.
+
+    Returns the last batch that it told.
+    """
+    batches = max(1, done), max(1, done) + BATCHES
+    command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), *map(str, batches), *how]
     child = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
@@ -59,21 +63,24 @@ def compare_cells(cells: Cells, told: int, before: int) -> None:
 
 
 def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
-    done = 0
+    done = halfway = 0
     for seed in seeds:
-        told = run_and_kill("cells", folder, random.Random(seed).random(), *how)
+        seconds = random.Random(seed).uniform(0, 8 if how else 1)  # the first batch on Spark takes that long
+        told = run_and_kill("cells", folder, done, seconds, *how)
+        halfway += any(folder.glob("pending/*/batch.json"))
         with Cells.open(folder) as cells:
             compare_cells(cells, told, done)
             done = cells.done
     with Cells.open(folder) as cells:
         assert cells.check() == []
-    print(len(seeds), "drivers killed at", done, "batches over cells")
+    print(len(seeds), "drivers killed at", done, "batches over cells,", halfway, "while one was on its way to cells")
 
 
 def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
     done = 0
     for seed in seeds:
-        told = max(done, run_and_kill("views", folder, random.Random(seed).random() / 2, *how))
+        seconds = random.Random(seed).uniform(0, 2 if how else 0.5)
+        told = max(done, run_and_kill("views", folder, done, seconds, *how))
         with ivm.open(folder / "v.pages") as workspace:
             done = json.loads(workspace.store.snapshot().properties[PROGRESS])["batches"]["edge"]
             assert done - told in (0, 1)
