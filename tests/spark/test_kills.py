@@ -71,9 +71,13 @@ class Victim:
             while not pipeline.kill(self.chosen(rng, kind)):
                 self.expect_life(end)
                 time.sleep(rng.uniform(0, 0.05))
-        self.wait(progress + 2)  # one may have been done already
+        while self.progress() < progress + 2 and self.lines("failures") == failures:  # one may have been done already
+            self.expect_life(end)
+            time.sleep(0.02)
+        self.wait(progress + 1)
         self.kills[kind] += 1
         self.counts[kind] += kind == "driver" or self.lines("failures") > failures
+        print(kind, self.counts[kind], "of", self.kills[kind], flush=True)
 
     def wait(self, progress: int) -> None:
         """Wait until so many batches are written."""

@@ -63,7 +63,7 @@ def register_if_lost(spark: SparkSession, error: Exception) -> None:
 
 def write_batch(spark: SparkSession, folder: Path, number: int) -> bool:
     """Write a numbered batch; whether Spark says that it is written."""
-    frame = spark.range(0, ROWS, 1, 4).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
+    frame = spark.range(0, ROWS, 1, 2).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
     writer = frame.write.format("pagestore").mode("append").options(relation="r", lockTimeout=60)
     try:
         writer.options(txnAppId="victim", txnVersion=number).save(str(folder / "batches.pages"))
