@@ -74,17 +74,17 @@ class Place(NamedTuple):
 
 @dataclass
 class Task:
-    """Some files of a dataset, which become rows of words."""
+    """Some files of a dataset, which become rows of words. What the task leaves beside a segment is in a folder."""
 
     dataset: Dataset
     schema: Schema
-    place: Place
+    folder: str
     number: int
 
     @property
     def texts(self) -> Path:
         """The file of the distinct texts of these files; beside it stands the one with their ids."""
-        return Path(self.place.folder, f"{self.number:05}.texts")
+        return Path(self.folder, f"{self.number:05}.texts")
 
     @property
     def ids(self) -> Path:
@@ -123,24 +123,22 @@ def fill(
     """
     _refuse_formats(dataset)
     schema, spec = relation.schema, relation.info.spec
-    with _emptied(folder) as place:
-        where = Place(str(place), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
+    with _emptied(folder) as inner:
         tasks = [
-            Task(_part_of(dataset, parts), schema, where, number)
+            Task(_part_of(dataset, parts), schema, str(inner), number)
             for number, parts in enumerate(_shared_out(dataset.parts, cluster.parallelism))
         ]
         if any(column.type.interned for column in schema.columns):
             progress(f"reading the texts of {counted(len(dataset.parts), 'file')}")
             _intern(txn, cluster, tasks)
-        where = where._replace(first=txn.pager.next_run())
-        tasks = [replace(task, place=where) for task in tasks]
+        place = Place(str(inner), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
         progress(f"building {counted(len(tasks), 'range')}")
-        made = [] if relation.sorts_texts else cluster.each(_build_in_order, tasks)
+        made = [] if relation.sorts_texts else cluster.each(partial(_build_in_order, place), tasks)
         filled = Filled()
         if not made or _out_of_order(made, spec.keys):
             filled.sorted = True
             progress("sorting rows into ranges, and building these")
-            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, where))
+            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, place))
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
         dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
@@ -264,9 +262,9 @@ def _words_of(task: Task) -> Batches:
         yield np.array(words).reshape(len(words), -1)
 
 
-def _build_in_order(task: Task) -> Made:
+def _build_in_order(place: Place, task: Task) -> Made:
     """Build the segment of a task's files, unless their keys do not ascend."""
-    made = _build(task.place, _words_of(task))
+    made = _build(place, _words_of(task))
     made.rows, made.dropped = task.dataset.rows, task.dataset.dropped
     return made
 
