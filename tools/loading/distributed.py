@@ -15,7 +15,7 @@ A cluster runs the tasks, wherever it likes: what they take and give is pickled,
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -90,6 +90,10 @@ class Task:
     def ids(self) -> Path:
         """The file of the ids of these texts."""
         return self.texts.with_suffix(".npy")
+
+    def codes(self, column: str) -> Path:
+        """The file of a column's texts, each as its place among those in `texts`; int64 each."""
+        return self.texts.with_suffix(f".{self.schema.names.index(column)}")
 
     @property
     def account(self) -> Path:
@@ -212,21 +216,30 @@ def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made
 
 
 def _write_texts(task: Task) -> None:
-    """Write the distinct texts of each column and batch, in the order in which they come."""
+    """Write the distinct texts of each column and batch, in the order in which they come, and which row has which.
+
+    Those that the batch before had are not written again, since here every text has to be looked up.
+    """
     names = [column.name for column in task.schema.columns if column.type.interned]
-    dataset = task.dataset
+    known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))  # texts and their places
+    dataset, met = task.dataset, 0
     if dataset.reading.nulls != DROP:  # else other columns say which rows count
         dataset = replace(dataset, columns={name: dataset.columns[name] for name in names})
-    with (
-        _whole(task.texts) as file,
-        pa.OSFile(str(file), "wb") as out,
-        pa.ipc.new_stream(out, TEXT) as stream,
-        suppress(DatasetError),  # the pass that builds tells what is wrong, of all columns
-    ):
-        for batch in dataset.batches():
-            for name in names:
-                distinct = batch.column(name).drop_null().dictionary_encode().dictionary
-                stream.write_batch(pa.record_batch([distinct.cast(pa.large_binary())], schema=TEXT))
+    with ExitStack() as made:
+        out = made.enter_context(pa.OSFile(str(made.enter_context(_whole(task.texts))), "wb"))
+        stream = made.enter_context(pa.ipc.new_stream(out, TEXT))
+        codes = [made.enter_context(open(made.enter_context(_whole(task.codes(name))), "wb")) for name in names]
+        with suppress(DatasetError):  # the pass that builds tells what is wrong, of all columns
+            for batch in dataset.batches():
+                for name, file in zip(names, codes, strict=True):
+                    coded = batch.column(name).drop_null().dictionary_encode()
+                    texts, (before, places) = coded.dictionary.cast(pa.large_binary()), known[name]
+                    found = pc.index_in(texts, value_set=before).fill_null(-1).to_numpy()
+                    new = found < 0
+                    places = np.where(new, met + np.cumsum(new) - 1, np.append(places, 0)[found])
+                    stream.write_batch(pa.record_batch([texts.filter(pa.array(new))], schema=TEXT))
+                    places[coded.indices.to_numpy()].tofile(file)
+                    known[name], met = (texts, places), met + int(new.sum())
 
 
 @contextmanager
@@ -238,27 +251,27 @@ def _whole(file: Path) -> Iterator[Path]:
 
 
 class KnownTexts:
-    """An interner of the texts that a task has met in its first pass."""
+    """An interner of a column's texts, which come as they came in the task's first pass: nothing is looked up."""
 
-    def __init__(self, task: Task) -> None:
-        with pa.memory_map(str(task.texts)) as source:
-            self._texts = pa.ipc.open_stream(source).read_all().column(0).combine_chunks()
-        self._ids = np.load(task.ids)
+    def __init__(self, ids: np.ndarray, codes: Path) -> None:
+        self._ids, self._codes, self._read = ids, codes, 0
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """The ids int64[n] of texts."""
-        distinct = texts.dictionary_encode()
-        places = pc.index_in(distinct.dictionary.cast(pa.large_binary()), value_set=self._texts).to_numpy()
-        ids: np.ndarray = self._ids[places][distinct.indices.to_numpy()]
+        """The ids int64[n] of the next n texts."""
+        codes = np.fromfile(self._codes, np.int64, len(texts), offset=self._read)
+        self._read += codes.nbytes
+        ids: np.ndarray = self._ids[codes]
         return ids
 
 
 def _words_of(task: Task) -> Batches:
     """The rows of a task's files as batches of words int64[C, n], the key columns first."""
     schema = task.schema
-    interner: Any = KnownTexts(task) if any(column.type.interned for column in schema.columns) else None
+    interners: dict[str, Any] = dict.fromkeys(schema.names)
+    for name in (column.name for column in schema.columns if column.type.interned):
+        interners[name] = KnownTexts(np.load(task.ids), task.codes(name))
     for batch in task.dataset.batches():
-        words = [encode(column, batch.column(column.name), interner) for column in schema.stored]
+        words = [encode(column, batch.column(column.name), interners[column.name]) for column in schema.stored]
         yield np.array(words).reshape(len(words), -1)
 
 
