@@ -257,6 +257,7 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
         with suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
         struck += b"done" not in driver.communicate()[0]  # else it had come to its end
+        print("driver", struck, "of", number, flush=True)
         with pagestore.open(file) as store:
             assert store.check() == []
             found = sorted(row[0] for row in store.snapshot()["r"])
@@ -338,8 +339,9 @@ def _kill_workers(spark, tmp_path: Path, kills: int, everybody: bool) -> None:
     number = 0
     while struck.total() < kills:
         number += 1
-        key, work = rng.choice([["x"], ["s", "x"]]), rng.choice(["texts", "words", "build"])
-        death = Death(tmp_path / f"{number}.killed", rng.uniform(0, 0.06), everybody)
+        work = rng.choice(["texts", "words", "build"])
+        key = ["s", "x"] if work == "words" else rng.choice([["x"], ["s", "x"]])
+        death = Death(tmp_path / f"{number}.killed", rng.uniform(0, 0.02), everybody)
         with pagestore.open(tmp_path / f"{number}.pages") as store:
             _loads_or_leaves(store, folder, key, Spread(Deadly(spark, death, work), tmp_path / "segments"))
             struck[work] += death.marker.exists()

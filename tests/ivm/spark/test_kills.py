@@ -71,6 +71,7 @@ def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
         with Cells.open(folder) as cells:
             compare_cells(cells, told, done)
             done = cells.done
+        print("driver", seed - seeds.start + 1, flush=True)
     with Cells.open(folder) as cells:
         assert cells.check() == []
     print(len(seeds), "drivers killed at", done, "batches over cells,", halfway, "while one was on its way to cells")
@@ -86,6 +87,7 @@ def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
             assert done - told in (0, 1)
             assert {name: sorted(workspace[name]) for name in workspace} == views_after(done)
             assert workspace.check() == []
+        print("driver", seed - seeds.start + 1, flush=True)
     print(len(seeds), "drivers killed at", done, "refreshes")
 
 
