@@ -19,8 +19,16 @@ import ivm
 import pagestore
 from ivm.errors import OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import CHANGE, ORDER, newest_changes, refuse_two_values, take_changes
-from ivm.spark.changes import as_changes, schema_of
+from ivm.spark.changes import (
+    CHANGE,
+    ORDER,
+    as_changes,
+    difference,
+    newest_changes,
+    refuse_two_values,
+    schema_of,
+    take_changes,
+)
 from pagestore.errors import VersionError
 
 PROGRESS = "views.progress"
@@ -118,7 +126,7 @@ def _changes(workspace: ivm.Workspace, relation: str, source: Any, cursors: dict
         return _from_feed(workspace, predicate, source, cursors, strict)
     table = source if isinstance(source, pa.Table) else pa.table(source)
     if CHANGE not in table.column_names:
-        return difference(workspace, predicate, as_changes(table, predicate))
+        return _compared(workspace, predicate, table)
     table = as_changes(table, predicate)
     if ORDER in table.column_names:
         table = table.filter(pc.greater(table[ORDER], cursors.get(relation, -1)))
@@ -143,19 +151,11 @@ def _from_feed(
                         f"{predicate.name}: {error}; with incremental={AUTO!r} the whole relation is read and compared"
                     ) from None
         rows = store.at(newest)[feed.relation].to_arrow()
-    return difference(workspace, predicate, as_changes(rows, predicate))
+    return _compared(workspace, predicate, rows)
 
 
-def difference(workspace: ivm.Workspace, predicate: Predicate, wanted: pa.Table) -> pa.Table:
+def _compared(workspace: ivm.Workspace, predicate: Predicate, rows: pa.Table) -> pa.Table:
     """The changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
-    found = workspace[predicate.name].to_arrow()
-    if not found.num_rows:
-        return wanted
-    wanted = wanted.select(columns)
-    sides = (wanted, 1), (found.cast(wanted.schema), -1)
-    tagged = [side.append_column("@sign", pa.repeat(sign, side.num_rows)) for side, sign in sides]
-    counted = pa.concat_tables(tagged).group_by(columns).aggregate([("@sign", "max"), ("@sign", "min")])
-    changed = counted.filter(pc.equal(counted["@sign_max"], counted["@sign_min"]))
-    kinds = pc.if_else(pc.greater(changed["@sign_max"], 0), "insert", "delete")
-    return changed.select(columns).append_column(CHANGE, kinds)
+    wanted, found = as_changes(rows, predicate), workspace[predicate.name].to_arrow()
+    return difference(found.cast(wanted.select(columns).schema), wanted.select(columns)) if found.num_rows else wanted

@@ -16,8 +16,7 @@ import pagestore
 from ivm.errors import UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import as_inserted
-from ivm.spark.changes import schema_of
+from ivm.spark.changes import as_inserted, schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
 
 if TYPE_CHECKING:

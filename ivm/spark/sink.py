@@ -21,7 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from ivm.errors import OptionError
-from ivm.spark.cell import CHANGE, as_inserted, read_table, write_table
+from ivm.spark.cell import read_table, write_table
+from ivm.spark.changes import CHANGE, as_inserted
 from ivm.spark.follow import AUTO, refresh
 
 NEEDED = "path", "name", "rules", "relation"
