@@ -60,7 +60,7 @@ def views_after(number: int) -> dict[str, list[tuple]]:
 
 def over_cells(folder: Path, batches: range, spark: object) -> None:
     """Send batches; the first of them again, as a driver does that does not know which were done."""
-    if not (folder / "cells.json").exists():
+    if not (folder / "cells.pages").exists():
         Cells.create(folder, RULES, CELLS, options={"threads": 1}).close()
     with Cells.open(folder, spark) as cells:
         for number in batches:

@@ -331,7 +331,7 @@ def test_resharding(tmp_path: Path) -> None:
 def test_what_cells_do_not_take(text: str, error: type, says: str, tmp_path: Path) -> None:
     with pytest.raises(error, match=says):
         Cells.create(tmp_path / "c", text, 2)
-    assert not (tmp_path / "c" / "cells.json").exists()
+    assert not (tmp_path / "c" / "cells.pages").exists()
 
 
 def test_a_registered_operator_is_not_known_where_cells_run(tmp_path: Path) -> None:
@@ -363,12 +363,12 @@ def test_what_batches_are_refused(tmp_path: Path) -> None:
         )
         cells.apply(1, {"mass": feed})
         assert [*cells["mass"]] == [(1, 2.0), (2, 3.0)]
-        with pytest.raises(CellsError, match="in use by process"):
+        with pytest.raises(CellsError, match="is being written by"):
             Cells.open(tmp_path / "c")
     (tmp_path / "c" / "generation-1" / "cell-00001.pages").unlink()
     with Cells.open(tmp_path / "c") as cells, pytest.raises(CellsError, match="cell-00001.pages is missing"):
         cells.apply(2, {"mass": pa.table({"item": [*range(9)], "m": [1.0] * 9})})
-    with pytest.raises(CellsError, match="no cells.json"):
+    with pytest.raises(CellsError, match="no cells.pages"):
         Cells.open(tmp_path)
 
 
