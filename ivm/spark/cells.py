@@ -163,7 +163,7 @@ class Cells:
         if hasattr(table, "mapInArrow"):
             from ivm.spark.frames import mapped
 
-            mapped(table, send, SQL_SCHEMA).write.parquet(str(folder / str(channel)))
+            mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
         else:
             pq.write_table(write_messages(send(table)), folder / f"{channel}.parquet")
 

@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 import pagestore
-from ivm.errors import UnknownViewError
+from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
 from ivm.spark.changes import as_inserted, schema_of
@@ -76,7 +76,8 @@ def materialize(
     The views stand in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
     RecomputeError is raised rather than any view evaluated anew. `batch` is a rising number, as `foreachBatch` gives
     it: one that is done, of that `query` or of the same relations, is not taken again. Sources pass through the driver;
-    O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does.
+    O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
+    that is no folder of this machine.
     """
     place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -88,4 +89,7 @@ def materialize(
 
 
 def _warehouse(spark: "SparkSession") -> Path:
-    return Path(urlparse(str(spark.conf.get("spark.sql.warehouse.dir"))).path)
+    place = urlparse(str(spark.conf.get("spark.sql.warehouse.dir")))
+    if place.scheme not in ("", "file"):
+        raise OptionError(f"Spark's warehouse is in {place.scheme}, and views are in a local file: give path=")
+    return Path(place.path)

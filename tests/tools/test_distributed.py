@@ -333,23 +333,21 @@ class Deadly:
 def _kill_workers(spark, tmp_path: Path, kills: int, everybody: bool) -> None:
     from pagestore_tools.spark.cluster import SparkCluster
 
-    rng, struck = random.Random(kills), Counter()
+    rng, number = random.Random(kills), 0
     rows = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())
     folder = write(tmp_path / "job", rows, 3)
-    number = 0
-    while struck.total() < kills:
+    while len(struck := [file.suffix for file in tmp_path.glob("*.killed.*")]) < kills:
         number += 1
         work = rng.choice(["texts", "words", "build"])
         key = ["s", "x"] if work == "words" else rng.choice([["x"], ["s", "x"]])
-        death = Death(tmp_path / f"{number}.killed", rng.uniform(0, 0.02), everybody)
+        death = Death(tmp_path / f"{number}.killed.{work}", rng.uniform(0, 0.02), everybody)
         with pagestore.open(tmp_path / f"{number}.pages") as store:
             _loads_or_leaves(store, folder, key, Spread(Deadly(spark, death, work), tmp_path / "segments"))
-            struck[work] += death.marker.exists()
             for _ in range(10):  # Spark may hand out a worker that is dead already
                 if _loads_or_leaves(store, folder, key, Spread(SparkCluster(spark), tmp_path / "segments")):
                     break
             assert len(store.snapshot()["r"]) == len(rows)
-    print(struck.total(), "kills in", number, "loads:", dict(struck))
+    print(len(struck), "kills in", number, "loads:", Counter(struck))
 
 
 def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], spread: Spread) -> bool:

@@ -16,6 +16,7 @@ from pagestore_tools.cli import main
 from pagestore_tools.loading.manifest import read_manifest
 from pagestore_tools.loading.problems import DatasetError
 from pagestore_tools.spark.recipe import Recipe, read_recipes, recipe_of
+from tests.support.file_systems import hdfs_by_default
 
 
 @pytest.fixture
@@ -219,7 +220,8 @@ def test_a_hot_value_is_split_and_files_ascend(spark, tmp_path: Path) -> None:
 
     rows = spark.range(0, 3000).selectExpr("if(id % 10 = 0, id, 7) as hot", "(id * 7919) % 3001 as y", "id as v")
     section = {"key": ["hot", "y"], "partitions": 3, "row_group": 400}
-    report = prepare(spark, recipe_of("r", section), tmp_path, rows)
+    with hdfs_by_default(spark):
+        report = prepare(spark, recipe_of("r", section), tmp_path, rows)
     manifest = read_manifest(tmp_path / "r")
     assert manifest is not None and report.kept == manifest.rows == 3000
     assert len(manifest.files) == 3 and max(file.rows for file in manifest.files) < 1500

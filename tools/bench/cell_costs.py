@@ -93,7 +93,7 @@ def costs(folder: Path, edges: pa.Table, cells: int, mode: str) -> Costs:
             applied = made.apply(number, {"edge": gone.append_column("_change_type", kinds)})
             rows += sum(applied.received.values())
     bytes_, counted = [0, 0], [0, 0]
-    for file in folder.rglob("*.pages"):
+    for file in folder.rglob("cell-*.pages"):
         with ivm.open(file, mode="r") as workspace, workspace.store.snapshot() as snap:
             stat = workspace.store.stat()
             for name, pages in stat.relations.items():

@@ -167,7 +167,7 @@ def _emptied(folder: Path) -> Iterator[Path]:
     one may still run; they find their folder gone.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    inner = folder / uuid4().hex
+    inner = folder.absolute() / uuid4().hex
     inner.mkdir(parents=True)
     try:
         yield inner
@@ -183,6 +183,8 @@ def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
 
 
 def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
+    """Some files of a dataset, found from whatever folder a task runs in."""
+    parts = [part._replace(file=part.file.absolute()) for part in parts]
     return replace(dataset, parts=parts, notes=[], problems=Problems(), _opened={})
 
 

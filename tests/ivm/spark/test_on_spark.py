@@ -14,6 +14,7 @@ from ivm.spark import Cells, Feed, materialize
 from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
+from tests.support.file_systems import hdfs_by_default
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,8 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         gone = sorted(rows)[:9]
         change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
         names = pa.table({"x": [1, 2], "n": ["a", None]})
-        applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
+        with hdfs_by_default(spark):
+            applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
         with one.transaction() as txn:
             txn.delete("edge", gone), txn.insert("edge", [(1, 1), (2, 1)]), txn.set("name", names)
         assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
