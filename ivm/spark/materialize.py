@@ -79,7 +79,7 @@ def materialize(
     O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
     that is no folder of this machine.
     """
-    place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
+    place = Path(path).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
