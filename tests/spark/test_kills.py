@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of each kind
-SECONDS = float(os.environ.get("SECONDS", "inf"))  # after which a campaign ends, whatever it has come to
+LIMIT = float(os.environ.get("LIMIT", "inf"))  # seconds after which a campaign ends, whatever it has come to
 KINDS = "task", "workers", "driver"  # one Python process, all of them, or the driver with everything below it
 PATIENCE = 300  # seconds
 
@@ -150,7 +150,7 @@ def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
     victim = Victim(mode, tmp_path)
     try:
         victim.wait(1)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + LIMIT
         while (unfinished := [kind for kind in KINDS if victim.counts[kind] < POINTS]) and time.monotonic() < end:
             victim.kill(rng, rng.choice(unfinished))
         said = victim.stop()
