@@ -1,7 +1,10 @@
 """Raw tables become load-ready Parquet: what is kept, what goes into quarantine and why, and how files are laid out."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -302,6 +305,33 @@ def test_the_command_takes_options(submitted, tmp_path: Path, capsys) -> None:
     assert main.pagestore([*words, "--overwrite", "--where", "nothing = 1"]) == 1
     err = capsys.readouterr().err
     assert "pagestore prepare: Spark failed: [UNRESOLVED_COLUMN" in err and "\tat" not in err
+
+
+@pytest.mark.campaign
+def test_spark_submit_starts_the_job(tmp_path: Path) -> None:
+    """It takes a JVM of its own."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pagestore_tools.spark import SUBMIT
+    from pagestore_tools.spark.session import _environment
+
+    (tmp_path / "trip.csv").write_text("id,town\n1,Ulm\nx,Kiel\n")
+    submit = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", SUBMIT]
+    words = [
+        str(tmp_path),
+        str(tmp_path / "trip.csv"),
+        "--key",
+        "id",
+        "--column",
+        "id: int64",
+        "--column",
+        "town: string",
+    ]
+    with _environment(tmp_path):
+        done = subprocess.run(
+            [*submit, *words], capture_output=True, text=True, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        )
+    assert done.returncode == 0 and "trip: 1 of 2 rows kept" in done.stdout, done.stderr[-2000:]
+    assert rows_of(tmp_path / "trip") == [(1, "Ulm")]
 
 
 # --- recipes, without Spark ---------------------------------------------------------------------
