@@ -1,5 +1,6 @@
 """A program over 1, 4 and 8 cells has the rows of one store after every batch, whatever is refused or repeated."""
 
+import os
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from ivm.spark.executors import Here, Stage
 from tests.support.strategies import FAILING, FULL, cases
 
 CELLS = [1, 4, 8]
+EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign
 REFUSALS = FunctionConflictError, RangeError
 relaxed = settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
 
@@ -390,7 +392,7 @@ def test_a_check_finds_what_one_cell_lacks(tmp_path: Path) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("cells", [1, 2, 4, 7, 8])
-@settings(max_examples=500, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 @given(case=cases(FULL, count_max=6), seed=st.integers(0, 10**6))
 def test_campaign(case, cells, seed):
     follow(case, cells)
