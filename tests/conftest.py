@@ -44,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     folder = tmp_path_factory.mktemp("path")  # where Spark looks for sources, whatever is installed
     (folder / "pyspark_pagestore").symlink_to(ROOT / "tools" / "spark" / "found")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # compiled less well, and sooner
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
         with local_session("tests") as session:
             yield session

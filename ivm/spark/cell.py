@@ -21,14 +21,22 @@ import pyarrow.compute as pc
 
 import ivm
 import pagestore
-from ivm.errors import FunctionConflictError, IvmError, MaintainError
+from ivm.errors import IvmError, MaintainError
+from ivm.spark.changes import (
+    CHANGE,
+    ORDER,
+    as_inserted,
+    difference,
+    newest_changes,
+    refuse_two_values,
+    take_changes,
+)
 from ivm.spark.exact_parts import total_parts
 from ivm.spark.layout import BASE, CELL, TOTAL, Channel, Layout
 from ivm.spark.routing import route
 from pagestore.errors import SchemaError, WordError
-from pagestore.host import Snapshot, Transaction, Violation, WritableRelation
+from pagestore.host import Snapshot, Transaction, Violation
 
-CHANGE, ORDER = "_change_type", "_commit_version"
 PROGRESS = "cells.progress"
 TICK = -1  # the channel of what a cell tells itself of the rounds so far
 MESSAGE_ROWS = 1 << 18  # at most, so that no message outgrows what a row of Spark may hold
@@ -194,43 +202,6 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
     take_changes(relation, table, keys if channel.kind == BASE else list(relation.schema.names))
 
 
-def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
-    """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
-    if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(by)).num_rows:
-        relation.delete(gone)
-    if (came := table.filter(pc.equal(table[CHANGE], "insert")).select(relation.schema.names)).num_rows:
-        relation.set(came)
-
-
-def as_inserted(table: pa.Table) -> pa.Table:
-    """Rows as changes that insert them."""
-    return table.append_column(CHANGE, pa.repeat("insert", table.num_rows))
-
-
-def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
-    """Of changes with a commit version, those of each key's newest one: those before do not count any more."""
-    if ORDER not in table.column_names:
-        return table
-    newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
-    return table.join(newest, keys=[*keys, ORDER], join_type="inner").drop_columns([ORDER])
-
-
-def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
-    """Raise FunctionConflictError if a batch gives a key two values at a time."""
-    values = [column for column in table.column_names if column not in (*keys, CHANGE)]
-    came = table.filter(pc.equal(table[CHANGE], "insert")).select([*keys, *values])
-    if not values or not came.num_rows:
-        return
-    came = came.group_by([*keys, *values]).aggregate([])
-    counted = came.group_by(keys).aggregate([([], "count_all")])
-    twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
-    if twice.num_rows:
-        rows = came.join(twice.slice(0, 1), keys=keys, join_type="inner").select([*keys, *values]).to_pylist()
-        one, other = (tuple(row.values()) for row in rows[:2])
-        shown = (one[len(keys) :], other[len(keys) :])
-        raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
-
-
 def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress) -> Iterator[Message]:
     """What a cell sends for the next round: how the sources of its channels changed since the batch began."""
     old, new = progress.begin, progress.version(round)
@@ -268,10 +239,10 @@ def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Mess
 
 
 def write_table(table: pa.Table) -> bytes:
-    """A table as an Arrow stream, without what pandas or Spark noted in its schema."""
+    """A table as a compressed Arrow stream, without what pandas or Spark noted in its schema."""
     sink = pa.BufferOutputStream()
     table = table.replace_schema_metadata().combine_chunks()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -350,14 +321,14 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
 
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
-    """A row that one of two tables has and the other lacks, in words; null equals null."""
+    """A row that one of two tables has and the other lacks, in words."""
     wanted = pa.concat_tables([found.slice(0, 0), *(table.cast(found.schema) for table in expected)])
-    signs = pa.array([1] * wanted.num_rows + [-1] * found.num_rows, pa.int64())
-    counted = pa.concat_tables([wanted, found]).append_column("@sign", signs)
-    counted = counted.group_by(found.column_names).aggregate([("@sign", "sum")])
-    for sign, words in ((1, "lacks {} rows that other cells have"), (-1, "has {} rows that other cells lack")):
-        odd = counted.filter(pc.equal(pc.sign(counted["@sign_sum"]), sign))
+    changed = difference(found, wanted)
+    for kind, words in (
+        ("insert", "lacks {} rows that other cells have"),
+        ("delete", "has {} rows that other cells lack"),
+    ):
+        odd = changed.filter(pc.equal(changed[CHANGE], kind)).drop_columns([CHANGE])
         if odd.num_rows:
-            row = tuple(odd.select(found.column_names).slice(0, 1).to_pylist()[0].values())
-            return f"{name} {words.format(odd.num_rows)}, as {row}"
+            return f"{name} {words.format(odd.num_rows)}, as {tuple(odd.slice(0, 1).to_pylist()[0].values())}"
     return ""

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CELLS_MAX = 1 << 16
+APPLY, UNDO = "apply", "undo"  # what is to become of the batch on its way
 
 
 class Applied(NamedTuple):
@@ -112,7 +114,7 @@ class Cells:
         return opened
 
     def _make(self, layout: Layout, chosen: dict[str, Any]) -> None:
-        self._folder.remove_others(-1)
+        self._folder.remove_others(-1, None)
         Path(self._folder.generation(1)).mkdir()
         self._adopt({"generation": 1, "done": -1, "layout": layout._asdict(), **chosen})
         self._all(partial(stages.create, rules=chosen["install"]))
@@ -149,7 +151,9 @@ class Cells:
         folder = self._folder.new_batch(number)
         for name, table in changes.items():
             self._keep(folder, name, table)
-        token = self._folder.begin_batch(number)
+        self._folder.sync_batch(number)
+        token = uuid4().hex
+        self._set(pending=[number, token, APPLY])
         return self._finish(number, token)
 
     def _keep(self, folder: Path, name: str, table: Any) -> None:
@@ -159,21 +163,16 @@ class Cells:
         if hasattr(table, "mapInArrow"):
             from ivm.spark.frames import mapped
 
-            mapped(table, send, SQL_SCHEMA).write.parquet(str(folder / str(channel)))
+            mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
         else:
             pq.write_table(write_messages(send(table)), folder / f"{channel}.parquet")
 
     def _recover(self) -> None:
         """Bring all cells to the same batch, if a crash left some behind."""
-        self._folder.remove_others(self._manifest["generation"])
-        if pending := self._folder.pending():
-            number, token, state = pending
-            if number <= self.done:
-                self._folder.end_batch(number)
-            elif state == "undo":
-                self._take_back(number, token)
-            else:
-                self._finish(number, token)
+        number, token, state = self._manifest.get("pending") or (None, "", "")
+        self._folder.remove_others(self._manifest["generation"], number)
+        if number is not None:
+            (self._take_back if state == UNDO else self._finish)(number, token)
 
     def _finish(self, number: int, token: str) -> Applied:
         """Take a batch through all rounds, and forget it. Raises what the rules refuse it for."""
@@ -182,16 +181,17 @@ class Cells:
         left = self._run.run(batch, rounds, self._folder.files(number), self.layout.cells)
         for message in left:
             if failure := failure_of(message):
-                self._folder.mark_batch(number, token, "undo")
+                self._set(pending=[number, token, UNDO])
                 self._take_back(number, token)
                 raise failure
-        self._set(done=number, token=token)
-        self._folder.end_batch(number)
+        self._set(done=number, token=token, pending=None)
+        self._folder.remove_batch(number)
         return Applied(number, True, {m.cell: json.loads(m.payload).get("rounds", []) for m in left})
 
     def _take_back(self, number: int, token: str) -> None:
         self._run.run(self._batch(number, token), [stages.undo], None, self.layout.cells)
-        self._folder.end_batch(number)
+        self._set(pending=None)
+        self._folder.remove_batch(number)
 
     def _batch(self, number: int, token: str) -> Batch:
         folder = self._folder.generation(self._manifest["generation"])
@@ -287,7 +287,7 @@ class Cells:
                 raise failure
         self._folder.save({**before, "generation": number, "layout": layout._asdict(), "token": batch.token})
         self._adopt(self._folder.load())
-        self._folder.remove_others(number)
+        self._folder.remove_others(number, None)
 
     def close(self) -> None:
         """Let others open the cells."""

@@ -5,11 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ivm.errors import EditError
+from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import CHANGE, ORDER
-from pagestore.host import Type
+from pagestore.host import Type, WritableRelation
 
+CHANGE, ORDER = "_change_type", "_commit_version"
 KINDS = {"insert": "insert", "update_postimage": "insert", "delete": "delete", "update_preimage": "delete"}
 
 
@@ -61,3 +61,53 @@ def _kinds(table: pa.Table, name: str) -> pa.ChunkedArray:
         raise EditError(f"{name}: _change_type is null in {coded.null_count} rows")
     kinds = pa.array([KINDS[kind] for kind in coded.dictionary.to_pylist()], pa.string())
     return pa.chunked_array([pc.take(kinds, coded.indices)])
+
+
+def as_inserted(table: pa.Table) -> pa.Table:
+    """Rows as changes that insert them."""
+    return table.append_column(CHANGE, pa.repeat("insert", table.num_rows))
+
+
+def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
+    """Of changes with a commit version, those of each key's newest one: those before do not count any more."""
+    if ORDER not in table.column_names:
+        return table
+    newest = table.group_by(keys).aggregate([(ORDER, "max")]).rename_columns([*keys, ORDER])
+    return table.join(newest, keys=[*keys, ORDER], join_type="inner").drop_columns([ORDER])
+
+
+def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
+    """Raise FunctionConflictError if a batch gives a key two values at a time."""
+    values = [column for column in table.column_names if column not in (*keys, CHANGE)]
+    came = table.filter(pc.equal(table[CHANGE], "insert")).select([*keys, *values])
+    if not values or not came.num_rows:
+        return
+    came = came.group_by([*keys, *values]).aggregate([])
+    counted = came.group_by(keys).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
+    if twice.num_rows:
+        rows = came.join(twice.slice(0, 1), keys=keys, join_type="inner").select([*keys, *values]).to_pylist()
+        one, other = (tuple(row.values()) for row in rows[:2])
+        shown = (one[len(keys) :], other[len(keys) :])
+        raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
+
+
+def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
+    """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
+    if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(by)).num_rows:
+        relation.delete(gone)
+    if (came := table.filter(pc.equal(table[CHANGE], "insert")).select(relation.schema.names)).num_rows:
+        relation.set(came)
+
+
+def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:
+    """The changes that make rows of a relation those of another table, which has its columns; null equals null.
+
+    O(rows).
+    """
+    sides = (wanted, 1), (found, -1)
+    tagged = [side.append_column("@sign", pa.repeat(sign, side.num_rows)) for side, sign in sides]
+    counted = pa.concat_tables(tagged).group_by(found.column_names).aggregate([("@sign", "max"), ("@sign", "min")])
+    changed = counted.filter(pc.equal(counted["@sign_max"], counted["@sign_min"]))
+    kinds = pc.if_else(pc.greater(changed["@sign_max"], 0), "insert", "delete")
+    return changed.select(found.column_names).append_column(CHANGE, kinds)

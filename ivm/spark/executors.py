@@ -7,6 +7,7 @@ Both take a batch through stages alike, so whatever is tried here holds there.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ class OnSpark:
         if files is None:
             frame = self.spark.createDataFrame(write_messages(ticks(cells)), SQL_SCHEMA)
         elif files:
-            frame = self.spark.read.schema(SQL_SCHEMA).parquet(*files)
+            frame = self.spark.read.schema(SQL_SCHEMA).parquet(*(Path(file).as_uri() for file in files))
         else:
             return []
         for stage in stages:

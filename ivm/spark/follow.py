@@ -19,8 +19,16 @@ import ivm
 import pagestore
 from ivm.errors import OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import CHANGE, ORDER, newest_changes, refuse_two_values, take_changes
-from ivm.spark.changes import as_changes, schema_of
+from ivm.spark.changes import (
+    CHANGE,
+    ORDER,
+    as_changes,
+    difference,
+    newest_changes,
+    refuse_two_values,
+    schema_of,
+    take_changes,
+)
 from pagestore.errors import VersionError
 
 PROGRESS = "views.progress"
@@ -48,13 +56,14 @@ class Refreshed(NamedTuple):
 
 def refresh(
     path: Path, name: str, rules: str, sources: Mapping[str, Any], incremental: str = AUTO, batch: int | None = None,
-    **options: Any,
+    query: str | None = None, **options: Any,
 ) -> Refreshed:  # fmt: skip
     """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
 
     A source is anything of Arrow, or a Feed. With "strict", RecomputeError is raised where a view would be evaluated
     anew: other rules, a feed whose start is not retained any more, so many changes that following them costs more;
-    nothing is changed then. A `batch` that is not above the newest one of the same relations is not taken again.
+    nothing is changed then. A `batch` that is not above the newest one of the same query, or without `query` of the
+    same relations, is not taken again.
     `options` are those of `ivm.open`. Raises MaintainError, RuleError, EditError, UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):
@@ -66,7 +75,8 @@ def refresh(
             workspace.install(rules, name)
         elif installed != rules:
             _replace_rules(workspace, name, rules, incremental)
-        return _take(workspace, name, sources, incremental == STRICT and not first and installed is not None, batch)
+        strict = incremental == STRICT and not first and installed is not None
+        return _take(workspace, name, sources, strict, batch, query or ", ".join(sorted(sources)))
 
 
 def _replace_rules(workspace: ivm.Workspace, name: str, rules: str, incremental: str) -> None:
@@ -84,12 +94,12 @@ def _replace_rules(workspace: ivm.Workspace, name: str, rules: str, incremental:
 
 
 def _take(
-    workspace: ivm.Workspace, name: str, sources: Mapping[str, Any], strict: bool, batch: int | None
+    workspace: ivm.Workspace, name: str, sources: Mapping[str, Any], strict: bool, batch: int | None, stream: str
 ) -> Refreshed:
     store = workspace.store
     with store.snapshot() as snap:
         progress = json.loads(str(snap.properties.get(PROGRESS, '{"before": 0, "cursors": {}}')))
-    batches, stream = progress.get("batches", {}), ", ".join(sorted(sources))
+    batches = progress.get("batches", {})
     if batch is not None and batch <= batches.get(stream, -1):
         return Refreshed(progress["before"], store.version, False, ())
     cursors = dict(progress["cursors"])
@@ -116,7 +126,7 @@ def _changes(workspace: ivm.Workspace, relation: str, source: Any, cursors: dict
         return _from_feed(workspace, predicate, source, cursors, strict)
     table = source if isinstance(source, pa.Table) else pa.table(source)
     if CHANGE not in table.column_names:
-        return difference(workspace, predicate, as_changes(table, predicate))
+        return _compared(workspace, predicate, table)
     table = as_changes(table, predicate)
     if ORDER in table.column_names:
         table = table.filter(pc.greater(table[ORDER], cursors.get(relation, -1)))
@@ -141,19 +151,11 @@ def _from_feed(
                         f"{predicate.name}: {error}; with incremental={AUTO!r} the whole relation is read and compared"
                     ) from None
         rows = store.at(newest)[feed.relation].to_arrow()
-    return difference(workspace, predicate, as_changes(rows, predicate))
+    return _compared(workspace, predicate, rows)
 
 
-def difference(workspace: ivm.Workspace, predicate: Predicate, wanted: pa.Table) -> pa.Table:
+def _compared(workspace: ivm.Workspace, predicate: Predicate, rows: pa.Table) -> pa.Table:
     """The changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
-    found = workspace[predicate.name].to_arrow()
-    if not found.num_rows:
-        return wanted
-    wanted = wanted.select(columns)
-    sides = (wanted, 1), (found.cast(wanted.schema), -1)
-    tagged = [side.append_column("@sign", pa.repeat(sign, side.num_rows)) for side, sign in sides]
-    counted = pa.concat_tables(tagged).group_by(columns).aggregate([("@sign", "max"), ("@sign", "min")])
-    changed = counted.filter(pc.equal(counted["@sign_max"], counted["@sign_min"]))
-    kinds = pc.if_else(pc.greater(changed["@sign_max"], 0), "insert", "delete")
-    return changed.select(columns).append_column(CHANGE, kinds)
+    wanted, found = as_changes(rows, predicate), workspace[predicate.name].to_arrow()
+    return difference(found.cast(wanted.select(columns).schema), wanted.select(columns)) if found.num_rows else wanted

@@ -13,11 +13,10 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 import pagestore
-from ivm.errors import UnknownViewError
+from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
 from ivm.lang.ir import Predicate
-from ivm.spark.cell import as_inserted
-from ivm.spark.changes import schema_of
+from ivm.spark.changes import as_inserted, schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Views:
 
 def materialize(
     spark: "SparkSession", name: str, rules: str, sources: Mapping[str, Any], path: str | Path | None = None,
-    incremental: str = AUTO, batch: int | None = None, **options: Any,
+    incremental: str = AUTO, batch: int | None = None, query: str | None = None, **options: Any,
 ) -> Views:  # fmt: skip
     """Bring the views of some rules up to date with tables of Spark, in one commit; the first call evaluates them.
 
@@ -76,17 +75,21 @@ def materialize(
 
     The views stand in one workspace file, `path`, or `name`.pages in Spark's warehouse. With incremental="strict",
     RecomputeError is raised rather than any view evaluated anew. `batch` is a rising number, as `foreachBatch` gives
-    it: one that is done is not taken again. Sources pass through the driver; O(changes), for snapshots O(rows). Raises
-    what `ivm.spark.follow.refresh` does.
+    it: one that is done, of that `query` or of the same relations, is not taken again. Sources pass through the driver;
+    O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
+    that is no folder of this machine.
     """
-    place = Path(path) if path is not None else _warehouse(spark) / f"{name}.pages"
+    place = Path(path).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()
     }
-    did = refresh(place, name, rules, tables, incremental, batch, **options)
+    did = refresh(place, name, rules, tables, incremental, batch, query, **options)
     return Views(spark, place, compile(rules).predicates, did)
 
 
 def _warehouse(spark: "SparkSession") -> Path:
-    return Path(urlparse(str(spark.conf.get("spark.sql.warehouse.dir"))).path)
+    place = urlparse(str(spark.conf.get("spark.sql.warehouse.dir")))
+    if place.scheme not in ("", "file"):
+        raise OptionError(f"Spark's warehouse is in {place.scheme}, and views are in a local file: give path=")
+    return Path(place.path)

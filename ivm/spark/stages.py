@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ivm.spark import cell as cells
 from ivm.spark.cell import Batch, Message
+from ivm.spark.changes import as_inserted
 from ivm.spark.layout import BASE
 from ivm.spark.routing import hash_value
 from ivm.spark.sizes import Sizes, counts, limit
@@ -66,7 +67,7 @@ def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message
     for number, channel in enumerate(batch.layout.channels if cell < old.layout.cells else ()):
         if channel.kind == BASE:
             rows = cells.rows_of(old, cell, channel.target)
-            found += cells.messages_of(cells.as_inserted(rows), number, channel)
+            found += cells.messages_of(as_inserted(rows), number, channel)
     return found
 
 

@@ -142,3 +142,19 @@ def test_a_store_that_a_node_does_not_see(spark: "SparkSession", tmp_path: Path)
         read(spark, tmp_path / "none.pages", "edge")
     with pytest.raises(Exception, match="a file of a mounted file system"):
         read(spark, "s3://bucket/none.pages", "edge")
+
+
+def test_a_path_holds_in_whatever_folder_a_task_is(graph_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pagestore_tools.spark.source.source import PagestoreSource
+
+    monkeypatch.chdir(graph_store.parent)
+    source = PagestoreSource({"path": graph_store.name, "relation": "edge"})
+    readers = [source.reader(source.schema())]
+    feed = PagestoreSource(
+        {"path": graph_store.name, "relation": "edge", "readChangeFeed": "true", "startingVersion": "3"}
+    )
+    readers.append(feed.reader(feed.schema()))
+    parts = [(reader, part) for reader in readers for part in reader.partitions()]
+    monkeypatch.chdir("/")
+    assert [sum(batch.num_rows for batch in reader.read(part)) for reader, part in parts] == [len(ROWS) - 10, 10]

@@ -1,11 +1,14 @@
 """Every type of Spark comes back as it was written, nulls included, or is refused by its column's name."""
 
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import pagestore
+from pagestore.values.types import Column, Schema, Type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,9 +52,24 @@ REFUSED = {
 }
 FAULTY = {  # values of types that are kept
     "double": ("double('NaN')", "column 'v'.*NaN"),
+    "float": ("float('NaN')", "column 'v'.*NaN"),
     "bigint": ("-9223372036854775808L", "column 'v'.*-9223372036854775808"),
+    "interval": ("make_dt_interval(-106751991, -4, 0, -54.775808)", "column 'v'.*-9223372036854775808"),
     "date": ("date'-0001-01-01'", "column 'v'"),
+    "timestamp": ("timestamp'+10000-01-01 00:00:00Z'", "column 'v'.*years 1 to 9999"),
+    "timestamp_ntz": ("timestamp_ntz'+10000-01-01 00:00:00'", "column 'v'.*years 1 to 9999"),
 }
+VALUES: dict[str, Any] = {  # of every type of a column
+    "int64": -(2**63) + 1, "uint64": 2**64 - 2, "float64": 1.5, "bool": True, "decimal(9,2)": Decimal("-1.25"),
+    "date": date(1, 1, 1), "time": time(23, 59, 59, 999_999), "timestamp": datetime(9999, 12, 31, 23, 59),
+    "timestamp(Europe/Berlin)": datetime(2026, 7, 1, 12, tzinfo=UTC), "duration": timedelta(days=-1, microseconds=5),
+    "string": "ä\0", "bytes": b"\xff\0",
+}  # fmt: skip
+OTHERWISE = {"duration": -86_399_999_995}  # Parquet has no intervals, and Spark reads the number of microseconds
+KINDS = {  # of types, of which there are no values
+    "AnsiIntervalType", "AnyTimeType", "AtomicType", "DatetimeType", "FractionalType", "IntegralType", "NumericType",
+    "SpatialType",
+}  # fmt: skip
 
 
 def test_every_type_both_ways(spark: "SparkSession", tmp_path: Path) -> None:
@@ -77,6 +95,49 @@ def test_every_type_both_ways(spark: "SparkSession", tmp_path: Path) -> None:
     rows = [sorted(map(tuple, frame.selectExpr(*texts).collect())) for frame in (wide, found)]
     assert rows[0] == rows[1] and len(rows[0]) == most + 1
     given.unpersist()
+
+
+def test_no_type_of_spark_is_forgotten() -> None:
+    """Each is kept, or refused with a remedy of its own."""
+    T = pytest.importorskip("pyspark.sql.types", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pagestore.errors import SchemaError
+    from pagestore_tools.spark.source.types import REMEDIES, STORED, stored_type
+
+    made = {"ArrayType": (T.IntegerType(),), "MapType": (T.IntegerType(),) * 2, "CharType": (4,), "VarcharType": (4,),
+            "GeometryType": (4326,), "GeographyType": (4326,)}  # fmt: skip
+    types, left = [], [T.DataType]
+    while left:
+        types += (found := left.pop().__subclasses__())
+        left += found
+    for kind in types:
+        if kind.__module__ != T.__name__ or kind.__name__ in KINDS or kind is T.StructField:
+            continue
+        field = T.StructField("v", kind(*made.get(kind.__name__, ())))
+        if kind in STORED or kind is T.DecimalType:
+            assert stored_type(field).name
+        else:
+            with pytest.raises(SchemaError, match="column 'v' is .*, which no column is: ") as refused:
+                stored_type(field)
+            assert REMEDIES[T.DataType] not in str(refused.value), kind
+
+
+def test_spark_reads_the_parquet_that_we_write(spark: "SparkSession", tmp_path: Path) -> None:
+    """Every type of a column, with a null, as `pagestore print` writes it and as `format("pagestore")` reads it."""
+    from pagestore_tools.cli import main
+
+    spark.conf.set("spark.sql.timeType.enabled", True)
+    columns = {"k": "int64", **{kind: f"{kind}?" for kind in VALUES}}
+    schema = Schema(tuple(Column(name, Type.parse(kind)) for name, kind in columns.items()), ("k",))
+    path, file = tmp_path / "s.pages", tmp_path / "r.parquet"
+    with pagestore.open(path) as store, store.transaction() as txn:
+        txn.create("r", schema, key="k").insert([(0, *VALUES.values()), (1, *[None] * len(VALUES))])
+    assert main.pagestore(["print", str(path), "r", "--output", str(file)]) == 0
+    [read, none] = spark.read.parquet(str(file)).orderBy("k").collect()
+    assert none.asDict() == {"k": 1, **dict.fromkeys(VALUES)}
+    [ours, _] = spark.read.format("pagestore").option("relation", "r").load(str(path)).orderBy("k").collect()
+    for kind in VALUES.keys() - OTHERWISE.keys():
+        assert read[kind] == ours[kind], kind
+    assert {kind: read[kind] for kind in OTHERWISE} == OTHERWISE
 
 
 def test_columns_that_never_are_null_stay_so(spark: "SparkSession", tmp_path: Path) -> None:

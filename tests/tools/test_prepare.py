@@ -1,7 +1,10 @@
 """Raw tables become load-ready Parquet: what is kept, what goes into quarantine and why, and how files are laid out."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -16,6 +19,7 @@ from pagestore_tools.cli import main
 from pagestore_tools.loading.manifest import read_manifest
 from pagestore_tools.loading.problems import DatasetError
 from pagestore_tools.spark.recipe import Recipe, read_recipes, recipe_of
+from tests.support.file_systems import hdfs_by_default
 
 
 @pytest.fixture
@@ -219,7 +223,8 @@ def test_a_hot_value_is_split_and_files_ascend(spark, tmp_path: Path) -> None:
 
     rows = spark.range(0, 3000).selectExpr("if(id % 10 = 0, id, 7) as hot", "(id * 7919) % 3001 as y", "id as v")
     section = {"key": ["hot", "y"], "partitions": 3, "row_group": 400}
-    report = prepare(spark, recipe_of("r", section), tmp_path, rows)
+    with hdfs_by_default(spark):
+        report = prepare(spark, recipe_of("r", section), tmp_path, rows)
     manifest = read_manifest(tmp_path / "r")
     assert manifest is not None and report.kept == manifest.rows == 3000
     assert len(manifest.files) == 3 and max(file.rows for file in manifest.files) < 1500
@@ -300,6 +305,33 @@ def test_the_command_takes_options(submitted, tmp_path: Path, capsys) -> None:
     assert main.pagestore([*words, "--overwrite", "--where", "nothing = 1"]) == 1
     err = capsys.readouterr().err
     assert "pagestore prepare: Spark failed: [UNRESOLVED_COLUMN" in err and "\tat" not in err
+
+
+@pytest.mark.campaign
+def test_spark_submit_starts_the_job(tmp_path: Path) -> None:
+    """It takes a JVM of its own."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    from pagestore_tools.spark import SUBMIT
+    from pagestore_tools.spark.session import _environment
+
+    (tmp_path / "trip.csv").write_text("id,town\n1,Ulm\nx,Kiel\n")
+    submit = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", SUBMIT]
+    words = [
+        str(tmp_path),
+        str(tmp_path / "trip.csv"),
+        "--key",
+        "id",
+        "--column",
+        "id: int64",
+        "--column",
+        "town: string",
+    ]
+    with _environment(tmp_path):
+        done = subprocess.run(
+            [*submit, *words], capture_output=True, text=True, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        )
+    assert done.returncode == 0 and "trip: 1 of 2 rows kept" in done.stdout, done.stderr[-2000:]
+    assert rows_of(tmp_path / "trip") == [(1, "Ulm")]
 
 
 # --- recipes, without Spark ---------------------------------------------------------------------

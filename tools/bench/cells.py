@@ -23,6 +23,7 @@ RULES = "edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), e
 COUNTED = (1, 4, 8)
 ON_PAPER = ((10**8, 64), (10**9, 512), (10**10, 4096), (10**11, 32768))
 DELTA = 1_000_000  # edges of a batch
+COUNTS = ("cells", "shares", "predicted rows a cell", "most", "sent in all", "operations a cell", "most")
 HEADER = ("edges", "cells", "shares", "edge rows a cell", "GB a cell", "copies", "rows sent for 10^6 edges", "a cell")
 
 
@@ -36,11 +37,15 @@ def count(edges: int, cells: int, folder: Path) -> tuple[tuple[str, ...], float]
         held = made.layout.writers[0].held if cells > 1 else 0.0
         found = {cell: sum(account[-1]["received"].values()) for cell, account in applied.accounts.items()}
         later = {cell: n for cell, n in found.items() if cells > 1}
-        size = sum(file.stat().st_size for file in folder.rglob("*.pages"))
+        work = [sum(account["operations"] for account in accounts) for accounts in applied.accounts.values()]
+        size = sum(file.stat().st_size for file in folder.rglob("cell-*.pages"))
         shares = " ".join(map(str, made.layout.writers[0].shares.values())) or "1"
     stored = len(rows) + sum(later.values())
     most = max(later.values(), default=0)
-    return (str(cells), shares, f"{held:,.0f}", f"{most:,}", f"{sum(later.values()):,}"), size / stored
+    return (
+        str(cells), shares, f"{held:,.0f}", f"{most:,}", f"{sum(later.values()):,}", f"{sum(work) / cells:,.0f}",
+        f"{max(work):,}",
+    ), size / stored  # fmt: skip
 
 
 def on_paper(edges: int, cells: int, bytes_of_row: float) -> tuple[str, ...]:
@@ -74,7 +79,7 @@ def main() -> None:
             row, size = count(edges, cells, Path(folder) / str(cells))
             rows.append(row)
             sizes.append(size)
-    print(table(rows, ("cells", "shares", "predicted rows a cell", "most counted", "sent in all"), str.isascii))
+    print(table(rows, COUNTS, str.isascii))
     print(f"\n{sizes[-1]:,.0f} bytes for each row of an atom or a home, with all indices\n")
     print(table([on_paper(*size, sizes[-1]) for size in ON_PAPER], HEADER, str.isascii))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import ivm
 from ivm.spark import Cells
-from ivm.spark.cell import take_changes
+from ivm.spark.changes import take_changes
 
 from .narrator import Narrator
 

@@ -15,7 +15,7 @@ A cluster runs the tasks, wherever it likes: what they take and give is pickled,
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -74,22 +74,26 @@ class Place(NamedTuple):
 
 @dataclass
 class Task:
-    """Some files of a dataset, which become rows of words."""
+    """Some files of a dataset, which become rows of words. What the task leaves beside a segment is in a folder."""
 
     dataset: Dataset
     schema: Schema
-    place: Place
+    folder: str
     number: int
 
     @property
     def texts(self) -> Path:
         """The file of the distinct texts of these files; beside it stands the one with their ids."""
-        return Path(self.place.folder, f"{self.number:05}.texts")
+        return Path(self.folder, f"{self.number:05}.texts")
 
     @property
     def ids(self) -> Path:
         """The file of the ids of these texts."""
         return self.texts.with_suffix(".npy")
+
+    def codes(self, column: str) -> Path:
+        """The file of a column's texts, each as its place among those in `texts`; int64 each."""
+        return self.texts.with_suffix(f".{self.schema.names.index(column)}")
 
     @property
     def account(self) -> Path:
@@ -123,24 +127,22 @@ def fill(
     """
     _refuse_formats(dataset)
     schema, spec = relation.schema, relation.info.spec
-    with _emptied(folder) as place:
-        where = Place(str(place), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
+    with _emptied(folder) as inner:
         tasks = [
-            Task(_part_of(dataset, parts), schema, where, number)
+            Task(_part_of(dataset, parts), schema, str(inner), number)
             for number, parts in enumerate(_shared_out(dataset.parts, cluster.parallelism))
         ]
         if any(column.type.interned for column in schema.columns):
             progress(f"reading the texts of {counted(len(dataset.parts), 'file')}")
             _intern(txn, cluster, tasks)
-        where = where._replace(first=txn.pager.next_run())
-        tasks = [replace(task, place=where) for task in tasks]
+        place = Place(str(inner), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
         progress(f"building {counted(len(tasks), 'range')}")
-        made = [] if relation.sorts_texts else cluster.each(_build_in_order, tasks)
+        made = [] if relation.sorts_texts else cluster.each(partial(_build_in_order, place), tasks)
         filled = Filled()
         if not made or _out_of_order(made, spec.keys):
             filled.sorted = True
             progress("sorting rows into ranges, and building these")
-            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, where))
+            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, place))
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
         dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
@@ -165,7 +167,7 @@ def _emptied(folder: Path) -> Iterator[Path]:
     one may still run; they find their folder gone.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    inner = folder / uuid4().hex
+    inner = folder.absolute() / uuid4().hex
     inner.mkdir(parents=True)
     try:
         yield inner
@@ -181,6 +183,8 @@ def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
 
 
 def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
+    """Some files of a dataset, found from whatever folder a task runs in."""
+    parts = [part._replace(file=part.file.absolute()) for part in parts]
     return replace(dataset, parts=parts, notes=[], problems=Problems(), _opened={})
 
 
@@ -214,21 +218,30 @@ def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made
 
 
 def _write_texts(task: Task) -> None:
-    """Write the distinct texts of each column and batch, in the order in which they come."""
+    """Write the distinct texts of each column and batch, in the order in which they come, and which row has which.
+
+    Those that the batch before had are not written again, since here every text has to be looked up.
+    """
     names = [column.name for column in task.schema.columns if column.type.interned]
-    dataset = task.dataset
+    known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))  # texts and their places
+    dataset, met = task.dataset, 0
     if dataset.reading.nulls != DROP:  # else other columns say which rows count
         dataset = replace(dataset, columns={name: dataset.columns[name] for name in names})
-    with (
-        _whole(task.texts) as file,
-        pa.OSFile(str(file), "wb") as out,
-        pa.ipc.new_stream(out, TEXT) as stream,
-        suppress(DatasetError),  # the pass that builds tells what is wrong, of all columns
-    ):
-        for batch in dataset.batches():
-            for name in names:
-                distinct = batch.column(name).drop_null().dictionary_encode().dictionary
-                stream.write_batch(pa.record_batch([distinct.cast(pa.large_binary())], schema=TEXT))
+    with ExitStack() as made:
+        out = made.enter_context(pa.OSFile(str(made.enter_context(_whole(task.texts))), "wb"))
+        stream = made.enter_context(pa.ipc.new_stream(out, TEXT))
+        codes = [made.enter_context(open(made.enter_context(_whole(task.codes(name))), "wb")) for name in names]
+        with suppress(DatasetError):  # the pass that builds tells what is wrong, of all columns
+            for batch in dataset.batches():
+                for name, file in zip(names, codes, strict=True):
+                    coded = batch.column(name).drop_null().dictionary_encode()
+                    texts, (before, places) = coded.dictionary.cast(pa.large_binary()), known[name]
+                    found = pc.index_in(texts, value_set=before).fill_null(-1).to_numpy()
+                    new = found < 0
+                    places = np.where(new, met + np.cumsum(new) - 1, np.append(places, 0)[found])
+                    stream.write_batch(pa.record_batch([texts.filter(pa.array(new))], schema=TEXT))
+                    places[coded.indices.to_numpy()].tofile(file)
+                    known[name], met = (texts, places), met + int(new.sum())
 
 
 @contextmanager
@@ -240,33 +253,33 @@ def _whole(file: Path) -> Iterator[Path]:
 
 
 class KnownTexts:
-    """An interner of the texts that a task has met in its first pass."""
+    """An interner of a column's texts, which come as they came in the task's first pass: nothing is looked up."""
 
-    def __init__(self, task: Task) -> None:
-        with pa.memory_map(str(task.texts)) as source:
-            self._texts = pa.ipc.open_stream(source).read_all().column(0).combine_chunks()
-        self._ids = np.load(task.ids)
+    def __init__(self, ids: np.ndarray, codes: Path) -> None:
+        self._ids, self._codes, self._read = ids, codes, 0
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """The ids int64[n] of texts."""
-        distinct = texts.dictionary_encode()
-        places = pc.index_in(distinct.dictionary.cast(pa.large_binary()), value_set=self._texts).to_numpy()
-        ids: np.ndarray = self._ids[places][distinct.indices.to_numpy()]
+        """The ids int64[n] of the next n texts."""
+        codes = np.fromfile(self._codes, np.int64, len(texts), offset=self._read)
+        self._read += codes.nbytes
+        ids: np.ndarray = self._ids[codes]
         return ids
 
 
 def _words_of(task: Task) -> Batches:
     """The rows of a task's files as batches of words int64[C, n], the key columns first."""
     schema = task.schema
-    interner: Any = KnownTexts(task) if any(column.type.interned for column in schema.columns) else None
+    interners: dict[str, Any] = dict.fromkeys(schema.names)
+    for name in (column.name for column in schema.columns if column.type.interned):
+        interners[name] = KnownTexts(np.load(task.ids), task.codes(name))
     for batch in task.dataset.batches():
-        words = [encode(column, batch.column(column.name), interner) for column in schema.stored]
+        words = [encode(column, batch.column(column.name), interners[column.name]) for column in schema.stored]
         yield np.array(words).reshape(len(words), -1)
 
 
-def _build_in_order(task: Task) -> Made:
+def _build_in_order(place: Place, task: Task) -> Made:
     """Build the segment of a task's files, unless their keys do not ascend."""
-    made = _build(task.place, _words_of(task))
+    made = _build(place, _words_of(task))
     made.rows, made.dropped = task.dataset.rows, task.dataset.dropped
     return made
 

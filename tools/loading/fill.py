@@ -69,18 +69,25 @@ def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: 
 
     Raises Disorder where a key falls. Of rows with other values the first is kept, and they are conflicts.
     """
-    last = None
+    last = np.empty((0, 0), np.int64)
     for batch in batches:
-        rows = batch if last is None else np.concatenate([last, batch], axis=1)
-        order = _steps(rows[:keys])
-        if (order < 0).any():
+        if not batch.shape[1]:
+            continue
+        edge = np.concatenate([last, batch[:, :1]], axis=1)[:keys] if last.size else None
+        steps = np.concatenate([[1] if edge is None else _steps(edge), _steps(batch[:keys])])  # to each row
+        if (steps < 0).any():
             raise Disorder
-        again = np.flatnonzero(order == 0)
-        differ = again[(rows[:, again] != rows[:, again + 1]).any(axis=0)]
-        conflicts.add(rows[:, differ], rows[:, differ + 1])
-        filled.collapsed += len(again)
-        yield (np.delete(rows, again + 1, axis=1) if len(again) else rows)[:, 0 if last is None else 1 :]
-        last = rows[:, -1:]
+        again = np.flatnonzero(steps == 0)
+        whole, batch = batch, np.delete(batch, again, axis=1) if len(again) else batch
+        if len(again):
+            before = whole[:, again - 1]
+            if again[0] == 0:
+                before[:, 0] = last[:, 0]
+            differ = (before != whole[:, again]).any(axis=0)
+            conflicts.add(before[:, differ], whole[:, again[differ]])
+            filled.collapsed += len(again)
+        yield batch
+        last = whole[:, -1:].copy()
 
 
 def _steps(keys: np.ndarray) -> np.ndarray:

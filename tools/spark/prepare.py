@@ -76,7 +76,7 @@ def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: R
         _count(classified, report)
         _count_keys(merged, recipe, report)
         if report.quarantined:
-            bad_rows(classified, merged, recipe).write.text(str(bad))
+            bad_rows(classified, merged, recipe).write.text(bad.as_uri())
         write_sorted(unique(merged, recipe), recipe, made)
     finally:
         merged.unpersist()
@@ -169,7 +169,7 @@ def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
     partitions = recipe.partitions or rows.sparkSession.sparkContext.defaultParallelism
     ordered = rows.repartitionByRange(partitions, *key).sortWithinPartitions(*key)
     writer = ordered.write.option(ROW_GROUP_OPTION, recipe.row_group).option("compression", "zstd")
-    writer.parquet(str(folder))
+    writer.parquet(folder.absolute().as_uri())
 
 
 def describe(recipe: Recipe, folder: Path) -> Manifest:

@@ -83,7 +83,9 @@ def read_recipes(file: str | Path) -> list[Recipe]:
         raise DatasetError(f"{file} is no TOML: {error}") from None
     if not sections:
         raise DatasetError(f"{file} has no section: each is named for the relation that it makes")
-    return [_recipe(name, section, f"{file}: [{name}]", Path(file).parent) for name, section in sections.items()]
+    return [
+        _recipe(name, section, f"{file}: [{name}]", Path(file).absolute().parent) for name, section in sections.items()
+    ]
 
 
 def recipe_of(name: str, section: Mapping[str, Any], where: str = "the options", beside: Path = Path()) -> Recipe:

@@ -1,6 +1,6 @@
 """A program for test_kills.py to kill: batch after batch over cells, or refresh after refresh of views.
 
-    python -m tests.ivm.spark.driver cells|views FOLDER BATCHES [spark]
+    python -m tests.ivm.spark.driver cells|views FOLDER FIRST LAST [spark]
 
 Each batch follows from its number alone, so whoever reads what is left knows what should be there.
 """
@@ -58,19 +58,19 @@ def views_after(number: int) -> dict[str, list[tuple]]:
     }
 
 
-def over_cells(folder: Path, batches: int, spark: object) -> None:
-    """Send all batches again, as a driver does that does not know which were done."""
-    if not (folder / "cells.json").exists():
+def over_cells(folder: Path, batches: range, spark: object) -> None:
+    """Send batches; the first of them again, as a driver does that does not know which were done."""
+    if not (folder / "cells.pages").exists():
         Cells.create(folder, RULES, CELLS, options={"threads": 1}).close()
     with Cells.open(folder, spark) as cells:
-        for number in range(1, batches + 1):
+        for number in batches:
             cells.apply(number, {"edge": table(number)})
             print(number, flush=True)
 
 
-def of_views(folder: Path, batches: int, spark: Any) -> None:
+def of_views(folder: Path, batches: range, spark: Any) -> None:
     """The same with refreshes, through DataFrames where there is Spark."""
-    for number in range(1, batches + 1):
+    for number in batches:
         if spark is None:
             refresh(folder / "v.pages", "views", RULES, {"edge": table(number)}, batch=number)
         else:
@@ -79,10 +79,10 @@ def of_views(folder: Path, batches: int, spark: Any) -> None:
         print(number, flush=True)
 
 
-def main(what: str, folder: str, batches: str, *how: str) -> None:
+def main(what: str, folder: str, first: str, last: str, *how: str) -> None:
     """Run it."""
     with spark_session() if how else nullcontext() as spark:
-        {"cells": over_cells, "views": of_views}[what](Path(folder), int(batches), spark)
+        {"cells": over_cells, "views": of_views}[what](Path(folder), range(int(first), int(last) + 1), spark)
 
 
 def spark_session() -> AbstractContextManager[Any]:

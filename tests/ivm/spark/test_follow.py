@@ -59,6 +59,8 @@ def test_change_rows_are_taken_once(tmp_path: Path) -> None:
     assert found(path)[0] == [(1, 2, 3)]
     names = pa.table({"x": [1], "n": ["a"], "_change_type": ["insert"]})
     assert refresh(path, "views", RULES, {"name": names}, batch=0).new  # of another stream
+    assert refresh(path, "views", RULES, {"edge": change}, batch=7, query="other").new
+    assert not refresh(path, "views", RULES, {"edge": change}, batch=7, query="other").new
 
 
 def test_a_feed_is_read_from_where_it_was(tmp_path: Path) -> None:

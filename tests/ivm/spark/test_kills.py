@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from ivm.spark.cell import Batch, Message
 from ivm.spark.executors import Here, OnSpark, Stage
 from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.driver import CELLS, RULES, table, views_after
+from tests.support.death import Death
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +34,13 @@ BATCHES = 400  # more than a driver gets done before it is killed
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
-def run_and_kill(what: str, folder: Path, seconds: float, *how: str) -> int:
-    """Start a driver, kill it and all of its group some seconds after its first batch; returns the last one it told."""
-    command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), str(BATCHES), *how]
+def run_and_kill(what: str, folder: Path, done: int, seconds: float, *how: str) -> int:
+    """Start a driver, which sends the newest batch again, and kill it and all of its group some seconds after that.
+
+    Returns the last batch that it told.
+    """
+    batches = max(1, done), max(1, done) + BATCHES
+    command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), *map(str, batches), *how]
     child = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
@@ -57,25 +63,32 @@ def compare_cells(cells: Cells, told: int, before: int) -> None:
 
 
 def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
-    done = 0
+    done = halfway = 0
     for seed in seeds:
-        told = run_and_kill("cells", folder, random.Random(seed).random(), *how)
+        seconds = random.Random(seed).uniform(0, 8 if how else 1)  # the first batch on Spark takes that long
+        told = run_and_kill("cells", folder, done, seconds, *how)
+        halfway += any(folder.glob("pending/*"))
         with Cells.open(folder) as cells:
             compare_cells(cells, told, done)
             done = cells.done
+        print("driver", seed - seeds.start + 1, flush=True)
     with Cells.open(folder) as cells:
         assert cells.check() == []
+    print(len(seeds), "drivers killed at", done, "batches over cells,", halfway, "while one was on its way to cells")
 
 
 def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
     done = 0
     for seed in seeds:
-        told = max(done, run_and_kill("views", folder, random.Random(seed).random() / 2, *how))
+        seconds = random.Random(seed).uniform(0, 2 if how else 0.5)
+        told = max(done, run_and_kill("views", folder, done, seconds, *how))
         with ivm.open(folder / "v.pages") as workspace:
             done = json.loads(workspace.store.snapshot().properties[PROGRESS])["batches"]["edge"]
             assert done - told in (0, 1)
             assert {name: sorted(workspace[name]) for name in workspace} == views_after(done)
             assert workspace.check() == []
+        print("driver", seed - seeds.start + 1, flush=True)
+    print(len(seeds), "drivers killed at", done, "refreshes")
 
 
 def test_drivers_over_cells(tmp_path: Path) -> None:
@@ -87,35 +100,21 @@ def test_drivers_of_refreshes(tmp_path: Path) -> None:
 
 
 class Killing(OnSpark):
-    """Has a Python worker kill itself some time after one of its tasks began, once; the marker says that it does."""
+    """Has a Python worker, or all of them, killed while one cell is at one stage."""
 
-    def __init__(self, spark: "SparkSession", marker: Path, seconds: float, cell: int, stage: int) -> None:
+    def __init__(self, spark: "SparkSession", death: Death, cell: int, stage: int) -> None:
         super().__init__(spark)
-        self.told = str(marker), seconds, cell, stage
+        self.told = death, cell, stage
 
     def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
-        marker, seconds, victim, place = self.told
+        death, victim, place = self.told
         chosen = stages[place % len(stages)]
 
         def deadly(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-            if cell == victim:
-                die_later(marker, seconds)
-            return chosen(batch, cell, messages)
+            with death if cell == victim else nullcontext():
+                return chosen(batch, cell, messages)
 
         return super().run(batch, [deadly if stage is chosen else stage for stage in stages], files, cells)
-
-
-def die_later(marker: str, seconds: float) -> None:
-    """Kill this process after some seconds, unless a process did so before, as the marker says."""
-    import os
-    import threading
-
-    def die() -> None:
-        if not os.path.exists(marker):
-            open(marker, "w").close()
-            os.kill(os.getpid(), 9)
-
-    threading.Timer(seconds, die).start()
 
 
 def is_of_a_kill(error: Exception) -> bool:
@@ -123,26 +122,26 @@ def is_of_a_kill(error: Exception) -> bool:
     return any(words in str(error) for words in ("crashed", "exited unexpectedly", "Broken pipe", "Connection reset"))
 
 
-def kill_workers(spark: "SparkSession", folder: Path, kills: int) -> None:
-    failed = seed = struck = 0
+def kill_workers(spark: "SparkSession", folder: Path, kills: int, everybody: bool) -> None:
+    struck = seed = 0
     with Cells.create(folder / "c", RULES, CELLS, options={"threads": 1}) as cells:
         cells._spark = spark
         while struck < kills:
             seed += 1
-            chance, number, marker = random.Random(seed), max(1, cells.done + 1), folder / f"m{seed}"
-            cells._run = Killing(spark, marker, chance.random() / 10, chance.randrange(CELLS), seed)
+            chance, number = random.Random(seed), max(1, cells.done + 1)
+            death = Death(folder / f"m{seed}", chance.random() / 20, everybody)
+            cells._run = Killing(spark, death, chance.randrange(CELLS), seed)
             try:
                 cells.apply(number, {"edge": table(number)})
             except Exception as error:
                 assert is_of_a_kill(error), error
-                failed += 1
             cells._run = OnSpark(spark)
             apply_again(cells, number)
-            cells._run = Here()  # a kill may still come, of a worker that has nothing to do any more
+            cells._run = Here()
             compare_cells(cells, number, number)
-            struck += marker.exists()
+            struck += death.marker.exists()
         assert cells.check() == []
-    print(struck, "kills in", seed, "batches, of which", failed, "failed")
+    print(struck, "kills in", seed, "batches over cells")
 
 
 def apply_again(cells: Cells, number: int) -> None:
@@ -156,19 +155,19 @@ def apply_again(cells: Cells, number: int) -> None:
     raise AssertionError(f"batch {number} is not applied")
 
 
-def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int) -> None:
+def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int, everybody: bool) -> None:
     """The source of each refresh passes through a Python task that is killed."""
-    failed = seed = struck = 0
+    struck = seed = 0
     while struck < kills:
         seed += 1
-        marker, seconds = folder / f"m{seed}", random.Random(seed).random() / 8
+        death = Death(folder / f"m{seed}", random.Random(seed).random() / 8, everybody)
         source = spark.createDataFrame(table(seed))
 
-        def deadly(batches: Iterator[pa.RecordBatch], marker: str = str(marker), seconds: float = seconds) -> Any:
+        def deadly(batches: Iterator[pa.RecordBatch], death: Death = death) -> Any:
             for batch in batches:  # not in a task without rows, which is over at once
-                die_later(marker, seconds)
-                time.sleep(0.1)
-                yield batch
+                with death:
+                    time.sleep(0.1)
+                    yield batch
 
         for frame in [source.mapInArrow(deadly, source.schema), *[source] * 10]:
             try:
@@ -176,22 +175,24 @@ def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int) -> No
                 break
             except Exception as error:
                 assert is_of_a_kill(error), error
-                failed += frame is not source
         with ivm.open(folder / "v.pages") as workspace:
             assert {name: sorted(workspace[name]) for name in workspace} == views_after(seed)
             assert workspace.check() == []
         assert not materialize(spark, "views", RULES, {"edge": source}, folder / "v.pages", batch=seed).new
         assert views.version == 1 or views.changes("edge").count() <= 12
-        struck += marker.exists()
-    print(struck, "kills in", seed, "refreshes, of which", failed, "failed")
+        struck += death.marker.exists()
+    print(struck, "kills in", seed, "refreshes")
 
 
-def test_workers_and_their_tasks(spark: "SparkSession", tmp_path: Path) -> None:
-    kill_workers(spark, tmp_path, 2)
+WORKERS = {"over cells": kill_workers, "of views": kill_workers_of_views}
 
 
-def test_workers_of_refreshes(spark: "SparkSession", tmp_path: Path) -> None:
-    kill_workers_of_views(spark, tmp_path, 2)
+@pytest.mark.parametrize("work", WORKERS)
+def test_workers_and_their_tasks(spark: "SparkSession", tmp_path: Path, work: str) -> None:
+    for everybody in (False, True):
+        folder = tmp_path / str(everybody)
+        folder.mkdir()
+        WORKERS[work](spark, folder, 1, everybody)
 
 
 @pytest.mark.campaign
@@ -201,9 +202,10 @@ def test_campaign_of_drivers(tmp_path: Path) -> None:
 
 
 @pytest.mark.campaign
-def test_campaign_of_workers(spark: "SparkSession", tmp_path: Path) -> None:
-    kill_workers(spark, tmp_path, POINTS)
-    kill_workers_of_views(spark, tmp_path, POINTS)
+@pytest.mark.parametrize("everybody", [False, True], ids=["task", "workers"])
+@pytest.mark.parametrize("work", WORKERS)
+def test_campaign_of_workers(spark: "SparkSession", tmp_path: Path, work: str, everybody: bool) -> None:
+    WORKERS[work](spark, tmp_path, POINTS, everybody)
 
 
 @pytest.mark.campaign

@@ -1,5 +1,6 @@
 """Cells as tasks of Spark, views of its tables, and the sink of its streams, with one session for all."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,10 +8,13 @@ import pyarrow as pa
 import pytest
 
 import ivm
+import pagestore
 from ivm.errors import FunctionConflictError, OptionError, RecomputeError, UnknownViewError
 from ivm.spark import Cells, Feed, materialize
+from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.test_cells import VALUES
 from tests.ivm.spark.test_follow import RULES, edges, found, truth
+from tests.support.file_systems import hdfs_by_default
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +31,8 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         gone = sorted(rows)[:9]
         change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
         names = pa.table({"x": [1, 2], "n": ["a", None]})
-        applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
+        with hdfs_by_default(spark):
+            applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
         with one.transaction() as txn:
             txn.delete("edge", gone), txn.insert("edge", [(1, 1), (2, 1)]), txn.set("name", names)
         assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
@@ -83,10 +88,8 @@ def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
         sink = stream.writeStream.format("ivm").options(**options, checkpointLocation=str(tmp_path / "point"))
         sink.trigger(availableNow=True).start().awaitTermination()
 
-    spark.createDataFrame(edges((1, 2), (2, 3)).append_column("_change_type", pa.array(["insert"] * 2)))
     spark.createDataFrame(edges((1, 2), (2, 3))).coalesce(1).write.parquet(str(folder))
     stream_rows = {(1, 2), (2, 3)}
-    options["rules"] = options["rules"]
     with pytest.raises(Exception, match="rules is missing"):
         broken = spark.readStream.schema("x long, y long").parquet(str(folder)).writeStream.format("ivm")
         broken = broken.options(path="p", name="n", relation="edge", checkpointLocation=str(tmp_path / "broken"))
@@ -95,8 +98,16 @@ def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
     assert found(path)[1] == truth(stream_rows)[1]
     writer = ViewsWriter(str(path), "graph", RULES, "edge", "auto")
     staged = writer.write(iter(edges((7, 7), _change_type=["insert"]).to_batches()))
+    with pagestore.open(path, mode="r") as store:
+        [staged.query] = json.loads(store.snapshot().properties[PROGRESS])["batches"]
     writer.commit([staged, None], 0)  # as when a driver ends between the commit and its note of it
     assert found(path)[1] == truth(stream_rows)[1]
-    writer.commit([writer.write(iter(edges((7, 7), _change_type=["insert"]).to_batches()))], 1)
+    later = [writer.write(iter(edges((n, n), _change_type=["insert"]).to_batches())) for n in (7, 8)]
+    later[0].query = staged.query
+    [plain] = edges((6, 6)).to_batches()
+    writer.commit(later[:1], 1)
     assert (7, 1) in found(path)[1]
+    writer.commit(later[1:], 0)  # of a query with another checkpoint
+    writer.commit([writer.write(iter([plain]))], 1)  # rows of a stream, without a kind of change
+    assert [*dict(found(path)[1])] == [1, 2, 6, 7, 8]
     assert not [*(tmp_path / "v.pages.staged").iterdir()]

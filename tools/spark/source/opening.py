@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from re import fullmatch
 
 import pagestore
 from pagestore.errors import VersionError
@@ -10,7 +9,7 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.store import Store
 from pagestore.versions.settings import MAIN
 
-from .options import Options, OptionsError
+from .options import Options
 
 SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's node and on every node that runs tasks"
 
@@ -19,21 +18,11 @@ SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's n
 def store_at(path: str) -> Iterator[Store]:
     """A store that is read. Raises as `pagestore.open`; FileNotFoundError says what Spark needs."""
     try:
-        store = pagestore.open(local_path(path), mode="r")
+        store = pagestore.open(path, mode="r")
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no store {path} on this node: {SEEN_BY_ALL}") from None
     with store:
         yield store
-
-
-def local_path(path: str) -> str:
-    """The path of a file that may be given as a URL `file:`. Raises OptionsError for other file systems."""
-    scheme, colon, rest = path.partition(":/")
-    if not colon or not fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return path
-    if scheme != "file":
-        raise OptionsError(f"path={path!r}: a store is mapped into memory, so it is a file of a mounted file system")
-    return "/" + rest.lstrip("/")
 
 
 def version_asked_for(store: Store, options: Options) -> int:

@@ -34,7 +34,7 @@ from .change_feed import Commits, feed_batches, runs
 from .changes import inserted_batches, visible_changes
 from .commits import Commit, commits_after, commits_asked_for
 from .key_ranges import KeyRange
-from .opening import held, local_path, newest_of, snapshot_at
+from .opening import held, newest_of, snapshot_at
 from .options import Options, OptionsError
 
 Offset = dict[str, Any]
@@ -55,7 +55,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
-        self._path = local_path(options.required("path", "the store's file"))
+        self._path = options.required("path", "the store's file")
         self._name = options.required("relation", "whose changes are read")
         self._branch = options.text("branch", MAIN) or MAIN
         self._store: Store | None = None

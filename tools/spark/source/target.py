@@ -15,7 +15,7 @@ from pagestore.values.types import Column, Schema
 from pagestore.versions.dependants import recorded_dependants
 from pagestore.versions.settings import MAIN
 
-from .opening import local_path, store_at
+from .opening import store_at
 from .options import Options, OptionsError
 from .types import arrow_schema, spark_type, stored_schema, stored_type
 
@@ -41,7 +41,7 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
 
     Raises OptionsError, SchemaError, MissingError.
     """
-    path = local_path(options.required("path", "the store's file, as in save(path)"))
+    path = options.required("path", "the store's file, as in save(path)")
     relation = options.required("relation", "the relation of the store that is written to")
     branch = options.text("branch", MAIN) or MAIN
     operation = options.one_of("operation", INSERT, (INSERT, UPSERT, DELETE))

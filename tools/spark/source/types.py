@@ -61,6 +61,10 @@ REMEDIES: dict[type[T.DataType], str] = {
     T.VariantType: "take values out with variant_get, or make text of it with to_json",
     T.NullType: "cast it to the type that its values would have",
     T.YearMonthIntervalType: "cast it to a number of months",
+    T.CalendarIntervalType: "cast it to string, or make an interval of days to seconds with make_dt_interval",
+    T.SpatialType: "take its bytes with st_asbinary",
+    T.UserDefinedType: "take the values out of which it is made as columns",
+    T.DataType: "cast it to a type that a column has, such as string",
 }
 
 
@@ -128,6 +132,6 @@ def stored_type(field: T.StructField) -> Type:
         remedy = "texts are compared by their bytes: collate it UTF8_BINARY first"
         raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
     if type(kind) not in STORED:
-        remedy = REMEDIES.get(type(kind), "cast it to a type that a column has, such as string")
+        remedy = next(REMEDIES[one] for one in type(kind).__mro__ if one in REMEDIES)
         raise SchemaError(f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}")
     return Type.parse(STORED[type(kind)])
