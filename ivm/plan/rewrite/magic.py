@@ -39,8 +39,10 @@ class Asked(NamedTuple):
 def pass_constants(program: Program) -> Asked:
     """A question's program, in which recursion derives only what the constants lead to, where it is asked by any."""
     asked = Asked(program, {})
-    for stratum in strata_of(program.rules):
-        if stratum.recursive and _is_plain(stratum, program.predicates):
+    for views in [stratum.recursive for stratum in strata_of(program.rules) if stratum.recursive]:
+        # Rewriting one stratum makes the rules of others anew, which read it.
+        (stratum,) = (one for one in strata_of(asked.program.rules) if one.recursive == views)
+        if _is_plain(stratum, program.predicates):
             asked = _Magic(asked, stratum).asked() or asked
     return asked
 

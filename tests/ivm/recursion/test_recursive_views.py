@@ -79,6 +79,15 @@ def test_a_question_costs_what_it_reaches(tmp_path):
             assert len(workspace.query(rules + "q(y) <- p(120, y).", rows_max=200)) == 50
 
 
+def test_constants_go_into_two_strata(workspace):
+    """The second stratum is rewritten as rewriting the first one has left it."""
+    first = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  "
+    second = "r(x, y) <- p(2, y), edge(x, y).  r(x, z) <- r(1, y), edge(y, z), edge(x, _).  "
+    whole = workspace.query(first + second + "q(x, y) <- r(x, y).")
+    asked = workspace.query(first + second + "q(y) <- r(3, y).")
+    assert list(asked) == [(y,) for x, y in whole if x == 3] == [(2,), (3,), (4,)]
+
+
 def test_in_memory_by_hashes(workspace, monkeypatch):
     monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
     monkeypatch.setattr(flat_facts, "NUMBERS_MAX", 0)
