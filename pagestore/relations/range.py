@@ -18,7 +18,7 @@ from pagestore.trees.backward import read_backward
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import batch_rows, read, read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import decode, encode, text_of, to_numpy, values_of
+from pagestore.values.codec import decode, encode, text_of, to_numpy, values_of, word_of_value
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 
@@ -260,12 +260,7 @@ class Range(Frames):
         if schema.plain and are_words(row):
             return row
         id_of = self._source.dictionary.id_of  # raises where the transaction has ended
-        return tuple(
-            id_of(text_of(column, value))
-            if column.type.interned and value is not None
-            else int(encode(column, [value], _NO_TEXTS)[0])
-            for column, value in zip(schema.stored, row, strict=False)
-        )
+        return tuple([word_of_value(*each, id_of) for each in zip(schema.stored, row, strict=False)])
 
 
 def are_ints(row: tuple[Any, ...]) -> bool:

@@ -174,7 +174,7 @@ class Relation(Keyed):
         if words is None:
             return default
         out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
-        if not schema.plain:
+        if not schema.plain_values:
             columns = schema.stored[len(row) :]
             out = tuple(value_of_word(c.type, w, self._source.dictionary) for c, w in zip(columns, out, strict=True))
         return out[0] if len(out) == 1 else out

@@ -22,7 +22,7 @@ for the greatest one, 2**64 - 1.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, time
 from numbers import Integral, Number, Real
@@ -30,19 +30,18 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import SchemaError, WordError
+from pagestore.errors import CorruptionError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.types import Column, Interner, Schema, Type, remedy_for
+from pagestore.values.types import Column, Interner, Texts, Type, remedy_for
 
 NULL = WORD_MIN
+_NO_TEXTS: Any = None  # in place of a dictionary, for values that are no texts
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last value that Python has
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
-
-
 MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 
 
@@ -107,6 +106,15 @@ def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
     if column.type.name == "time":
         return _in_a_day(column, words)
     return _in_years(column, "timestamp", words) if column.type.name == "timestamp" else words
+
+
+def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
+    """The word of one value, as `encode`; of a text that the dictionary does not have 0."""
+    if column.type.name == "int64" and type(value) is int and WORD_MIN < value <= WORD_MAX:
+        return value
+    if column.type.interned and value is not None:
+        return id_of(text_of(column, value))
+    return int(encode(column, [value], _NO_TEXTS)[0])
 
 
 def text_of(column: Column, value: Any) -> bytes:
@@ -372,13 +380,24 @@ def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[
     return to_numpy(column_type, words, interner).tolist()  # type: ignore[no-any-return]
 
 
-def value_of_word(column_type: Type, word: int, interner: Interner) -> Any:
+def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
     """The value of one word, as Arrow's `as_py` gives it."""
     if column_type.nullable and word == NULL:
         return None
     if column_type.name == "int64":
         return word
-    return values_of(column_type, np.array([word]), interner)[0]
+    if column_type.interned:
+        text = texts.text(word)
+        return text if column_type.name == "bytes" else decoded(text)
+    return values_of(column_type, np.array([word]), texts)[0]
+
+
+def decoded(text: bytes) -> str:
+    """A text as a string. Raises CorruptionError if it is none."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more") from None
 
 
 def float_values(words: np.ndarray) -> np.ndarray:
@@ -428,22 +447,3 @@ def _nulls_as_numpy(column_type: Type, words: np.ndarray, null: np.ndarray, inte
     values = np.full(len(words), missing, kind)
     values[~null] = there
     return values
-
-
-def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
-    """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
-    names, known = Counter(table.column_names), {*schema.names}
-    for name in schema.names:
-        count = names[name]
-        if count != 1:
-            raise SchemaError(
-                f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
-                f"the rows are ({', '.join(table.column_names)})"
-            )
-    for name in names:
-        if name not in known:
-            raise SchemaError(
-                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
-                f"table.select({list(schema.names)}) does"
-            )
-    return [table.column(name) for name in schema.names]

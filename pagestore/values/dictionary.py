@@ -14,34 +14,30 @@ to.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import WORD_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
-from pagestore.sorting.tuples import FEW
 from pagestore.storage.mapping import Run
 from pagestore.storage.record import TEXT, RecordReader
-from pagestore.trees.lookup import RecordFinder, get
-from pagestore.trees.reading import read, read_batches
+from pagestore.trees.lookup import get
+from pagestore.trees.reading import read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
-from pagestore.values.text_order import DENSE, LABELS, ORDER, SortedOrder, StoredOrder, TextOrder
+from pagestore.values.text_order import LABELS, ORDER, SortedOrder, StoredOrder, TextOrder
+from pagestore.values.text_search import PackedTexts, TextSearch, hashes_of
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
+NO_TEXTS, NO_PLACES = Tree.empty(TEXTS), Tree.empty(PLACES)
 TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS)}
-LONG = 1024
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
-FOUND_MAX = 62  # bytes of a text whose words are looked up one by one
 LOADED_AT_ONCE = 1 << 13  # texts
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
@@ -52,7 +48,7 @@ class Dictionary:
     def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
         self._pages, self._trees, self._read_run = pages, trees, read_run
         self._order: tuple[Tree, TextOrder] | None = None
-        self._finders: dict[int, RecordFinder] = {}
+        self._searched: TextSearch | None = None
 
     @property
     def order(self) -> TextOrder:
@@ -60,50 +56,28 @@ class Dictionary:
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
             if order.count or not texts.count:
-                made: TextOrder = StoredOrder(self._pages, order, labels, self.loaded, self.id_of)
+                made: TextOrder = StoredOrder(self._pages, order, labels, self)
             else:
-                made = SortedOrder(self.ids(), self.loaded, self.id_of)
+                made = SortedOrder(self.ids(), self)
             self._order = texts, made
         return self._order[1]
 
     def id_of(self, text: bytes) -> int:
         """The id of a text, 0 if there is none. O(log dictionary)."""
-        place = hash_of(text)
-        finder = self._finder(PLACES)
-        while place <= WORD_MAX:
-            found = finder.find((place,))
-            if found is None:
-                return 0
-            if self.text(found[0]) == text:
-                return found[0]
-            place += 1
-        return int(self._find([text])[0])
+        found = self.search.id_of(text)
+        return int(self._find(PackedTexts.of([text]))[0]) if found is None else found
 
     def text(self, id_: int) -> bytes:
         """The text of an id. O(log dictionary + bytes)."""
-        finder = self._finder(TEXTS)
-        head = finder.find((id_, 0))
-        if head is None or (length := head[0] & 0xFFFF) > FOUND_MAX:
-            return self.loaded(np.array([id_]))[0]
-        words = [head[0]]
-        for part in range(1, (length + 9) // 8):
-            words += finder.find((id_, part)) or ()
-        return array("q", words).tobytes()[2 : 2 + length]
+        return self.loaded(np.array([id_]))[0]
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
         """The texts of ids int64[n]; bytes, also of strings. O(n log dictionary + bytes)."""
         texts: list[bytes] = []
         for at in range(0, len(ids), LOADED_AT_ONCE):
-            some = ids[at : at + LOADED_AT_ONCE]
-            lengths = self._words(some, np.zeros(len(some), np.int64)) & 0xFFFF
-            if (lengths == LONG_MARK).any():
-                offsets, data = self._load_long(some, lengths == LONG_MARK)
-                raw = data.tobytes()
-                texts += [raw[start:end] for start, end in pairwise(offsets.tolist())]
-            else:
-                starts, words = self._short(some, lengths)
-                raw = words.tobytes()
-                texts += [raw[i : i + n] for i, n in zip((8 * starts + 2).tolist(), lengths.tolist(), strict=True)]
+            offsets, data = self._load(ids[at : at + LOADED_AT_ONCE])
+            raw = data.tobytes()
+            texts += [raw[start:end] for start, end in pairwise(offsets.tolist())]
         return texts
 
     def intern(self, texts: pa.Array) -> np.ndarray:
@@ -113,7 +87,7 @@ class Dictionary:
     def known(self, texts: pa.Array) -> np.ndarray:
         """Ids int64[n] of texts, 0 where there is none; adds nothing. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
-        known = self._find(all_as_bytes(distinct.dictionary))
+        known = self._find(PackedTexts.of(distinct.dictionary))
         ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return ids
 
@@ -122,21 +96,15 @@ class Dictionary:
 
         O(distinct log dictionary + bytes).
         """
-        dense = self._load_dense(ids)
-        if dense:
-            places, (offsets, data) = ids - ids.min(), dense
-            if not binary and not _is_utf8(offsets, data):
-                dense = None  # among them may be bytes, which are not wanted
-        if not dense:
-            distinct, places = _distinct(ids)
-            offsets, data = self._load(distinct)
+        distinct, places = _distinct(ids)
+        offsets, data = self._load(distinct)
         kind = pa.binary() if binary else pa.string()
         if np.diff(offsets)[places].sum() > BYTES_MAX:
             kind = pa.large_binary() if binary else pa.large_string()
         else:
             offsets = offsets.astype(np.int32)
         parts = pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-        if not binary and not dense:
+        if not binary:
             _check_utf8(parts)
         if len(places) == len(parts) and (np.diff(places) == 1).all():
             return parts
@@ -175,35 +143,46 @@ class Dictionary:
     def _tree(self, spec: Spec) -> Tree:
         return self._trees.get(spec.tree_id) or Tree.empty(spec)
 
-    def _finder(self, spec: Spec) -> RecordFinder:
-        """A finder of single keys in a tree as it is now."""
-        tree, pages, finder = self._tree(spec), self._pages(), self._finders.get(spec.tree_id)
-        if finder is None or finder.tree is not tree or finder.pages is not pages:
-            finder = self._finders[spec.tree_id] = RecordFinder(pages, tree)
-        return finder
+    @property
+    def search(self) -> TextSearch:
+        """What looks for texts in the trees as they are now."""
+        pages, trees, found = self._pages(), self._trees, self._searched
+        places, texts = trees.get(PLACES.tree_id) or NO_PLACES, trees.get(TEXTS.tree_id) or NO_TEXTS
+        if found is None or found.pages is not pages or found.places is not places or found.texts is not texts:
+            found = self._searched = TextSearch(pages, places, texts)
+        return found
 
-    def _find(self, texts: list[bytes]) -> np.ndarray:
+    def _find(self, texts: PackedTexts) -> np.ndarray:
         """Ids of distinct texts, 0 where there is none."""
         return self._probe(texts)[0]
 
-    def _probe(self, texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    def _probe(self, texts: PackedTexts) -> tuple[np.ndarray, np.ndarray]:
         """(ids, places): where each text is, or the first free place for it."""
         ids = np.zeros(len(texts), np.int64)
         places = hashes_of(texts)
         open_ = np.arange(len(texts))
         while len(open_):
             found, values = get(self._pages(), self._tree(PLACES), places[None, open_])
-            open_, candidates = open_[found], values[0][found]
-            offsets, data = self._load(candidates)
-            raw = data.tobytes()
-            same = np.array([raw[offsets[i] : offsets[i + 1]] == texts[j] for i, j in enumerate(open_.tolist())], bool)
-            ids[open_[same]] = candidates[same]
+            open_ = open_[found]
+            ids[open_] = values[0][found]
+            same = self.search.match(ids, texts, open_)
+            if same is None:
+                same = self._same(ids, texts, open_)
             open_ = open_[~same]
+            ids[open_] = 0
             places[open_] += 1
         return ids, places
 
+    def _same(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray:
+        """As `TextSearch.match`, of texts of any length."""
+        loaded = self.loaded(ids[some])
+        return np.array([text == texts.text(i) for text, i in zip(loaded, some.tolist(), strict=True)], bool)
+
     def _load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Texts of ids as Arrow keeps them: offsets int64[n + 1], bytes uint8[...]."""
+        found = self.search.load(ids)
+        if found is not None:
+            return found
         heads = self._words(ids, np.zeros(len(ids), np.int64))
         lengths = heads & 0xFFFF
         if (lengths == LONG_MARK).any():
@@ -212,21 +191,6 @@ class Dictionary:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         take = np.arange(offsets[-1]) + np.repeat(8 * starts + 2 - offsets[:-1], lengths)
         return offsets, words.view(np.uint8)[take]
-
-    def _load_dense(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """As `_load`, all texts from the least id to the greatest; None where many of these are not wanted, or long."""
-        first, end = (int(ids.min()), int(ids.max()) + 1) if len(ids) > FEW else (0, 0)
-        if not 0 < first < end <= first + DENSE * len(ids):
-            return None
-        read_ids, parts, words = read(self._pages(), self._tree(TEXTS), (first,), (end,))
-        lengths = words[parts == 0] & 0xFFFF
-        if len(lengths) != end - first or (lengths == LONG_MARK).any() or (np.diff(read_ids) > 1).any():
-            return None
-        runs = np.stack([np.full(len(lengths), 2), lengths, (lengths + 9) // 8 * 8 - 2 - lengths], axis=1)
-        if runs.sum() != 8 * len(words):
-            return None
-        kept = np.repeat(np.tile([False, True, False], len(lengths)), runs.ravel())
-        return np.concatenate([[0], np.cumsum(lengths)]), words.view(np.uint8)[kept]
 
     def _short(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The words of short texts, and where those of each start."""
@@ -276,17 +240,6 @@ def keys_of(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.repeat(ids, counts), np.arange(int(counts.sum())) - np.repeat(starts, counts)
 
 
-def hash_of(text: bytes) -> int:
-    """Where a text is looked for first: a word."""
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little", signed=True)
-
-
-def hashes_of(texts: list[bytes]) -> np.ndarray:
-    """As `hash_of`, of many, int64[n]."""
-    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
-    return np.frombuffer(digests, "<i8").astype(np.int64)
-
-
 class TextFinder:
     """An interner that looks up ids and adds none; keys and bounds are encoded with it."""
 
@@ -312,16 +265,6 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = np.zeros(high - low + 1, bool)
     there[ids - low] = True
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[ids - low]
-
-
-def _is_utf8(offsets: np.ndarray, data: np.ndarray) -> bool:
-    """Whether all texts, as Arrow keeps them, can be strings."""
-    texts = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    try:
-        pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, texts).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _check_utf8(texts: pa.Array) -> None:

@@ -20,19 +20,18 @@ from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
 from pagestore.values.dictionary import (
     LOADED_AT_ONCE,
-    LONG,
     LONG_MARK,
     LONG_PARTS,
     PLACES,
     TEXTS,
     Dictionary,
     all_as_bytes,
-    hashes_of,
     keys_of,
     parts_of,
 )
 from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
 from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
+from pagestore.values.text_search import LONG, PackedTexts, hashes_of
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
@@ -136,7 +135,7 @@ class DictionaryWriter(Dictionary):
 
     def _remove_places(self, ids: np.ndarray) -> None:
         """Empty the places of texts, and let those that a search found behind them move up."""
-        places = self._probe(self.loaded(ids))[1]
+        places = self._probe(PackedTexts.of(self.loaded(ids)))[1]
         behind, at = [np.zeros(0, np.int64)], places
         while len(at):
             at = at[at < WORD_MAX] + 1
@@ -144,16 +143,16 @@ class DictionaryWriter(Dictionary):
             at = at[found]
             behind.append(values[0][found])
         moving = np.setdiff1d(np.concatenate(behind), ids)
-        moved = self.loaded(moving)
+        moved = PackedTexts.of(self.loaded(moving))
         places = np.concatenate([places, self._probe(moved)[1]])
         self._apply(PLACES, np.stack([places, np.zeros_like(places)]), ERASE)
-        if moved:
+        if len(moved):
             self._add_places(np.arange(len(moved)), moving, hashes_of(moved))
 
     @step
     def _resolve(self, texts: list[bytes]) -> list[int]:
         """Ids of distinct texts that no cache knows."""
-        ids, places = self._probe(texts)
+        ids, places = self._probe(PackedTexts.of(texts))
         new = np.flatnonzero(ids == 0)
         if len(new):
             ids[new] = np.arange(self.next_id, self.next_id + len(new))
@@ -203,7 +202,7 @@ class DictionaryWriter(Dictionary):
             make_room(order, label, ids[starts[gap] : starts[gap] + gaps.counts[gap]], self._relabel)
 
     def _stored_order(self) -> StoredOrder:
-        return StoredOrder(self._pages, self._tree(ORDER), self._tree(LABELS), self.loaded, self.id_of)
+        return StoredOrder(self._pages, self._tree(ORDER), self._tree(LABELS), self)
 
     def _relabel(self, before: np.ndarray, after: np.ndarray) -> None:
         """Put labels and ids int64[2, n] in place of others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from pagestore.errors import SchemaError
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.codec import arrow_columns, encode
+from pagestore.values.codec import encode
 from pagestore.values.dictionary import Dictionary, TextFinder
 from pagestore.values.types import Column, Schema
 
@@ -178,3 +179,22 @@ def _transposed(rows: list[tuple[Any, ...]], schema: Schema, keys_allowed: bool)
     flat = list(chain.from_iterable(rows))
     width = len(rows[0])
     return [flat[c::width] for c in range(width)]
+
+
+def arrow_columns(schema: Schema, table: pa.Table) -> list[pa.ChunkedArray]:
+    """The columns of a table by the schema's names, in the schema's order. Raises SchemaError for more or fewer."""
+    names, known = Counter(table.column_names), {*schema.names}
+    for name in schema.names:
+        count = names[name]
+        if count != 1:
+            raise SchemaError(
+                f"the rows have {count or 'no'} column{'s' * (count > 1)} {name!r}; the relation is ({schema}), "
+                f"the rows are ({', '.join(table.column_names)})"
+            )
+    for name in names:
+        if name not in known:
+            raise SchemaError(
+                f"the rows have a column {name!r}, which the relation ({schema}) has not: leave it out, as "
+                f"table.select({list(schema.names)}) does"
+            )
+    return [table.column(name) for name in schema.names]

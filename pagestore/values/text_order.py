@@ -13,17 +13,19 @@ A version that was made before labels were kept has neither tree; its order is f
 
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from pagestore.pages.fold_operators import COUNT
 from pagestore.pages.page_map import Pages
 from pagestore.sorting.tuples import FEW
-from pagestore.trees.lookup import RecordFinder, get
+from pagestore.trees.lookup import RecordFinder, get, packed_tree
 from pagestore.trees.range_folds import RangeFold, Rows, select
 from pagestore.trees.range_folds import ranks as ranks_in
 from pagestore.trees.reading import read
 from pagestore.trees.tree import Spec, Tree
+from pagestore.values.text_search import TextSearch
 
 ORDER = Spec(5, 1, 1, ((COUNT, 0),))
 LABELS = Spec(6, 1, 1)
@@ -34,15 +36,26 @@ MERGED = 4  # texts between the new ones, for each of these, that are read rathe
 FAN = 16  # texts that are read at once to find the place of one
 PLACES_KEPT = 4096
 
-Load = Callable[[np.ndarray], list[bytes]]
-Find = Callable[[bytes], int]
+
+class Texts(Protocol):
+    """The dictionary whose texts are in order."""
+
+    @property
+    def search(self) -> TextSearch:
+        """What looks for texts by kernels."""
+
+    def loaded(self, ids: np.ndarray) -> list[bytes]:
+        """The texts of ids int64[n]."""
+
+    def id_of(self, text: bytes) -> int:
+        """The id of a text, 0 if there is none."""
 
 
 class TextOrder:
-    """The texts of one version in the order of their bytes. `load` gives the texts of ids, `find` the id of a text."""
+    """The texts of one version in the order of their bytes."""
 
-    def __init__(self, count: int, load: Load, find: Find):
-        self.count, self._load, self._find = count, load, find
+    def __init__(self, count: int, texts: Texts):
+        self.count, self._dictionary = count, texts
         self._kept: dict[int, bytes] = {}  # texts by rank, which every search begins with
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
@@ -63,7 +76,7 @@ class TextOrder:
 
     def threshold(self, text: bytes) -> int:
         """The word below which the keys of lesser texts are, and no others. O(log texts)."""
-        known = self._key_of(self._find(text))
+        known = self._key_of(self._dictionary.id_of(text))
         if known is not None:
             return known
         rank = self.rank(text)
@@ -71,16 +84,10 @@ class TextOrder:
 
     def rank(self, text: bytes) -> int:
         """How many texts are below a text, which need not be there. O(log texts)."""
-        known = self._key_of(self._find(text))
+        known = self._key_of(self._dictionary.id_of(text))
         if known is not None:
             return self._rank_of(known)
-        low, high = 0, self.count
-        while low < high:
-            step = max(1, (high - low) // FAN)
-            ranks = np.arange(low + step - 1, high, step)
-            at = bisect_left(self._at(ranks), text)
-            low, high = (int(ranks[at - 1]) + 1 if at else low), (int(ranks[at]) if at < len(ranks) else high)
-        return low
+        return self._search(text, 0, self.count)
 
     def ranks(self, texts: list[bytes]) -> np.ndarray:
         """As `rank`, int64[n] for ascending texts. O(n log texts), or less where few texts lie between the ends."""
@@ -88,17 +95,19 @@ class TextOrder:
             return np.array([self.rank(text) if self.count else 0 for text in texts], np.int64)
         first, last = self.rank(texts[0]), self.rank(texts[-1])
         if last - first <= MERGED * len(texts):
-            return first + _merged(self._load(self.slice(first, last)), texts)
-        low, high = np.full(len(texts), first), np.full(len(texts), last)
-        open_ = np.arange(len(texts))
-        while len(open_):
-            middle = (low[open_] + high[open_]) // 2
-            distinct, which = np.unique(middle, return_inverse=True)
-            found = self._load(self.ids(distinct))
-            below = np.array([found[i] < texts[j] for i, j in zip(which.tolist(), open_.tolist(), strict=True)])
-            low[open_[below]] = middle[below] + 1
-            high[open_[~below]] = middle[~below]
-            open_ = open_[low[open_] < high[open_]]
+            return first + _merged(self._dictionary.loaded(self.slice(first, last)), texts)
+        ranks = np.empty(len(texts), np.int64)
+        for place, text in enumerate(texts):
+            first = ranks[place] = self._search(text, first, last)
+        return ranks
+
+    def _search(self, text: bytes, low: int, high: int) -> int:
+        """How many texts are below a text, from `low` to `high`. O(log texts)."""
+        while low < high:
+            step = max(1, (high - low) // FAN)
+            ranks = np.arange(low + step - 1, high, step)
+            at = bisect_left(self._at(ranks), text)
+            low, high = (int(ranks[at - 1]) + 1 if at else low), (int(ranks[at]) if at < len(ranks) else high)
         return low
 
     def _key_of(self, id_: int) -> int | None:
@@ -117,7 +126,7 @@ class TextOrder:
             if len(self._kept) > PLACES_KEPT:
                 self._kept.clear()
                 missing = wanted
-            found = self._load(self.ids(np.array(missing)))
+            found = self._dictionary.loaded(self.ids(np.array(missing)))
             self._kept.update((rank, text) for rank, text in zip(missing, found, strict=True))
         return [self._kept[rank] for rank in wanted]
 
@@ -141,9 +150,10 @@ def _merged(between: list[bytes], texts: list[bytes]) -> np.ndarray:
 class StoredOrder(TextOrder):
     """The order that a version's trees keep."""
 
-    def __init__(self, pages: Callable[[], Pages], order: Tree, labels: Tree, load: Load, find: Find):
-        super().__init__(order.count, load, find)
+    def __init__(self, pages: Callable[[], Pages], order: Tree, labels: Tree, texts: Texts):
+        super().__init__(order.count, texts)
         self._pages, self._order, self._labels = pages, order, labels
+        self._packed = packed_tree(pages(), order)
         self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
@@ -192,6 +202,10 @@ class StoredOrder(TextOrder):
     def _rank_of(self, key: int) -> int:
         return self._fold.fold((), (key,))[0][0]
 
+    def _search(self, text: bytes, low: int, high: int) -> int:
+        found = self._dictionary.search.rank(self._packed.ctypes.data, text, low, high)
+        return super()._search(text, low, high) if found is None else found
+
     def labels_below(self, labels: np.ndarray) -> np.ndarray:
         """How many labels are below each of labels int64[n], int64[n]. O(n log texts)."""
         if not self.count:
@@ -202,10 +216,10 @@ class StoredOrder(TextOrder):
 class SortedOrder(TextOrder):
     """The order of a version that keeps none, found by sorting its texts once. O(texts log texts)."""
 
-    def __init__(self, ids: np.ndarray, load: Load, find: Find):
-        super().__init__(len(ids), load, find)
-        texts = load(ids)
-        self._ids = ids[np.array(sorted(range(len(ids)), key=texts.__getitem__), np.int64)]
+    def __init__(self, ids: np.ndarray, texts: Texts):
+        super().__init__(len(ids), texts)
+        loaded = texts.loaded(ids)
+        self._ids = ids[np.array(sorted(range(len(ids)), key=loaded.__getitem__), np.int64)]
         self._by_id = np.argsort(self._ids)
 
     def keys(self, ids: np.ndarray) -> np.ndarray:

@@ -35,6 +35,13 @@ class Interner(Protocol):
         """The texts of ids int64[n], as bytes if `binary`."""
 
 
+class Texts(Interner, Protocol):
+    """An interner that gives single texts, too."""
+
+    def text(self, id_: int) -> bytes:
+        """The text of an id."""
+
+
 class Type(NamedTuple):
     """The type of a column. `precision` and `scale` are a decimal's digits in all and behind the point.
 
@@ -190,6 +197,11 @@ class Schema:
     def plain(self) -> bool:
         """Whether every column is int64 and none may be null, so that values are words."""
         return all(column.type == Type("int64") for column in self.columns)
+
+    @cached_property
+    def plain_values(self) -> bool:
+        """Whether every value column is int64 and may not be null."""
+        return all(column.type == Type("int64") for column in self.stored[len(self.key) :])
 
     @cached_property
     def arrow(self) -> pa.Schema:

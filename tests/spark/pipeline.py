@@ -75,12 +75,12 @@ def verify(spark: "SparkSession", folder: Path) -> int:
     return len(numbers)
 
 
-def python_workers(spark_process: int) -> list[int]:
+def python_workers(spark_process: int, states: str = "RSD") -> list[int]:
     """The Python processes in which a Spark process has tasks, plans and commits: children of daemons, its children.
 
-    Spark itself does not go on at once where a daemon is killed.
+    Spark itself does not go on at once where a daemon is killed. Of those in some states: R is running.
     """
-    parents = {}
+    parents, found = {}, set()
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, parent = status.read_text().rpartition(")")[2].split()[:2]
@@ -88,8 +88,10 @@ def python_workers(spark_process: int) -> list[int]:
             continue  # it has ended
         if state != "Z":  # it was killed already
             parents[int(status.parent.name)] = int(parent)
+        if state in states:
+            found.add(int(status.parent.name))
     daemons = {pid for pid, parent in parents.items() if parent == spark_process}
-    return [pid for pid, parent in parents.items() if parent in daemons]
+    return [pid for pid, parent in parents.items() if parent in daemons and pid in found]
 
 
 def kill(pids: list[int]) -> int:

@@ -71,7 +71,7 @@ class Victim:
         else:
             while not pipeline.kill(self.chosen(rng, kind)):
                 self.expect_life(end)
-                time.sleep(rng.uniform(0, 0.05))
+                time.sleep(rng.uniform(0, 0.02))
         while self.progress() < progress + 2 and self.lines("failures") == failures:  # one may have been done already
             self.expect_life(end)
             time.sleep(0.02)
@@ -88,9 +88,10 @@ class Victim:
             time.sleep(0.02)
 
     def chosen(self, rng: Random, kind: str) -> list[int]:
-        """One of the Python processes, or all."""
-        workers = [pid for java in self.java() for pid in pipeline.python_workers(java)]
-        return rng.sample(workers, 1) if workers and kind == "task" else workers
+        """One of the Python processes that work at the moment, or all of them."""
+        one = kind == "task"
+        workers = [pid for java in self.java() for pid in pipeline.python_workers(java, "R" if one else "RSD")]
+        return rng.sample(workers, 1) if workers and one else workers
 
     def expect_life(self, end: float) -> None:
         """Raise AssertionError if the driver has ended, or takes too long."""

@@ -10,7 +10,7 @@ from pagestore.pages.enter import child, columns_at, enter
 from pagestore.pages.layout import ENTRY_COUNT, HEADER
 from pagestore.pages.page import bits, column, field, halve, lower, run_end
 from pagestore.runtime.intrinsics import LINE, as_array, bytes_at, either, prefetch, words_at
-from pagestore.runtime.kernel import kernel
+from pagestore.runtime.kernel import inlined, kernel
 from pagestore.trees.kernels.batch_lookup import (
     FAR,
     HEIGHT,
@@ -31,18 +31,33 @@ from pagestore.trees.kernels.batch_lookup import (
 def find_record(ready, key, out):
     """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or ``-page_id``.
 
-    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.  What the leaf is
-    asked comes from memory all at once: the separators around it say where in it the key is about, and the leaf that
-    was read before, whichever, where such a leaf has its columns.
+    A call costs by its arguments, so map, verified pages and tree come as numbers, at one address.
     """
     ready, wanted = words_at(ready, READY), as_array(key)
+    page, slot = find_slot(ready, wanted)
+    if page < 0 or slot < 0:
+        return min(page, 0)
+    words, keys, values = words_at(ready[WORDS_AT], ready[WORDS]), wanted.shape[0], words_at(out, ready[VALUES])
+    for v in range(values.shape[0]):
+        values[v] = field(words, page, keys + v, slot)
+    return 1
+
+
+@inlined
+def find_slot(ready, wanted):
+    """(page, slot) of a key, slot -1 where it is not there; or (``-page_id``, -1).
+
+    What the leaf is asked comes from memory all at once: the separators around it say where in it the key is about,
+    and the leaf that was read before, whichever, where such a leaf has its columns.
+    """
     words, seen = words_at(ready[WORDS_AT], ready[WORDS]), bytes_at(ready[SEEN_AT], ready[SEEN])
     root, keys, page_words = ready[ROOT], wanted.shape[0], ready[PAGE_WORDS]
     top, c, part = ready[HEIGHT] - 1, 0, 0.5
     page = enter(words, seen, page_words, root, top, columns_at(root, keys, top)) if top >= 0 else 0
+    slot, equal = 0, False
     for level in range(top, -1, -1):
         if page < 0:
-            return page
+            break
         prefetch(words, page + HEADER)
         if level == 0 and ready[LIKE]:
             prefetch_near(words, page, ready[LIKE], keys + ready[VALUES], part)
@@ -51,14 +66,9 @@ def find_record(ready, key, out):
             slot = slot if equal else max(slot - 1, 0)
             c, part = between(words, page, slot, wanted, keys)
             page = child(words, seen, page_words, page, keys, slot, level - 1, columns_at(root, keys, level - 1))
-            continue
-        ready[LIKE] = page
-        if equal:
-            values = words_at(out, ready[VALUES])
-            for v in range(values.shape[0]):
-                values[v] = field(words, page, keys + v, slot)
-            return 1
-    return 0
+        else:
+            ready[LIKE] = page
+    return page, slot if page > 0 and equal else -1
 
 
 @kernel

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.trees.kernels.apply_layout import INSERT
-from pagestore.values import dictionary
+from pagestore.values import dictionary, dictionary_writer
+from pagestore.values.text_search import PackedTexts, hashes_of
 
 
 @pytest.fixture
@@ -44,11 +45,21 @@ def test_ids_and_texts_are_each_others_inverse(store):
 
 
 def test_equal_hashes_are_told_apart(store, monkeypatch):
-    def weak(data: bytes, digest_size: int):
-        return hashlib.blake2b(bytes([sum(data) % 3]), digest_size=digest_size)
+    texts = [f"text {n}" for n in reversed(range(200))]
+    first = hashes_of(PackedTexts.of([text.encode() for text in texts[-3:]]))
 
-    monkeypatch.setattr(dictionary, "blake2b", weak)
-    texts = [f"text {n}" for n in range(200)]
+    def weak(packed):
+        """Three hashes for all texts: those of the three that come last."""
+        sums = [sum(packed.text(i)) for i in range(len(packed))]
+        own = {packed.text(i): i for i in range(len(packed))}
+        places = first[np.array(sums, np.int64) % 3]
+        for place, text in zip(first, texts[-3:], strict=True):
+            if text.encode() in own:
+                places[own[text.encode()]] = place
+        return places
+
+    for module in dictionary, dictionary_writer:
+        monkeypatch.setattr(module, "hashes_of", weak)
     with store.transaction() as txn:
         words = txn.encode("string", texts[:120]).tolist()
     store._handle.known_texts().clear()
@@ -58,7 +69,32 @@ def test_equal_hashes_are_told_apart(store, monkeypatch):
     assert len(set(words)) == 200
     assert store.snapshot().decode("string", np.array(words)).to_pylist() == texts
     assert store.snapshot().encode("string", [*texts, "another"]).tolist() == [*words, 0]
+    id_of = store.snapshot().dictionary.id_of  # its kernel has the hashes that texts really have
+    assert [id_of(text.encode()) for text in texts[-3:]] == words[-3:]
     assert store.check() == []
+
+
+def test_hashes_are_those_of_hashlib():
+    rng = np.random.default_rng(1)
+    texts = [rng.bytes(length) for length in [*range(400), 1023, 1024, 5000, 0]]
+    wanted = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    for some in texts, texts[::-1]:
+        assert hashes_of(PackedTexts.of(some)).tobytes() == b"".join(wanted if some is texts else wanted[::-1])
+    assert hashes_of(PackedTexts.of(pa.array(texts)[7:])).tobytes() == b"".join(wanted[7:])
+
+
+def test_texts_of_every_length_are_found_one_by_one_and_together(store):
+    rng = np.random.default_rng(2)
+    texts = [rng.bytes(length) for length in [*range(1, 100), *range(1015, 1032)]]
+    shorter = [text[:-1] for text in texts[1:]]  # differ from a text in the length alone, or begin as it does
+    other = [text[:-1] + bytes([text[-1] ^ 1]) for text in texts]
+    with store.transaction() as txn:
+        words = txn.encode("bytes", [b"", *texts]).tolist()
+    snapshot = store.snapshot()
+    assert [snapshot.dictionary.id_of(text) for text in [b"", *texts]] == words
+    assert [snapshot.dictionary.id_of(text) for text in shorter + other] == [0] * len(shorter + other)
+    assert snapshot.encode("bytes", shorter + other).tolist() == [0] * len(shorter + other)
+    assert snapshot.decode("bytes", np.array(words[::-1])).to_pylist() == [b"", *texts][::-1]
 
 
 def test_a_rollback_takes_its_texts_along(store):

@@ -1,0 +1,1 @@
+"""Kernels over the trees of a dictionary."""
