@@ -213,7 +213,7 @@ class Head:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
-        group = group_of(head, aggregate)
+        group = state.levels or group_of(head, aggregate)
         words = [batch.columns[v.name] for v in group] or [np.zeros(batch.n, np.int64)]
         if state.kind == PARTS:
             assert aggregate.argument
