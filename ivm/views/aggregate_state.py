@@ -19,6 +19,7 @@ from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
 from ivm.views.invertible import view_edits_of
 from ivm.views.layouts import Layout
+from ivm.views.levels import EXTREMES
 from ivm.views.order_statistics import midpoints, place_of
 from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, State
 from pagestore.host import (
@@ -199,7 +200,7 @@ class _Rows:
 
 def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Records]:
     """All groups of the records rows[C, n], which are in order, by the first `group` words."""
-    start = np.flatnonzero(begins(rows[:group])) if group else np.arange(min(1, rows.shape[1]))
+    start = _starts(rows[:group])
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
     if not weighed:
         none = np.zeros(len(start), np.int64)
@@ -212,19 +213,25 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
     return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
 
 
+def _starts(keys: np.ndarray) -> np.ndarray:
+    """Where each group of records begins, given their groups' keys[K, n] in order; all are one group if K is 0."""
+    return np.flatnonzero(begins(keys)) if len(keys) else np.arange(min(1, keys.shape[1]))
+
+
 def _unweighed(ranks: np.ndarray) -> np.ndarray:
     raise AssertionError("records are weighed where an operation says so")
 
 
 def _in_tree(pages: Pages, state: Tree, fold: Fold) -> Records:
     return Records(
-        lambda ranks: without_between(fold, select(pages, state, ranks)), lambda ranks: select_weighted(pages, state, state.spec.keys, ranks)
+        lambda ranks: without_between(fold, select(pages, state, ranks)),
+        lambda ranks: select_weighted(pages, state, state.spec.keys, ranks),
     )
 
 
 def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Groups:
     """The groups keys[K, n] of a tree of state; those without records are empty."""
-    start = ranks(pages, state, keys)
+    start = ranks(pages, state, keys) if len(keys) else np.zeros(keys.shape[1], np.int64)
     stop = start + fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     none = np.zeros(keys.shape[1], np.int64)
     if fold.op not in WEIGHED:
@@ -240,15 +247,21 @@ def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Group
 
 def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray) -> np.ndarray:
     """The words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 where there are none."""
+    return _folded_groups(pages, state, scan, keys)[1]
+
+
+def _folded_groups(
+    pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether records begin with each of keys[K, n], bool[n], and the words of `fold_groups`."""
     rows = rows_of(state.spec, scan)
     assert rows
     behind, last = behind_prefixes(keys)
-    found = fold_many(pages, state, rows, keys, behind)
-    words = np.where(found.full, found.words, 0)
+    words, full, _ = fold_many(pages, state, rows, keys, behind)
     if last.any():
         rest = fold_many(pages, state, rows, keys[:, last], np.empty((0, np.count_nonzero(last)), np.int64))
-        words[:, last] = np.where(rest.full, rest.words, 0)
-    return words
+        words[:, last], full[last] = rest.words, rest.full
+    return full, np.where(full, words, 0)
 
 
 # -- levels of detail
@@ -256,25 +269,28 @@ def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], ke
 
 def is_scanned(fold: Fold) -> bool:
     """Is the result of each group an extreme over finer groups, which a scan finds?"""
-    return fold.between > 0 and fold.op in fold.state.folded
+    return fold.between > 0 and fold.op in EXTREMES and not fold.state.texts
 
 
 def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
-    """All records rows[C, n] of a state as those of a view's level: without the keys of finer groups, in any order
-    within a group; where a scan finds the extreme, only this."""
+    """Records rows[C, n] of a state as those of a view's level, without the keys of finer groups; of groups whose
+    extreme a scan would find only this."""
+    rows = without_between(fold, rows)
     if not is_scanned(fold) or not rows.shape[1]:
-        return without_between(fold, rows)
-    start = np.flatnonzero(begins(rows[: fold.group])) if fold.group else np.zeros(1, np.int64)
-    least = (np.minimum if fold.op == "min" else np.maximum).reduceat(rows[-2], start)
-    return np.concatenate([rows[: fold.group, start], least[None], np.ones((1, len(start)), np.int64)])
+        return rows
+    extreme = np.minimum if fold.op in LOWER else np.maximum
+    for column in range(fold.group, len(rows) - 1):
+        start = _starts(rows[: fold.group])
+        best = extreme.reduceat(rows[column], start)
+        rows = rows[:, rows[column] == np.repeat(best, np.diff(start, append=rows.shape[1]))]
+    return rows[:, _starts(rows[: fold.group])]
 
 
 def _scanned(fold: Fold, pages: Pages, state: Tree, keys: np.ndarray) -> tuple[np.ndarray, Groups, Records]:
     """Which of the groups keys[K, n] have records, and of each of these its extreme as the only one."""
-    scan = (COUNT, 0), (MIN if fold.op == "min" else MAX, state.spec.keys - 1)
-    counts, words = fold_groups(pages, state, scan, keys)
-    there = np.flatnonzero(counts)
-    rows = np.concatenate([keys[:, there], words[None, there], np.ones((1, len(there)), np.int64)])
+    full, words = _folded_groups(pages, state, fold.state.scan_of(MIN if fold.op in LOWER else MAX), keys)
+    there = np.flatnonzero(full)
+    rows = np.concatenate([keys[:, there], words[:, there], np.ones((1, len(there)), np.int64)])
     return there, *in_memory(rows, fold.group, False)
 
 

@@ -213,8 +213,8 @@ class Head:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
-        group = state.levels or group_of(head, aggregate)
-        words = [batch.columns[v.name] for v in group] or [np.zeros(batch.n, np.int64)]
+        group = group_of(head, aggregate)
+        words = [batch.columns[v.name] for v in state.levels or group] or [np.zeros(batch.n, np.int64)]
         if state.kind == PARTS:
             assert aggregate.argument
             values = batch.columns[aggregate.argument.name]

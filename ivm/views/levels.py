@@ -16,19 +16,20 @@ from pagestore.host import is_semilattice
 
 Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]  # the kind of a state, a group's key, a value
 
+EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
+
 
 def serves_levels(op: str) -> bool:
     """Does an operation follow from a state that is keyed by finer groups?"""
-    return op in ("min", "max") or is_semilattice(op)
+    return op in EXTREMES or is_semilattice(op)
 
 
-def chains(wanted: list[Wanted | None], ops: list[str]) -> dict[Wanted, tuple[Var, ...]]:
-    """The key of the state of each group that shares one with other groups."""
+def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:
+    """The key of the state of each group that shares one with other groups; `serving` says of each aggregate whether it
+    may follow from finer groups."""
     found: dict[Wanted, tuple[Var, ...]] = {}
     distinct = [one for one in dict.fromkeys(wanted) if one and len({*one[1]}) == len(one[1])]
-    free = {
-        one for one in distinct if all(serves_levels(op) for op, other in zip(ops, wanted, strict=True) if other == one)
-    }
+    free = {*distinct} - {one for one, serves in zip(wanted, serving, strict=True) if one and not serves}
     left = sorted(distinct, key=lambda one: (-len(one[1]), one in free))
     while left:
         chain = [left.pop(0)]

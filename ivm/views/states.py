@@ -21,22 +21,23 @@ from typing import NamedTuple
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
 from ivm.lang.types import TEXTS
-from ivm.views.levels import Wanted, chains
-from pagestore.host import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, Spec, has_inverse, is_operator, operator_code
+from ivm.views.levels import Wanted, chains, serves_levels
+from pagestore.host import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, Spec, has_inverse, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
 WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
 LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
+ENDS = {MIN: LOWER, MAX: UPPER}
 
 
 class State(NamedTuple):
     """A tree of state: its name, its kind, how many words are a group's key and a value, and the operations it serves.
 
     `texts` are the places among a value's words that are texts; `falling` says that values are complemented.  If it
-    serves several levels of detail, `levels` are the variables of its key, and `folded` those operations, of `ops`,
-    that coarser groups fold by a scan.
+    serves several levels of detail, `levels` are the variables of its key, and `folded` says whether coarser groups
+    ask for the least value of a range (MIN) or for the greatest (MAX).
     """
 
     name: str
@@ -47,7 +48,7 @@ class State(NamedTuple):
     texts: tuple[int, ...] = ()
     falling: bool = False
     levels: tuple[Var, ...] = ()
-    folded: tuple[str, ...] = ()
+    folded: tuple[int, ...] = ()
 
     @property
     def squared(self) -> bool:
@@ -81,9 +82,15 @@ class State(NamedTuple):
             scans += [(SUM, keys), (CARRY, keys)]
         if "concat" in self.ops:
             scans.append((CHECKSUM, keys + 1))
-        scans += [({"min": MIN, "max": MAX}[op], keys - 1) for op in self.folded]
+        for end in self.folded:
+            scans += self.scan_of(end)
         scans += [(operator_code(op), keys - 1) for op in dict.fromkeys(self.ops) if is_operator(op)]
         return Spec(0, keys, 1, (*scans,))
+
+    def scan_of(self, end: int) -> tuple[tuple[int, int], ...]:
+        """The scan for the least value of all in a range, or for the greatest: `end` is MIN or MAX."""
+        first, *others = range(self.group, self.group + self.values)
+        return (end, first), *((THEN, column) for column in others)
 
 
 class Fold(NamedTuple):
@@ -124,7 +131,8 @@ class Fold(NamedTuple):
 def states_of(rule: Rule) -> list[State | None]:
     """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
     wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
-    keyed = chains(wanted, [one.op for one in rule.aggregates]) if rule.levels else {}
+    serving = [bool(key) and _serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
+    keyed = chains(wanted, serving) if rule.levels else {}
     return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
 
 
@@ -138,15 +146,20 @@ def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wan
         sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
     ops = tuple(rule.aggregates[n].op for n in sharing)
     texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
-    coarse = (one.op for one, n in zip(map(rule.aggregates.__getitem__, sharing), sharing, strict=True)
-              if len(group_of(rule.heads[n], one)) < len(levels))  # fmt: skip
-    folded = () if texts else tuple(op for op in ("min", "max") if op in {*coarse})
+    served = [(group_of(rule.heads[n], rule.aggregates[n]), rule.aggregates[n].op) for n in sharing]
+    coarse = {op for keys, op in served if len(keys) < len(levels)}
+    folded = () if texts else tuple(end for end, ops in ENDS.items() if not coarse.isdisjoint(ops))
     name = f"{APART}{rule.heads[sharing[0]].predicate}"
     if kind == ALONE:
         values = values or (rule.aggregates[sharing[0]].result,)
     words = 1 + (ops[0] == "sum") if kind == ALONE else len(values)
     key = levels or group
     return State(name, kind, max(1, len(key)), words, ops, texts, not levels and ops == ("max",), levels, folded)
+
+
+def _serves_levels(rule: Rule, op: str, wanted: Wanted) -> bool:
+    """May an aggregate follow from the state of finer groups?  Not where texts have a place in an order of others."""
+    return serves_levels(op) and (op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2]))
 
 
 def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:
