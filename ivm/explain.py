@@ -96,7 +96,9 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
         needs = [text for ops, text in NEEDS if ops.intersection(state.ops)]
         lines[0] += f", with {', '.join(['a count of records', *needs])}"
     if state.levels:
-        lines.append(f"  levels    it serves several levels of detail, keyed by [{', '.join(v.name for v in state.levels)}]")
+        lines.append(
+            f"  levels    it serves several levels of detail, keyed by [{', '.join(v.name for v in state.levels)}]"
+        )
         lines[-1] += f"; a group here is its first {fold.group}, {_level(fold)}"
     others = sorted(name for name, one in installed.layouts.items() if one.fold and one.fold.state == state)
     return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines

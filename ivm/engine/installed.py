@@ -34,6 +34,7 @@ from ivm.plan.rewrite.ranges import lift_ranges, pays_once
 from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
+from ivm.views.states import state_names
 
 PROPERTY = "ivm"
 PLANNING = 4  # the version of how a rule becomes trees and key orders
@@ -134,6 +135,20 @@ class Block:
     def levels(self) -> bool:
         """Do groups of several levels of detail share a state?"""
         return any(rule.definition.levels for rule in self.rules)
+
+
+class Rewrites(NamedTuple):
+    """Which rewrites change what rules keep in the store, so that rules of an earlier release go without.
+
+    By `ranges` aggregates over ranges are evaluated by these, unless another maintenance is asked for; by `levels`
+    aggregates of one body share states though their groups differ.
+    """
+
+    ranges: bool = True
+    levels: bool = True
+
+
+ALL = Rewrites()
 
 
 @dataclass(frozen=True)
@@ -252,26 +267,24 @@ class Installed:
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
         orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
         maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
-        ranges: bool = True, levels: bool = True,
+        rewrites: Rewrites = ALL,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
 
-        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.  With
-        `ranges` aggregates over ranges are evaluated by these, unless another `maintenance` is asked for.  With `levels`
-        aggregates of one body share states though their groups differ.
+        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
         """
         part = part or lang.compile(text, self.program, source=name)
         predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
-        if ranges and maintenance in (AUTO, ONCE):
+        recursive = recursive_names(part.rules)
+        if rewrites.ranges and maintenance in (AUTO, ONCE):
             keys_of = partial(_keys_of, predicates, layouts)
             pays = partial(pays_once, distinct) if maintenance == ONCE else None
-            recursive = recursive_names(part.rules)
             lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
             part = part.lifted(lift)
-        if levels and maintenance != ONCE:
-            part = lift_levels(part)
+        if rewrites.levels and maintenance != ONCE:
+            part = lift_levels(part, recursive, state_names)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
         program = self.program.including(part)
@@ -367,8 +380,8 @@ class Installed:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
-                limits=tuple(block.get("limits", (None, None))), ranges=block.get("ranges", False),
-                levels=block.get("levels", False),
+                limits=tuple(block.get("limits", (None, None))),
+                rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
             )  # fmt: skip
         return installed
 

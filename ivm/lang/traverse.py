@@ -50,8 +50,8 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
 def constants(rule: Rule) -> Iterator[Const]:
     """Every constant of a rule, also those inside negations."""
     heads = (term for head in rule.heads for term in head.terms)
-    leaves = leaves((*heads, *rule.aggregates, *chain(*rule.body)))
-    yield from (leaf for leaf in leaves if isinstance(leaf, Const))
+    found = leaves((*heads, *rule.aggregates, *chain(*rule.body)))
+    yield from (leaf for leaf in found if isinstance(leaf, Const))
 
 
 def unnamed_in(rule: Rule) -> set[str]:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
+from ivm.lang.aggregate import EXTREMES
 from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
 from ivm.views.invertible import view_edits_of
 from ivm.views.layouts import Layout
-from ivm.views.levels import EXTREMES
 from ivm.views.order_statistics import midpoints, place_of
-from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, State
+from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold
 from pagestore.host import (
     CARRY,
     CHECKSUM,

@@ -2,7 +2,7 @@
 
     h[c, m] = a, h1[m] = b, h0[] = d <- agg<<a = max(x), b = max(x), d = max(x)>> r(c, m, x).
 
-    state (m, c, x; eta)        h[c, m] the last record of (m, c)       h1[m] and h0[] the greatest x of a range, by a scan
+    state (m, c, x; eta)       h[c, m] the last record of (m, c)      h1[m], h0[] the greatest x of a range, by a scan
 
 Groups of which each holds the variables of the next are a chain.  Its state has the key of the finest, in an order in
 which all others are prefixes.  A coarser group has a value as often as finer ones do, so only operations that do not
@@ -12,16 +12,8 @@ care how often can follow from it: extremes, and operators of semilattices.
 from typing import TypeAlias
 
 from ivm.lang.ir import Var
-from pagestore.host import is_semilattice
 
 Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]  # the kind of a state, a group's key, a value
-
-EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
-
-
-def serves_levels(op: str) -> bool:
-    """Does an operation follow from a state that is keyed by finer groups?"""
-    return op in EXTREMES or is_semilattice(op)
 
 
 def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:

@@ -18,10 +18,10 @@ several levels of detail share one.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED
+from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
 from ivm.lang.types import TEXTS
-from ivm.views.levels import Wanted, chains, serves_levels
+from ivm.views.levels import Wanted, chains
 from pagestore.host import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, Spec, has_inverse, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
@@ -131,9 +131,14 @@ class Fold(NamedTuple):
 def states_of(rule: Rule) -> list[State | None]:
     """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
     wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
-    serving = [bool(key) and _serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
+    serving = [_serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
     keyed = chains(wanted, serving) if rule.levels else {}
     return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
+
+
+def state_names(rule: Rule) -> list[str]:
+    """The name of each head's state in turn, empty where none is needed."""
+    return [state.name if state else "" for state in states_of(rule)]
 
 
 def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]) -> State:
@@ -157,9 +162,11 @@ def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wan
     return State(name, kind, max(1, len(key)), words, ops, texts, not levels and ops == ("max",), levels, folded)
 
 
-def _serves_levels(rule: Rule, op: str, wanted: Wanted) -> bool:
+def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
     """May an aggregate follow from the state of finer groups?  Not where texts have a place in an order of others."""
-    return serves_levels(op) and (op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2]))
+    if wanted is None or wanted[0] != VALUES or not serves_levels(op):
+        return False
+    return op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2])
 
 
 def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:

@@ -8,42 +8,45 @@ Bodies are the same if they differ only in the names of variables.  Only rules o
 stores follows from its text (views/levels.py says which groups share a state).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from ivm.lang.dependencies import recursive_names
+from ivm.lang.aggregate import serves_levels
 from ivm.lang.ir import Negation, Rule, Var
 from ivm.lang.program import Program
 from ivm.lang.traverse import leaves, renamed, writes
-from ivm.views.levels import serves_levels
-from ivm.views.states import states_of
+
+StatesOf = Callable[[Rule], list[str]]  # the name of each head's state, empty if there is none
 
 
-def lift_levels(part: Program) -> Program:
-    """A program whose aggregates share states as far as they can, where their groups are nested."""
-    recursive, rules = recursive_names(part.rules), list[Rule]()
+def lift_levels(part: Program, recursive: Container[str], states_of: StatesOf) -> Program:
+    """A program whose aggregates share states as far as they can, where their groups are nested.
+
+    Views in `recursive` are left to their rounds.
+    """
+    rules: list[Rule] = []
     for rule in part.rules:
         if not rule.aggregates or rule.range or any(name in recursive for name in writes(rule)):
             rules.append(rule)
             continue
         for place, earlier in enumerate(rules):
-            if merged := _merged(earlier, rule):
+            if merged := _merged(earlier, rule, states_of):
                 rules[place] = merged
                 break
         else:
-            rules.append(_levelled(rule))
+            rules.append(_levelled(rule, states_of))
     return replace(part, rules=tuple(rules))
 
 
-def _levelled(rule: Rule) -> Rule:
+def _levelled(rule: Rule, states_of: StatesOf) -> Rule:
     """The rule, marked if a state of it serves several levels."""
     shared = replace(rule, levels=True)
-    return shared if any(state and state.levels for state in states_of(shared)) else rule
+    return shared if states_of(shared) != states_of(rule) else rule
 
 
-def _merged(earlier: Rule, rule: Rule) -> Rule | None:
+def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
     """One rule for two, if some of their heads would share a state; else None."""
     if earlier.range or not earlier.aggregates:
         return None
@@ -62,8 +65,8 @@ def _merged(earlier: Rule, rule: Rule) -> Rule | None:
         types[result.name] = rule.types[one.result.name]
     both = replace(earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True)
     states = states_of(both)
-    shares = {state.name for state in states[:count] if state} & {state.name for state in states[count:] if state}
-    return both if shares else None
+    shared = {*states[:count]} & {*states[count:]} - {""}
+    return both if shared else None
 
 
 def _same_body(one: Rule, other: Rule) -> dict[Var, Var] | None:
