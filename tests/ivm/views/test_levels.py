@@ -24,6 +24,7 @@ TYPES = {
     "float": [0.0, -1.5, 2.0, 1e300, -1e300],
 }
 KEYS = "cmk"
+ENDS = [0, 1, WORD_MAX, WORD_MIN]  # nothing is behind the greatest prefix
 LEVELS = """h[c, m] = d <- agg<<d = max(x)>> r(c, m, x).
     h1[c] = d <- agg<<d = max(z)>> r(c, _, z).
     h0[] = d <- agg<<d = min(x)>> r(c, m, x)."""
@@ -49,8 +50,8 @@ def some_rule(rng: random.Random, name: str, type_: str) -> str:
 def some_edits(rng: random.Random, type_: str) -> list[tuple]:
     edits = []
     for _ in range(rng.randint(1, 6)):
-        key = rng.randrange(3), rng.randrange(3), rng.randrange(2)
-        row = rng.choice([("r", (*key, rng.choice(TYPES[type_]))), ("r", (*key, rng.choice(TYPES[type_])))])
+        key = rng.choice(ENDS), rng.choice(ENDS), rng.randrange(2)
+        row = "r", (*key, rng.choice(TYPES[type_]))
         other = rng.choice([("s", key[:1]), ("t", key[:2])])
         edits.append((*(row if rng.random() < 0.7 else other), rng.random() < 0.55))
     return edits
