@@ -95,8 +95,20 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
     if state.ops != ("max",) and state.kind == VALUES:
         needs = [text for ops, text in NEEDS if ops.intersection(state.ops)]
         lines[0] += f", with {', '.join(['a count of records', *needs])}"
+    if state.levels:
+        lines.append(
+            f"  levels    it serves several levels of detail, keyed by [{', '.join(v.name for v in state.levels)}]"
+        )
+        lines[-1] += f"; a group here is its first {fold.group}, {_level(fold)}"
     others = sorted(name for name, one in installed.layouts.items() if one.fold and one.fold.state == state)
     return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines
+
+
+def _level(fold: Fold) -> str:
+    """How a result is found in a state that serves several levels of detail."""
+    if not fold.between:
+        return "whose values are in order"
+    return "whose texts are compared" if fold.state.texts else "found by a scan of its range"
 
 
 def _span(rule: InstalledRule) -> list[str]:

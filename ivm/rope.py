@@ -103,7 +103,7 @@ class ConcatRope(Rope):
         before = rows[self._fold.state.group : first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows
-        words = ordering_words(self._fold.state, rows, Encoder(self._source).keys)
+        words = ordering_words(self._fold, rows, Encoder(self._source).keys)
         return rows.take(np.lexsort(words[::-1]), axis=1)
 
 

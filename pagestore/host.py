@@ -5,7 +5,7 @@ here and from `pagestore.compiled`, and from nothing else of pagestore. docs/emb
 """
 
 from pagestore.admin.tree_check import Violation
-from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM
+from pagestore.pages.fold_operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN
 from pagestore.pages.host_operators import Operator, has_inverse, is_operator, is_semilattice, operator
 from pagestore.pages.host_operators import code_of as operator_code
 from pagestore.pages.layout import KEYS_MAX, WORD_MAX, WORD_MIN
@@ -72,6 +72,7 @@ __all__ = [
     "ROWS_SHOWN",
     "SET",
     "SUM",
+    "THEN",
     "TREE_WORDS",
     "WORD_MAX",
     "WORD_MIN",

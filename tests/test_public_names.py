@@ -33,7 +33,7 @@ MODULES = {  # each public module, and the names that it offers
         RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
-        ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator SET TREE_WORDS
+        ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator SET THEN TREE_WORDS
         WORD_MAX WORD_MIN
         YEARS Coded Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
         ROWS_SHOWN Relation Rope SUM Schema Snapshot

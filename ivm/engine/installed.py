@@ -28,15 +28,18 @@ from ivm.plan.planner import AUTO, ONCE, Chosen, chosen_of, make_plans, make_rec
 from ivm.plan.rewrite.computed_keys import lift_computed
 from ivm.plan.rewrite.existentials import lift_existentials
 from ivm.plan.rewrite.failure import refusing
+from ivm.plan.rewrite.levels import lift_levels
 from ivm.plan.rewrite.negation import lift_negations
 from ivm.plan.rewrite.ranges import lift_ranges, pays_once
 from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
+from ivm.views.states import state_names
 
 PROPERTY = "ivm"
-PLANNING = 3  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_RANGES = 2  # the same, but that no rule is evaluated by ranges
+PLANNING = 4  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_LEVELS = 3  # the same, but that groups of several levels of detail share no state
+PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
@@ -127,6 +130,25 @@ class Block:
     def ranges(self) -> bool:
         """Are some of the rules evaluated by ranges?"""
         return any(rule.span for rule in self.rules)
+
+    @property
+    def levels(self) -> bool:
+        """Do groups of several levels of detail share a state?"""
+        return any(rule.definition.levels for rule in self.rules)
+
+
+class Rewrites(NamedTuple):
+    """Which rewrites change what rules keep in the store, so that rules of an earlier release go without.
+
+    By `ranges` aggregates over ranges are evaluated by these, unless another maintenance is asked for; by `levels`
+    aggregates of one body share states though their groups differ.
+    """
+
+    ranges: bool = True
+    levels: bool = True
+
+
+ALL = Rewrites()
 
 
 @dataclass(frozen=True)
@@ -245,23 +267,24 @@ class Installed:
         self, name: str, text: str, distinct: Distinct, encode: Encode, layout_of: LayoutOf,
         orders: Sequence[Sequence[Chosen]] | None = None, number: int | None = None, granularity: int = 1,
         maintenance: str = AUTO, limits: tuple[int | None, int | None] = (None, None), part: lang.Program | None = None,
-        ranges: bool = True,
+        rewrites: Rewrites = ALL,
     ) -> "Installed":  # fmt: skip
         """With one more block; `orders` and `number` as saved, or None to plan it now.  Raises RuleError.
 
-        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.  With
-        `ranges` aggregates over ranges are evaluated by these, unless another `maintenance` is asked for.
+        `limits` are the most rows and rounds of a recursion, `part` is the checked text, if that is known.
         """
         part = part or lang.compile(text, self.program, source=name)
         predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
         layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
-        if ranges and maintenance in (AUTO, ONCE):
+        recursive = recursive_names(part.rules)
+        if rewrites.ranges and maintenance in (AUTO, ONCE):
             keys_of = partial(_keys_of, predicates, layouts)
             pays = partial(pays_once, distinct) if maintenance == ONCE else None
-            recursive = recursive_names(part.rules)
             lift = partial(lift_ranges, keys_of=keys_of, encode=encode, recursive=recursive, pays=pays)
             part = part.lifted(lift)
+        if rewrites.levels and maintenance != ONCE:
+            part = lift_levels(part, recursive, state_names)
         part = part.lifted(lift_existentials).lifted(lift_computed)
         part = refusing(part.lifted(partial(lift_negations, recursive=recursive_names(part.rules))))
         program = self.program.including(part)
@@ -323,11 +346,13 @@ class Installed:
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
                 **({"ranges": True} if b.ranges else {}),
+                **({"levels": True} if b.levels else {}),
                 "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
             }
             for b in self.blocks
         ]
-        planning = PLANNING if any(b.ranges for b in self.blocks) else PLANNING_WITHOUT_RANGES
+        planning = PLANNING_WITHOUT_LEVELS if any(b.ranges for b in self.blocks) else PLANNING_WITHOUT_RANGES
+        planning = PLANNING if any(b.levels for b in self.blocks) else planning
         return json.dumps({"planning": planning, "blocks": blocks})
 
     @classmethod
@@ -335,7 +360,7 @@ class Installed:
         """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
         found = json.loads(saved)
         planning = found["planning"] if isinstance(found, dict) else None
-        if planning in (PLANNING, PLANNING_WITHOUT_RANGES):
+        if planning in (PLANNING, PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES):
             return cls._loaded(found["blocks"], encode, layout_of)
         if planning == PLANNING_BEFORE:
             with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
@@ -355,7 +380,8 @@ class Installed:
             installed = installed.including(
                 block["name"], block["text"], _no_estimates, encode, layout_of,
                 [[Chosen(*o) for o in rule] for rule in block["orders"]], block["number"], block["granularity"],
-                limits=tuple(block.get("limits", (None, None))), ranges=block.get("ranges", False),
+                limits=tuple(block.get("limits", (None, None))),
+                rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
             )  # fmt: skip
         return installed
 

@@ -75,6 +75,7 @@ REFUSED = {
     "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = w, w <= v",
 }
 REGISTERED = Operation(1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64")
+EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
 
 
 def told_apart(aggregate: Aggregate, terms: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
@@ -169,6 +170,11 @@ def operation_of(aggregate: Aggregate) -> Operation:
         aggregate.where, f"{aggregate.op} is no aggregate: there are {', '.join(OPERATIONS)}, and the operators that "
         "pagestore.register_operator has made"
     )  # fmt: skip
+
+
+def serves_levels(op: str) -> bool:
+    """Does an operation follow from values, however often each is there and in whatever order they come?"""
+    return op in EXTREMES or is_semilattice(op)
 
 
 def _check_constants(aggregate: Aggregate, operation: Operation) -> None:

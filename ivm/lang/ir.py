@@ -186,6 +186,8 @@ class Rule(Placed):
 
     A rule with a `range` has an atom of points, an atom of what is aggregated, and comparisons that say no more than
     the range; it is evaluated by ranges of the second one's tree (see plan/rewrite/ranges.py).
+
+    With `levels` its aggregates share states if their groups are nested (see plan/rewrite/levels.py).
     """
 
     heads: tuple[Atom, ...]
@@ -196,6 +198,7 @@ class Rule(Placed):
     failed: Atom | None = None
     refuses: Mapping[tuple[int, int], Binary] | None = field(default=None, compare=False, repr=False)
     range: Range | None = None
+    levels: bool = False
 
     @property
     def aggregate(self) -> Aggregate | None:

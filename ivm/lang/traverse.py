@@ -50,29 +50,29 @@ def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[V
 def constants(rule: Rule) -> Iterator[Const]:
     """Every constant of a rule, also those inside negations."""
     heads = (term for head in rule.heads for term in head.terms)
-    leaves = _leaves((*heads, *rule.aggregates, *chain(*rule.body)))
-    yield from (leaf for leaf in leaves if isinstance(leaf, Const))
+    found = leaves((*heads, *rule.aggregates, *chain(*rule.body)))
+    yield from (leaf for leaf in found if isinstance(leaf, Const))
 
 
 def unnamed_in(rule: Rule) -> set[str]:
     """The names of the variables that stand for one `_` each: those that hoist.py made and nothing else holds."""
     heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
-    uses = Counter(leaf.name for leaf in _leaves((*heads, *chain(*rule.body))) if isinstance(leaf, Var))
+    uses = Counter(leaf.name for leaf in leaves((*heads, *chain(*rule.body))) if isinstance(leaf, Var))
     return {name for name, n in uses.items() if n == 1 and fullmatch(r"_\d+", name)}
 
 
-def _leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var | Const]:
+def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var | Const]:
     """Each variable and each constant, as often as it is there, also within negations."""
     for node in nodes:
         match node:
             case Var() | Const():
                 yield node
             case Binary() | Compare():
-                yield from _leaves((node.left, node.right))
+                yield from leaves((node.left, node.right))
             case Atom():
-                yield from _leaves(node.terms)
+                yield from leaves(node.terms)
             case Negation():
-                yield from _leaves(node.body)
+                yield from leaves(node.body)
             case Aggregate():
                 yield from node.arguments
                 yield from node.constants

@@ -15,18 +15,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
+from ivm.lang.aggregate import EXTREMES
 from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
 from ivm.views.invertible import view_edits_of
 from ivm.views.layouts import Layout
 from ivm.views.order_statistics import midpoints, place_of
-from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, State
+from ivm.views.states import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold
 from pagestore.host import (
     CARRY,
     CHECKSUM,
     COUNT,
     ERASE,
     INSERT,
+    MAX,
+    MIN,
     SET,
     SUM,
     WORD_MAX,
@@ -84,8 +87,9 @@ def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.nda
         return rows[1:2]
     if fold.state.kind == INVERTED:
         return rows[-2:-1] if layout.bare else rows[:-1]
-    groups, records = in_memory(rows, fold.state.group, fold.op in WEIGHED)
-    return _Rows(name, layout, pages, state, order).of(groups, records)[0]
+    groups, records = in_memory(_of_level(fold, rows), fold.group, fold.op in WEIGHED)
+    found = in_key_order(fold, _Rows(name, layout, pages, state, order).of(groups, records)[0])
+    return found.take(sort_order(found), axis=1) if fold.order else found
 
 
 def view_edits(
@@ -109,21 +113,25 @@ def view_edits(
         return actions, rows[1:2]
     if fold.state.kind == INVERTED:
         return view_edits_of(actions, rows[: fold.state.group + 1], layout.bare)
-    keys = distinct(rows[: fold.state.group])
-    groups = _groups_in(pages, state, fold, keys)
-    there = np.flatnonzero(groups.start < groups.stop)
-    found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state)
+    keys = distinct(rows[: fold.group]) if fold.group else np.empty((0, min(1, rows.shape[1])), np.int64)
+    if is_scanned(fold):
+        there, found, records = _scanned(fold, pages, state, keys)
+    else:
+        groups = _groups_in(pages, state, fold, keys)
+        there = np.flatnonzero(groups.start < groups.stop)
+        found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state, fold)
     if fold.is_text_ordered:
         found, records = _near_end(fold, pages, state, found, records)
     if fold.is_text_ordered and fold.op in ("min", "max"):
-        found, records = _of_contenders(layout, pages, view, found, records, (actions, rows))
+        found, records = _of_contenders(layout, pages, view, found, records, (actions, without_between(fold, rows)))
     new, which = _Rows(name, layout, pages, state, order).of(found, records)
+    new = in_key_order(fold, new)
     if layout.bare:
         old = np.concatenate([*read_batches(pages, view), np.empty((1, 0), np.int64)], axis=1)
         gone = old[:, : keys.shape[1]]  # nothing, if the state did not change
         return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
     gone = _surplus(pages, view, fold, keys, np.bincount(there[which], minlength=keys.shape[1]))
-    gone = np.concatenate([gone, np.zeros((1, gone.shape[1]), np.int64)])
+    gone = np.concatenate([in_key_order(fold, gone), np.zeros((1, gone.shape[1]), np.int64)])
     return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate([new, gone], axis=1)
 
 
@@ -192,7 +200,7 @@ class _Rows:
 
 def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Records]:
     """All groups of the records rows[C, n], which are in order, by the first `group` words."""
-    start = np.flatnonzero(begins(rows[:group]))
+    start = _starts(rows[:group])
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
     if not weighed:
         none = np.zeros(len(start), np.int64)
@@ -205,19 +213,25 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
     return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
 
 
+def _starts(keys: np.ndarray) -> np.ndarray:
+    """Where each group of records begins, given their groups' keys[K, n] in order; all are one group if K is 0."""
+    return np.flatnonzero(begins(keys)) if len(keys) else np.arange(min(1, keys.shape[1]))
+
+
 def _unweighed(ranks: np.ndarray) -> np.ndarray:
     raise AssertionError("records are weighed where an operation says so")
 
 
-def _in_tree(pages: Pages, state: Tree) -> Records:
+def _in_tree(pages: Pages, state: Tree, fold: Fold) -> Records:
     return Records(
-        lambda ranks: select(pages, state, ranks), lambda ranks: select_weighted(pages, state, state.spec.keys, ranks)
+        lambda ranks: without_between(fold, select(pages, state, ranks)),
+        lambda ranks: select_weighted(pages, state, state.spec.keys, ranks),
     )
 
 
 def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Groups:
     """The groups keys[K, n] of a tree of state; those without records are empty."""
-    start = ranks(pages, state, keys)
+    start = ranks(pages, state, keys) if len(keys) else np.zeros(keys.shape[1], np.int64)
     stop = start + fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     none = np.zeros(keys.shape[1], np.int64)
     if fold.op not in WEIGHED:
@@ -233,15 +247,61 @@ def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Group
 
 def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray) -> np.ndarray:
     """The words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 where there are none."""
+    return _folded_groups(pages, state, scan, keys)[1]
+
+
+def _folded_groups(
+    pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether records begin with each of keys[K, n], bool[n], and the words of `fold_groups`."""
     rows = rows_of(state.spec, scan)
     assert rows
     behind, last = behind_prefixes(keys)
-    found = fold_many(pages, state, rows, keys, behind)
-    words = np.where(found.full, found.words, 0)
+    words, full, _ = fold_many(pages, state, rows, keys, behind)
     if last.any():
         rest = fold_many(pages, state, rows, keys[:, last], np.empty((0, np.count_nonzero(last)), np.int64))
-        words[:, last] = np.where(rest.full, rest.words, 0)
-    return words
+        words[:, last], full[last] = rest.words, rest.full
+    return full, np.where(full, words, 0)
+
+
+# -- levels of detail
+
+
+def is_scanned(fold: Fold) -> bool:
+    """Is the result of each group an extreme over finer groups, which a scan finds?"""
+    return fold.between > 0 and fold.op in EXTREMES and not fold.state.texts
+
+
+def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
+    """Records rows[C, n] of a state as those of a view's level, without the keys of finer groups; of groups whose
+    extreme a scan would find only this."""
+    rows = without_between(fold, rows)
+    if not is_scanned(fold) or not rows.shape[1]:
+        return rows
+    extreme = np.minimum if fold.op in LOWER else np.maximum
+    for column in range(fold.group, len(rows) - 1):
+        start = _starts(rows[: fold.group])
+        best = extreme.reduceat(rows[column], start)
+        rows = rows[:, rows[column] == np.repeat(best, np.diff(start, append=rows.shape[1]))]
+    return rows[:, _starts(rows[: fold.group])]
+
+
+def _scanned(fold: Fold, pages: Pages, state: Tree, keys: np.ndarray) -> tuple[np.ndarray, Groups, Records]:
+    """Which of the groups keys[K, n] have records, and of each of these its extreme as the only one."""
+    full, words = _folded_groups(pages, state, fold.state.scan_of(MIN if fold.op in LOWER else MAX), keys)
+    there = np.flatnonzero(full)
+    rows = np.concatenate([keys[:, there], words[:, there], np.ones((1, len(there)), np.int64)])
+    return there, *in_memory(rows, fold.group, False)
+
+
+def without_between(fold: Fold, rows: np.ndarray) -> np.ndarray:
+    """Records of a state without the keys of finer groups than the view's."""
+    return np.delete(rows, np.s_[fold.group : fold.state.group], axis=0) if fold.between else rows
+
+
+def in_key_order(fold: Fold, rows: np.ndarray) -> np.ndarray:
+    """Rows that begin with groups, whose words are put in the order of the view's keys."""
+    return np.concatenate([rows[[*fold.order]], rows[len(fold.order) :]]) if fold.order else rows
 
 
 def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -281,12 +341,12 @@ def _of_contenders(
     """Of each group whose extreme text has not gone, only this and the texts that came; of others all records."""
     fold, (actions, rows) = layout.fold, change
     assert fold
-    group, n = fold.state.group, len(groups.start)
+    group, n = fold.group, len(groups.start)
     if layout.bare:  # the only row's key is the extreme
         rows_before = np.concatenate([*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1)
         found, old = np.full(n, view.count > 0), rows_before[:, :n]
     else:
-        found, old = get(pages, view, groups.keys)
+        found, old = get(pages, view, in_key_order(fold, groups.keys))
     before = np.concatenate([groups.keys, ~old if fold.state.falling else old])
     came = rows[: group + 1, actions == INSERT]
     gone = {*_tuples(rows[: group + 1, actions == ERASE])} - {*_tuples(came)}
@@ -308,15 +368,15 @@ def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> 
     """The records of groups in memory, in the order of their texts."""
     rows, which = all_of(groups, records)
     if fold.state.falling:
-        rows[fold.state.group : -1] = ~rows[fold.state.group : -1]
-    rows = rows.take(np.lexsort((*ordering_words(fold.state, rows, order)[::-1], which)), axis=1)
-    return in_memory(rows, fold.state.group, fold.op in WEIGHED)
+        rows[fold.group : -1] = ~rows[fold.group : -1]
+    rows = rows.take(np.lexsort((*ordering_words(fold, rows, order)[::-1], which)), axis=1)
+    return in_memory(rows, fold.group, fold.op in WEIGHED)
 
 
-def ordering_words(state: State, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
+def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
     """The words by which values of a state's records rows[C, n] are ordered: of texts, those in the order of these."""
-    words = [*rows[state.group : -1]]
-    for text in state.texts:
+    words = [*rows[fold.group : -1]]
+    for text in fold.state.texts:
         words[text] = order(words[text])
     return words
 

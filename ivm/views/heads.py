@@ -214,7 +214,7 @@ class Head:
         """The edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
         group = group_of(head, aggregate)
-        words = [batch.columns[v.name] for v in group] or [np.zeros(batch.n, np.int64)]
+        words = [batch.columns[v.name] for v in state.levels or group] or [np.zeros(batch.n, np.int64)]
         if state.kind == PARTS:
             assert aggregate.argument
             values = batch.columns[aggregate.argument.name]

@@ -22,7 +22,7 @@ from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Atom, Predicate, Rule
 from ivm.lang.traverse import variables
 from ivm.plan.plan import Plan
-from ivm.views.states import Fold, states_of
+from ivm.views.states import Fold, group_of, states_of
 from pagestore.host import KEYS_MAX
 
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
@@ -134,6 +134,10 @@ def _aggregated(predicate: Predicate, rule: Rule) -> Layout:
         aggregate.place is not None,
         len(predicate.keys) > (aggregate.place is not None),
     )
+    if fold and fold.state.levels:
+        keys = [fold.state.levels.index(v) for v in group_of(rule.heads[place], aggregate)]
+        order = () if keys == sorted(keys) else tuple(keys)
+        fold = fold._replace(between=fold.state.group - len(keys), order=order)
     if not predicate.keys:
         return Layout(kind, 1, 0, 0, bare=True, fold=fold)
     return Layout(kind, len(predicate.keys), 1, int(kind == SUM), fold=fold)

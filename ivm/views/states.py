@@ -11,28 +11,33 @@ s is the group's key, 0 for an aggregate without keys, and eta is how many assig
     lo[x] = a, hi[x] = b, mid[x] = c <- agg<<a = min(v), b = max(v), c = median(v)>> cost(x, v).
 
 has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by rank; median also
-needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.
+needs the sum of eta.  A max that is alone keeps ~v, whose order is the reverse.  levels.py says how groups of
+several levels of detail share one.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED
+from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Rule, Type, Value, Var
 from ivm.lang.types import TEXTS
-from pagestore.host import CARRY, CHECKSUM, COUNT, SUM, Spec, has_inverse, is_operator, operator_code
+from ivm.views.levels import Wanted, chains
+from pagestore.host import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, Spec, has_inverse, is_operator, operator_code
 
 APART = "$apart:"  # and the name of the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
 WEIGHED = ("median", "quantile", "top", "bottom")  # what finds an assignment by how many are before it
 LOWER = ("min", "argmin", "first", "bottom")  # what takes the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
+ENDS = {MIN: LOWER, MAX: UPPER}
 
 
 class State(NamedTuple):
     """A tree of state: its name, its kind, how many words are a group's key and a value, and the operations it serves.
 
-    `texts` are the places among a value's words that are texts; `falling` says that values are complemented.
+    `texts` are the places among a value's words that are texts; `falling` says that values are complemented.  If it
+    serves several levels of detail, `levels` are the variables of its key, and `folded` says whether coarser groups
+    ask for the least value of a range (MIN) or for the greatest (MAX).
     """
 
     name: str
@@ -42,6 +47,8 @@ class State(NamedTuple):
     ops: tuple[str, ...] = ()
     texts: tuple[int, ...] = ()
     falling: bool = False
+    levels: tuple[Var, ...] = ()
+    folded: tuple[int, ...] = ()
 
     @property
     def squared(self) -> bool:
@@ -75,13 +82,24 @@ class State(NamedTuple):
             scans += [(SUM, keys), (CARRY, keys)]
         if "concat" in self.ops:
             scans.append((CHECKSUM, keys + 1))
+        for end in self.folded:
+            scans += self.scan_of(end)
         scans += [(operator_code(op), keys - 1) for op in dict.fromkeys(self.ops) if is_operator(op)]
         return Spec(0, keys, 1, (*scans,))
+
+    def scan_of(self, end: int) -> tuple[tuple[int, int], ...]:
+        """The scan for the least value of all in a range, or for the greatest: `end` is MIN or MAX."""
+        first, *others = range(self.group, self.group + self.values)
+        return (end, first), *((THEN, column) for column in others)
 
 
 class Fold(NamedTuple):
     """How a view's rows follow from a state: the operation, its constants, the type of what it takes and whether it
-    numbers the rows of a group; `grouped` is False if there is one group."""
+    numbers the rows of a group; `grouped` is False if there is one group.
+
+    Of a state for several levels of detail, the view's groups are told by all but the last `between` words of the
+    state's key, and `order` says where in these each of the view's keys is; it is empty if they have the same order.
+    """
 
     op: str
     state: State
@@ -89,6 +107,13 @@ class Fold(NamedTuple):
     constants: tuple[Value, ...] = ()
     numbered: bool = False
     grouped: bool = True
+    between: int = 0
+    order: tuple[int, ...] = ()
+
+    @property
+    def group(self) -> int:
+        """How many words of the state's records tell the view's groups apart."""
+        return self.state.group - self.between
 
     @property
     def rows_max(self) -> int:
@@ -106,26 +131,50 @@ class Fold(NamedTuple):
 def states_of(rule: Rule) -> list[State | None]:
     """The state of each head's aggregate in turn, the same one where they share it; None where none is needed."""
     wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
-    states: list[State | None] = []
-    for key, one in zip(wanted, rule.aggregates, strict=True):
-        if key is None:
-            states.append(None)
-            continue
-        kind, group, values = key
-        sharing = [n for n, other in enumerate(wanted) if other == key]
-        if kind == INVERTED:
-            sharing = [n for n in sharing if rule.aggregates[n].op == one.op]
-        ops = tuple(rule.aggregates[n].op for n in sharing)
-        texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
-        name = f"{APART}{rule.heads[sharing[0]].predicate}"
-        if kind == ALONE:
-            values = values or (rule.aggregates[sharing[0]].result,)
-        words = 1 + (ops[0] == "sum") if kind == ALONE else len(values)
-        states.append(State(name, kind, max(1, len(group)), words, ops, texts, ops == ("max",)))
-    return states
+    serving = [_serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
+    keyed = chains(wanted, serving) if rule.levels else {}
+    return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
 
 
-def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> tuple[str, tuple[Var, ...], tuple[Var, ...]] | None:
+def state_names(rule: Rule) -> list[str]:
+    """The name of each head's state in turn, empty where none is needed."""
+    return [state.name if state else "" for state in states_of(rule)]
+
+
+def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]) -> State:
+    """The state of the aggregate with a number; `keyed` has the key of those that serve several levels of detail."""
+    own = wanted[number]
+    assert own
+    (kind, group, values), levels = own, keyed.get(own, ())
+    sharing = [n for n, other in enumerate(wanted) if other == own or (levels and _is_level(other, own, keyed))]
+    if kind == INVERTED:
+        sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
+    ops = tuple(rule.aggregates[n].op for n in sharing)
+    texts = tuple(n for n, v in enumerate(values) if rule.types[v.name] in TEXTS) if kind == VALUES else ()
+    served = [(group_of(rule.heads[n], rule.aggregates[n]), rule.aggregates[n].op) for n in sharing]
+    coarse = {op for keys, op in served if len(keys) < len(levels)}
+    folded = () if texts else tuple(end for end, ops in ENDS.items() if not coarse.isdisjoint(ops))
+    name = f"{APART}{rule.heads[sharing[0]].predicate}"
+    if kind == ALONE:
+        values = values or (rule.aggregates[sharing[0]].result,)
+    words = 1 + (ops[0] == "sum") if kind == ALONE else len(values)
+    key = levels or group
+    return State(name, kind, max(1, len(key)), words, ops, texts, not levels and ops == ("max",), levels, folded)
+
+
+def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
+    """May an aggregate follow from the state of finer groups?  Not where texts have a place in an order of others."""
+    if wanted is None or wanted[0] != VALUES or not serves_levels(op):
+        return False
+    return op in ("min", "max") or all(rule.types[v.name] not in TEXTS for v in wanted[2])
+
+
+def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, ...]]) -> bool:
+    """Is another aggregate served by the same state of several levels?"""
+    return other is not None and other[2] == own[2] and keyed.get(other) == keyed[own]
+
+
+def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> Wanted | None:
     """What an aggregate keeps: the kind, the group's key and the variables of a value."""
     group, op = group_of(head, aggregate), aggregate.op
     if op in ("count", "sum", PARTED):

@@ -354,8 +354,9 @@ def test_explain_says_who_shares_a_state(tmp_path):
             "state     $apart:lo: each group's values in order, with support counts, with a count of records, a sum of"
             in ws.explain("mid")
         )
-        assert "shared    by lo, mid" in ws.explain("lo")
-        assert "shared" not in ws.explain("all")
+        assert "shared    by all, lo, mid" in ws.explain("lo")
+        ws.install("hi[x] = a, mean[x] = b <- agg<<a = max(v), b = avg(v)>> m[x, _] = v.", "other")
+        assert "shared" not in ws.explain("hi")
 
 
 def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):

@@ -1,0 +1,91 @@
+"""Extremes over the same body become one rule, so that a state serves all their levels of detail.
+
+    h[c, m] = a <- agg<<a = max(x)>> r(c, m, x).    h0[] = b <- agg<<b = min(z)>> r(_, _, z).
+
+    h[c, m] = a, h0[] = b$1 <- agg<<a = max(x), b$1 = min(x)>> r(c, m, x).
+
+Bodies are the same if they differ only in the names of variables.  Only rules of one block are merged, so what a block
+stores follows from its text (views/levels.py says which groups share a state).
+"""
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from ivm.lang.aggregate import serves_levels
+from ivm.lang.ir import Negation, Rule, Var
+from ivm.lang.program import Program
+from ivm.lang.traverse import leaves, renamed, writes
+
+StatesOf = Callable[[Rule], list[str]]  # the name of each head's state, empty if there is none
+
+
+def lift_levels(part: Program, recursive: Container[str], states_of: StatesOf) -> Program:
+    """A program whose aggregates share states as far as they can, where their groups are nested.
+
+    Views in `recursive` are left to their rounds.
+    """
+    rules: list[Rule] = []
+    for rule in part.rules:
+        if not rule.aggregates or rule.range or any(name in recursive for name in writes(rule)):
+            rules.append(rule)
+            continue
+        for place, earlier in enumerate(rules):
+            if merged := _merged(earlier, rule, states_of):
+                rules[place] = merged
+                break
+        else:
+            rules.append(_levelled(rule, states_of))
+    return replace(part, rules=tuple(rules))
+
+
+def _levelled(rule: Rule, states_of: StatesOf) -> Rule:
+    """The rule, marked if a state of it serves several levels."""
+    shared = replace(rule, levels=True)
+    return shared if states_of(shared) != states_of(rule) else rule
+
+
+def _merged(earlier: Rule, rule: Rule, states_of: StatesOf) -> Rule | None:
+    """One rule for two, if some of their heads would share a state; else None."""
+    if earlier.range or not earlier.aggregates:
+        return None
+    if not all(serves_levels(one.op) for one in (*earlier.aggregates, *rule.aggregates)):
+        return None
+    names = _same_body(earlier, rule)
+    if names is None:
+        return None
+    count = len(earlier.heads)
+    results = [Var(f"{one.result.name}${count + n}", where=one.result.where) for n, one in enumerate(rule.aggregates)]
+    heads, aggregates, types = [*earlier.heads], [*earlier.aggregates], {**earlier.types}
+    for head, one, result in zip(rule.heads, rule.aggregates, results, strict=True):
+        heads.append(renamed(head, {**names, one.result: result}))
+        arguments = tuple(renamed(v, names) for v in one.arguments)
+        aggregates.append(replace(one, arguments=arguments, result=result))
+        types[result.name] = rule.types[one.result.name]
+    both = replace(earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True)
+    states = states_of(both)
+    shared = {*states[:count]} & {*states[count:]} - {""}
+    return both if shared else None
+
+
+def _same_body(one: Rule, other: Rule) -> dict[Var, Var] | None:
+    """The variables of one body for those of another that is the same but for names; None if it is not."""
+    pairs = list(zip(*(list(_variables(rule)) for rule in (other, one)), strict=False))
+    names = dict(pairs)
+    if len({*names.values()}) != len(names):
+        return None
+    body = tuple(tuple(_renamed(literal, names) for literal in disjunct) for disjunct in other.body)
+    return names if body == one.body else None
+
+
+def _variables(rule: Rule) -> Iterator[Var]:
+    return (leaf for leaf in leaves(chain(*rule.body)) if isinstance(leaf, Var))
+
+
+def _renamed(literal: Any, names: dict[Var, Var]) -> Any:
+    """A literal with its variables renamed, also within negations."""
+    if not isinstance(literal, Negation):
+        return renamed(literal, names)
+    body = tuple(_renamed(one, names) for one in literal.body)
+    return replace(literal, body=body, exists=tuple(names.get(v, v) for v in literal.exists))
