@@ -40,7 +40,10 @@ def test_order_and_values_survive(text):
     def check(values):
         words = encode(column, values, None)
         assert words.dtype == np.int64
-        assert decode(column.type, words, None).to_pylist() == [v + 0.0 if text == "float64" else v for v in values]
+        decoded = decode(column.type, words, None).to_pylist()
+        if column.type.zone:  # where clocks are turned back, Python has no two zones' times equal
+            decoded = [value.astimezone(dt.UTC) for value in decoded]
+        assert decoded == [v + 0.0 if text == "float64" else v for v in values]
         in_order = [values[i] for i in np.argsort(words, kind="stable")]
         assert in_order == sorted(values)
 
