@@ -18,12 +18,11 @@ from pagestore.trees.backward import read_backward
 from pagestore.trees.page_path import naming_path
 from pagestore.trees.reading import batch_rows, read, read_batches
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import decode, encode, text_of, to_numpy, values_of, word_of_value
+from pagestore.values.codec import decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
 from pagestore.values.types import Schema
 from pagestore.versions.catalog import Info
 
 TUPLES_ROWS = 4096  # as many as become tuples at once
-_NO_TEXTS: Any = None  # in place of a dictionary, for columns without texts
 
 
 class Range(Frames):
@@ -241,7 +240,7 @@ class Range(Frames):
         if not self._texts:
             return self._words_of(row)
         return tuple(
-            text_of(column, value) if column.type.interned else int(encode(column, [value], _NO_TEXTS)[0])
+            text_of(column, value) if column.type.interned else word_without_texts(column, value)
             for column, value in zip(self.schema.stored, row, strict=False)
         )
 

@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import CorruptionError, WordError
+from pagestore.errors import WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.types import Column, Interner, Texts, Type, remedy_for
+from pagestore.values.types import Column, Interner, Texts, Type, decoded, remedy_for
 
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # in place of a dictionary, for values that are no texts
@@ -43,7 +43,6 @@ YEARS = {  # the words of the first and the last value that Python has
     for kind, unit in _UNITS.items()
 }
 MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
-
 
 # --- values to words ----------------------------------------------------------------------------
 
@@ -110,10 +109,15 @@ def _encoded(column: Column, array: pa.Array, interner: Interner) -> np.ndarray:
 
 def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
     """The word of one value, as `encode`; of a text that the dictionary does not have 0."""
-    if column.type.name == "int64" and type(value) is int and WORD_MIN < value <= WORD_MAX:
-        return value
     if column.type.interned and value is not None:
         return id_of(text_of(column, value))
+    return word_without_texts(column, value)
+
+
+def word_without_texts(column: Column, value: Any) -> int:
+    """The word of one value that is no text, as `encode`."""
+    if column.type.name == "int64" and type(value) is int and WORD_MIN < value <= WORD_MAX:
+        return value
     return int(encode(column, [value], _NO_TEXTS)[0])
 
 
@@ -390,14 +394,6 @@ def value_of_word(column_type: Type, word: int, texts: Texts) -> Any:
         text = texts.text(word)
         return text if column_type.name == "bytes" else decoded(text)
     return values_of(column_type, np.array([word]), texts)[0]
-
-
-def decoded(text: bytes) -> str:
-    """A text as a string. Raises CorruptionError if it is none."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more") from None
 
 
 def float_values(words: np.ndarray) -> np.ndarray:

@@ -31,11 +31,12 @@ from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
 from pagestore.values.text_order import LABELS, ORDER, SortedOrder, StoredOrder, TextOrder
 from pagestore.values.text_search import PackedTexts, TextSearch, hashes_of
+from pagestore.values.types import no_string
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)
-NO_TEXTS, NO_PLACES = Tree.empty(TEXTS), Tree.empty(PLACES)
 TEXT_TREES = {spec.tree_id: spec for spec in (TEXTS, PLACES, ORDER, LABELS)}
+EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
@@ -141,13 +142,13 @@ class Dictionary:
                         yield id_, *heads.pop(id_)
 
     def _tree(self, spec: Spec) -> Tree:
-        return self._trees.get(spec.tree_id) or Tree.empty(spec)
+        return self._trees.get(spec.tree_id) or EMPTY[spec.tree_id]
 
     @property
     def search(self) -> TextSearch:
         """What looks for texts in the trees as they are now."""
-        pages, trees, found = self._pages(), self._trees, self._searched
-        places, texts = trees.get(PLACES.tree_id) or NO_PLACES, trees.get(TEXTS.tree_id) or NO_TEXTS
+        pages, found = self._pages(), self._searched
+        places, texts = self._tree(PLACES), self._tree(TEXTS)
         if found is None or found.pages is not pages or found.places is not places or found.texts is not texts:
             found = self._searched = TextSearch(pages, places, texts)
         return found
@@ -272,7 +273,7 @@ def _check_utf8(texts: pa.Array) -> None:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more") from None
+        raise no_string(error) from None
 
 
 def _frame(content: np.ndarray, page: int) -> bytes:

@@ -77,9 +77,7 @@ class TextSearch:
         """The id of a text, 0 if there is none. O(log texts)."""
         if len(text) >= LONG or not JIT:
             return None
-        room = _ROOM
-        room.text[: len(text)] = text
-        found = FIND.call(self._places, self._texts, room.text_address, len(text), room.address)
+        found = FIND.call(self._places, self._texts, _ROOM.hold(text), len(text), _ROOM.address)
         return int(found) if self._readable(found) else None
 
     def match(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray | None:
@@ -104,9 +102,7 @@ class TextSearch:
         """How many texts are below a text, from `low` to `high`, by the packed order at an address."""
         if len(text) >= LONG:
             return None
-        room = _ROOM
-        room.text[: len(text)] = text
-        found = RANK.call(order, self._texts, room.text_address, len(text), low, high)
+        found = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)
         return int(found) if self._readable(found) else None
 
     def _readable(self, status: int) -> bool:
@@ -120,8 +116,12 @@ class _Room(threading.local):
     def __init__(self) -> None:
         words = np.zeros(text_hash.ROOM + LONG // 8, np.int64)
         self.address = words.ctypes.data
-        self.text_address = self.address + 8 * text_hash.ROOM
-        self.text = memoryview(words.view(np.uint8))[8 * text_hash.ROOM :]  # type: ignore[arg-type]
+        self._text = memoryview(words.view(np.uint8))[8 * text_hash.ROOM :]  # type: ignore[arg-type]
+
+    def hold(self, text: bytes) -> int:
+        """Keep a text that is not long; the address of its bytes."""
+        self._text[: len(text)] = text
+        return self.address + 8 * text_hash.ROOM
 
 
 _ROOM = _Room()

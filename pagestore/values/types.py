@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from pagestore.errors import SchemaError
+from pagestore.errors import CorruptionError, SchemaError
 from pagestore.pages.layout import KEYS_MAX
 from pagestore.runtime.lazy import pyarrow as pa
 
@@ -40,6 +40,19 @@ class Texts(Interner, Protocol):
 
     def text(self, id_: int) -> bytes:
         """The text of an id."""
+
+
+def decoded(text: bytes) -> str:
+    """A text as a string. Raises CorruptionError if it is none."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise no_string(error) from None
+
+
+def no_string(error: Exception) -> CorruptionError:
+    """What is said of a text that a column of strings cannot have."""
+    return CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more")
 
 
 class Type(NamedTuple):
