@@ -28,7 +28,7 @@ from pagestore.trees.page_path import naming_path, with_path
 from pagestore.trees.range_folds import RangeFold, Rows, count_rows, fold_many, ranks, rows_of, select
 from pagestore.trees.reading import count
 from pagestore.trees.tree import Tree
-from pagestore.values.codec import encode, to_numpy, value_of_word
+from pagestore.values.codec import NULL, encode, to_numpy, value_of_word
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
 from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_names, value_of, values_of
@@ -174,7 +174,7 @@ class Relation(Keyed):
         if words is None:
             return default
         out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words stand behind
-        if not schema.plain_values:
+        if not schema.integer_values or NULL in out:
             columns = schema.stored[len(row) :]
             out = tuple(value_of_word(c.type, w, self._source.dictionary) for c, w in zip(columns, out, strict=True))
         return out[0] if len(out) == 1 else out

@@ -23,7 +23,6 @@ for the greatest one, 2**64 - 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, time
 from numbers import Integral, Number, Real
 from typing import Any
@@ -124,8 +123,10 @@ def word_without_texts(column: Column, value: Any) -> int:
 def text_of(column: Column, value: Any) -> bytes:
     """A value of a column of texts as bytes. Raises WordError as `encode`."""
     if type(value) is str and column.type.name == "string":
-        with suppress(UnicodeError):
+        try:  # `suppress` takes as long as the rest
             return value.encode()
+        except UnicodeError:
+            pass  # Arrow says below where it is
     if type(value) is bytes and column.type.name == "bytes":
         return value
     array = _arrow_array(column, [value])

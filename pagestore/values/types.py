@@ -212,9 +212,9 @@ class Schema:
         return all(column.type == Type("int64") for column in self.columns)
 
     @cached_property
-    def plain_values(self) -> bool:
-        """Whether every value column is int64 and may not be null."""
-        return all(column.type == Type("int64") for column in self.stored[len(self.key) :])
+    def integer_values(self) -> bool:
+        """Whether every value column is int64, so that values that are not null are words."""
+        return all(column.type.name == "int64" for column in self.stored[len(self.key) :])
 
     @cached_property
     def arrow(self) -> pa.Schema:
