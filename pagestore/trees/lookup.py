@@ -13,7 +13,7 @@ from pagestore.pages.layout import KEYS_MAX
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, Door, Flags, Key, MappedWords, Table, Tables, Words
 from pagestore.runtime.parallel import together
-from pagestore.sorting.tuples import FEW, near_order
+from pagestore.sorting.tuples import near_order
 from pagestore.trees.kernels import batch_lookup as k_batch_lookup
 from pagestore.trees.kernels import neighbours as k_neighbours
 from pagestore.trees.kernels import point_lookup as k_point_lookup
@@ -21,6 +21,7 @@ from pagestore.trees.kernels import read_range as k_read_range
 from pagestore.trees.scratch import scratch
 from pagestore.trees.tree import Tree, checked
 
+UNORDERED = 192  # keys; so few are found sooner than they are put in order
 SHARE = 1 << 13  # keys that are worth a thread; a millisecond of work
 
 MAP = MappedWords, Bytes, int  # the fields of Pages
@@ -46,7 +47,7 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
         status: int = GET.call(*pages, *shape, keys, some, places, found, out)
         return status
 
-    order = near_order(keys) if n > FEW else np.arange(n)
+    order = near_order(keys) if n > UNORDERED else np.arange(n)
     if threads < 2 or n < 2 * SHARE:  # cutting shares takes as long as looking a few keys up
         checked(look_up(order), spec)
         return found, out

@@ -40,6 +40,7 @@ EMPTY = {number: Tree.empty(spec) for number, spec in TEXT_TREES.items()}
 LONG_MARK = 0xFFFF
 LONG_PARTS = 5  # records of a long text
 LOADED_AT_ONCE = 1 << 13  # texts
+FEW_IDS = 1 << 10  # ids that are looked up in less time than the distinct ones among them are found
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 
 
@@ -97,19 +98,14 @@ class Dictionary:
 
         O(distinct log dictionary + bytes).
         """
+        if len(ids) <= FEW_IDS and (found := self.search.load(ids)) is not None:
+            return _arrow_texts(*found, binary)
         distinct, places = _distinct(ids)
         offsets, data = self._load(distinct)
-        kind = pa.binary() if binary else pa.string()
-        if np.diff(offsets)[places].sum() > BYTES_MAX:
-            kind = pa.large_binary() if binary else pa.large_string()
-        else:
-            offsets = offsets.astype(np.int32)
-        parts = pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-        if not binary:
-            _check_utf8(parts)
-        if len(places) == len(parts) and (np.diff(places) == 1).all():
-            return parts
-        return parts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+        texts = _arrow_texts(offsets, data, binary, int(np.diff(offsets)[places].sum()) > BYTES_MAX)
+        if len(places) == len(texts) and (np.diff(places) == 1).all():
+            return texts
+        return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
     def lengths(self, first: int, end: int) -> np.ndarray:
         """How many bytes the texts of ids from `first` up to `end` have, int64[n]; -1 for no text. O(their bytes)."""
@@ -268,12 +264,17 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[ids - low]
 
 
-def _check_utf8(texts: pa.Array) -> None:
-    """Raises CorruptionError for texts that cannot be strings."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise no_string(error) from None
+def _arrow_texts(offsets: np.ndarray, data: np.ndarray, binary: bool, large: bool = False) -> pa.Array:
+    """Texts as Arrow, of a large type on demand. Raises CorruptionError for bytes that cannot be a string."""
+    kinds = (pa.binary, pa.large_binary) if binary else (pa.string, pa.large_string)
+    places = offsets if large else offsets.astype(np.int32)
+    texts = pa.Array.from_buffers(kinds[large](), len(offsets) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)])
+    if not binary:
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise no_string(error) from None
+    return texts
 
 
 def _frame(content: np.ndarray, page: int) -> bytes:

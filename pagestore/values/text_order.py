@@ -23,7 +23,7 @@ from pagestore.sorting.tuples import FEW
 from pagestore.trees.lookup import RecordFinder, get, packed_tree
 from pagestore.trees.range_folds import RangeFold, Rows, select
 from pagestore.trees.range_folds import ranks as ranks_in
-from pagestore.trees.reading import read
+from pagestore.trees.reading import read, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.text_search import TextSearch
 
@@ -192,8 +192,7 @@ class StoredOrder(TextOrder):
         if start >= stop:
             return np.zeros((2, 0), np.int64)
         low = int(self.entries(np.array([start]))[0, 0])
-        high = (int(self.entries(np.array([stop]))[0, 0]),) if stop < self.count else ()
-        return read(self._pages(), self._order, (low,), high)
+        return next(read_batches(self._pages(), self._order, (low,), rows=stop - start))
 
     def _key_of(self, id_: int) -> int | None:
         found = self._finder.find((id_,)) if self.count else None

@@ -90,6 +90,7 @@ class TextSearch:
 
     def load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The texts of ids int64[n]: offsets int64[n + 1], bytes uint8[...]. O(n log texts + bytes), less in order."""
+        ids = np.ascontiguousarray(ids)  # a range that is read backward has them in steps of -1
         places, offsets = np.empty((2, len(ids)), np.int64), np.zeros(len(ids) + 1, np.int64)
         status = MEASURE.call(self._texts, ids, places, offsets)
         if not self._readable(status):
