@@ -55,9 +55,10 @@ def finish(spark: "SparkSession", folder: Path) -> None:
 
 
 def committed(folder: Path) -> int:
-    """How many batches a checkpoint says are done."""
+    """How many batches a checkpoint says are done; it names the last hundred or so."""
     done = folder / "in" / "commits"
-    return sum(path.name.isdecimal() for path in done.iterdir()) if done.exists() else 0
+    numbers = [int(path.name) for path in done.iterdir() if path.name.isdecimal()] if done.exists() else []
+    return max(numbers, default=-1) + 1
 
 
 def verify(spark: "SparkSession", folder: Path) -> int:
