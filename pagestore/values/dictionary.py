@@ -105,7 +105,7 @@ class Dictionary:
         texts = _arrow_texts(offsets, data, binary, int(np.diff(offsets)[places].sum()) > BYTES_MAX)
         if len(places) == len(texts) and (np.diff(places) == 1).all():
             return texts
-        return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+        return taken(texts, places)
 
     def lengths(self, first: int, end: int) -> np.ndarray:
         """How many bytes the texts of ids from `first` up to `end` have, int64[n]; -1 for no text. O(their bytes)."""
@@ -287,6 +287,11 @@ def _frame(content: np.ndarray, page: int) -> bytes:
         return zstandard.decompress(packed)
     except (zstandard.ZstdError, MemoryError) as error:
         raise CorruptionError(f"the long texts there do not unpack: {error}", page=page) from None
+
+
+def taken(texts: pa.Array, places: np.ndarray) -> pa.Array:
+    """The texts at places int64[n]."""
+    return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
 
 
 def all_as_bytes(texts: pa.Array) -> list[bytes]:

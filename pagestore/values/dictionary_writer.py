@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pagestore.pages.layout import WORD_MAX
+from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.runtime.lazy import zstandard
 from pagestore.storage.mapping import Run
@@ -28,14 +29,17 @@ from pagestore.values.dictionary import (
     all_as_bytes,
     keys_of,
     parts_of,
+    taken,
 )
 from pagestore.values.text_labels import fitting_labels, gaps_at, make_room
 from pagestore.values.text_order import LABELS, ORDER, StoredOrder, TextOrder
 from pagestore.values.text_search import LONG, PackedTexts, hashes_of
+from pagestore.values.text_table import TextTable
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
 CACHE_MAX = 1 << 17
+MANY = 1 << 12  # texts; of fewer Arrow finds the distinct ones
 REMOVED_AT_ONCE = 1 << 16  # texts
 
 
@@ -48,21 +52,33 @@ class DictionaryWriter(Dictionary):
         self.next_id = next_id
         self.added: dict[bytes, int] = {}
         self._cache = cache
+        self._table: TextTable | None = None  # it is of no use after a call that does not come to its end
         self._first, self._labelled = next_id, self._tree(LABELS).count
         self._whole = self._labelled == self._tree(PLACES).count  # else it was made before labels were kept
 
     def intern(self, texts: pa.Array) -> np.ndarray:
-        """Ids int64[n] of texts, new ones added. O(distinct log dictionary)."""
+        """Ids int64[n] of texts, new ones added. O(bytes + distinct log dictionary)."""
+        if JIT and len(texts) >= MANY:
+            table, self._table = self._table or TextTable(), None
+            ids = table.ids_of(PackedTexts.of(texts), lambda places: self._ids_of(taken(texts, places)))
+            if ids is not None:  # else it broke off, at a long text
+                self._table = table
+                return ids
         distinct = texts.dictionary_encode()
-        keys = all_as_bytes(distinct.dictionary)
+        known = np.array(self._ids_of(distinct.dictionary), np.int64)
+        words: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
+        return words
+
+    def _ids_of(self, texts: pa.Array) -> list[int]:
+        """Ids of distinct texts, new ones added."""
+        keys = all_as_bytes(texts)
         known = zip(map(self.added.get, keys), map(self._cache.get, keys), strict=True)
         ids = [added or cached or 0 for added, cached in known]
         unknown = [key for key, id_ in zip(keys, ids, strict=True) if not id_]
-        if unknown:
-            fresh = iter(self._resolve(unknown))
-            ids = [id_ or next(fresh) for id_ in ids] if len(unknown) < len(keys) else [*fresh]
-        words: np.ndarray = np.array(ids, np.int64)[numbers_of(distinct.indices, np.int32)]
-        return words
+        if not unknown:
+            return ids
+        fresh = iter(self._resolve(unknown))
+        return [id_ or next(fresh) for id_ in ids] if len(unknown) < len(keys) else [*fresh]
 
     @property
     def order(self) -> TextOrder:
@@ -80,6 +96,10 @@ class DictionaryWriter(Dictionary):
         if len(self._cache) + len(self.added) > CACHE_MAX:
             self._cache.clear()
         self._cache.update(self.added)
+
+    def go_back(self, next_id: int, added: dict[bytes, int]) -> None:
+        """Forget the ids that were given since there were these."""
+        self.next_id, self.added, self._table = next_id, added, None
 
     @step
     def move_long(self) -> None:
@@ -108,6 +128,7 @@ class DictionaryWriter(Dictionary):
 
         Long texts that shared a run with them are written anew. O((n + texts in those runs) log texts).
         """
+        self._table = None
         runs = self._runs_without(ids)
         for at in range(0, len(ids), REMOVED_AT_ONCE):
             some = np.sort(ids[at : at + REMOVED_AT_ONCE])

@@ -233,7 +233,7 @@ class WorkingTrees:
         except BaseException:
             if self._open and not self.pager.work.broken:
                 self._go_back(mark, trees, catalog, before, next_tree)
-                self.dictionary.next_id, self.dictionary.added = next_id, added
+                self.dictionary.go_back(next_id, added)
             raise
         finally:
             if self._open:

@@ -15,8 +15,9 @@ from pagestore.values import dictionary, dictionary_writer
 from pagestore.values.text_search import PackedTexts, hashes_of
 
 
-@pytest.fixture
-def store(tmp_path):
+@pytest.fixture(params=[1, dictionary_writer.MANY], ids=["by a table", "by Arrow"])
+def store(tmp_path, request, monkeypatch):
+    monkeypatch.setattr(dictionary_writer, "MANY", request.param)
     with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store:
         yield store
 

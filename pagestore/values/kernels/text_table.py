@@ -1,0 +1,115 @@
+"""Texts entered in a hash table, so that what repeats in a million rows is asked for once.
+
+    slots      2**k words: 32 bits of a text's hash, then its place in the pool plus one; 0 where free
+    pool       for each text: its length in bytes, its id or 0, its words
+
+A slot and what it names are asked for while other texts are hashed, so that hardly any text waits for memory.
+"""
+
+import numpy as np
+
+from pagestore.runtime.intrinsics import bytes_at, prefetch
+from pagestore.runtime.kernel import inlined, kernel
+from pagestore.values.kernels.text_lookup import LONG
+from pagestore.values.kernels.text_words import word_from
+
+COUNT, WORDS = range(2)  # in `used`: how many texts there are, and words of the pool
+LENGTH, ID, TEXT = range(3)  # of what stands at a place in the pool
+HALF = 0xFFFFFFFF
+ODD = np.int64(-7046029254386353131)  # 2**64 divided by the golden ratio, as hashes by multiplication take it
+BLOCK = 32  # texts that are hashed before the first of them is looked for
+
+
+@kernel
+def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
+    """Set ids[i] to the id of text i in `size` bytes at address `data`, as Arrow has them, from i = `first` on.
+
+    Of a text without an id it is ~place; fresh[k] is where the k-th of the texts stands that are entered now.  Returns
+    how far it came, which is less than all where an array is full; or -1 where a text is long.
+    """
+    data, before = bytes_at(data, size), used[COUNT]
+    for begin in range(first, ids.shape[0], BLOCK):
+        end = min(begin + BLOCK, ids.shape[0])
+        if not hash_block(slots, pool, offsets, data, begin, end, ids):
+            return -1
+        for i in range(begin, end):
+            start, length, tag = offsets[i], offsets[i + 1] - offsets[i], ids[i]
+            at, place = find(slots, pool, tag, data, start, length)
+            if place < 0:
+                place = used[WORDS]
+                if 2 * used[COUNT] >= slots.shape[0] or place + TEXT + (length + 7 >> 3) > pool.shape[0]:
+                    return i
+                slots[at] = tag << 32 | place + 1
+                fresh[used[COUNT] - before] = i
+                used[COUNT], used[WORDS] = used[COUNT] + 1, add(pool, place, data, start, length)
+            ids[i] = pool[place + ID] or ~place
+    return ids.shape[0]
+
+
+@kernel
+def spread_slots(slots, wider):
+    """Copy the slots of a table to those of a wider one, all of which are free."""
+    mask = wider.shape[0] - 1
+    for slot in slots:
+        if slot:
+            at = slot >> 32 & mask
+            while wider[at]:
+                at = at + 1 & mask
+            wider[at] = slot
+
+
+@inlined
+def hash_block(slots, pool, offsets, data, begin, end, tags):
+    """Set the tags of some texts, and begin to load what they are looked for in; False if a text is long."""
+    mask = slots.shape[0] - 1
+    for i in range(begin, end):
+        if offsets[i + 1] - offsets[i] >= LONG:
+            return False
+        tags[i] = tag_of(data, offsets[i], offsets[i + 1] - offsets[i])
+        prefetch(slots, tags[i] & mask)
+    for i in range(begin, end):
+        prefetch(pool, max(0, (slots[tags[i] & mask] & HALF) - 1))
+    return True
+
+
+@inlined
+def tag_of(data, start, length):
+    """32 bits that depend on all bytes of a text."""
+    mixed = length
+    for at in range(0, length, 8):
+        mixed = (mixed ^ word_from(data, start + at, length - at)) * ODD
+        mixed ^= mixed >> 29
+    return mixed * ODD >> 32 & HALF
+
+
+@inlined
+def find(slots, pool, tag, data, start, length):
+    """(slot, place in the pool) of a text; where it is not there, a free slot and -1."""
+    mask = slots.shape[0] - 1
+    at = tag & mask
+    while slots[at]:
+        place = (slots[at] & HALF) - 1
+        if slots[at] >> 32 & HALF == tag and is_text_at(pool, place, data, start, length):
+            return at, place
+        at = at + 1 & mask
+    return at, -1
+
+
+@inlined
+def is_text_at(pool, place, data, start, length):
+    """Does a text stand at a place?"""
+    if pool[place + LENGTH] != length:
+        return False
+    for at in range(0, length, 8):
+        if pool[place + TEXT + (at >> 3)] != word_from(data, start + at, length - at):
+            return False
+    return True
+
+
+@inlined
+def add(pool, place, data, start, length):
+    """Put a text that has no id yet at a place; the next place."""
+    pool[place + LENGTH], pool[place + ID] = length, 0
+    for at in range(0, length, 8):
+        pool[place + TEXT + (at >> 3)] = word_from(data, start + at, length - at)
+    return place + TEXT + (length + 7 >> 3)
