@@ -238,6 +238,8 @@ class _Magic:
     def _passes_on(self, head: Atom, disjunct: Disjunct, given: Given) -> bool:
         calls = [x for x in atoms(disjunct) if x.predicate in self._stratum.recursive]
         (call, *others) = calls
+        if others or call.predicate != head.predicate:
+            return False
         free = [i for i in range(len(head.args)) if i not in given]
         passed = [head.args[i] for i in free]
         elsewhere = [
@@ -245,9 +247,7 @@ class _Magic:
             *(args[i] for args in (head.args, call.args) for i in given),
         ]
         return (
-            not others
-            and call.predicate == head.predicate
-            and {*self._calls[head.predicate, given]} == {(head.predicate, given)}
+            {*self._calls[head.predicate, given]} == {(head.predicate, given)}
             and passed == [call.args[i] for i in free]
             and len({*passed}) == len(passed)
             and {*variables(*elsewhere)}.isdisjoint(passed)

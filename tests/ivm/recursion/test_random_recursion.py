@@ -108,6 +108,11 @@ def test_random_questions(first):
         ask(seed)
 
 
+@pytest.mark.parametrize("seed", [2187, 3044])
+def test_questions_about_views_that_read_views_of_fewer_columns(seed):
+    ask(seed)
+
+
 def in_memory(monkeypatch, numbers: int, parts: int) -> None:
     """Evaluate from the first row on in little room that grows; facts are told apart by numbers or by hashes.
 
