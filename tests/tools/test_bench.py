@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ivm
+from pagestore_tools.bench import recursion
 from pagestore_tools.bench.graphs import even, skewed
 from pagestore_tools.bench.measure import MANY, Disagreement, Result, Row, Side, measure
 from pagestore_tools.bench.merge import Adjacency, adjacency, triangles
@@ -182,3 +183,8 @@ def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, t
 def test_a_row_of_a_benchmark_needs_none_before_it(alone, capsys) -> None:
     assert ivm_command(["bench", "--quick", "--quiet", "--only", "first answer"]) == 0
     assert "kernels cached" in capsys.readouterr().out
+
+
+def test_recursive_programs_have_the_answers_of_their_peers(tmp_path) -> None:
+    for row in recursion.rows(tmp_path, 20, skewed(30)):
+        measure(replace(row, rounds=1))
