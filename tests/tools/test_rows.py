@@ -126,3 +126,17 @@ def test_types_that_csv_and_json_lack_become_texts(tmp_path, capsys):
     ]:
         assert main.pagestore(["print", str(tmp_path / "t.pages"), "r", "-o", str(tmp_path / f"r.{form}")]) == 0
         assert (tmp_path / f"r.{form}").read_text().splitlines()[-1] == said
+
+
+def test_parquet_has_dictionaries_of_what_repeats(tmp_path):
+    """A dictionary of values that differ costs time and space; integers among these are written by differences."""
+    rows = [(i, f"name {i}", f"town {i % 9}", i % 7) for i in range(2000)]
+    with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
+        txn.create("who", "id: int64, name: string, town: string, kind: int64", key="id").insert(rows)
+    main.pagestore(["print", str(tmp_path / "s.pages"), "who", "-o", str(tmp_path / "who.parquet"), "--quiet"])
+    with pq.ParquetFile(tmp_path / "who.parquet") as file:
+        group = file.metadata.row_group(0)
+        encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(4)}
+        assert [tuple(row.values()) for row in file.read().to_pylist()] == rows
+    dictionary = {name for name, used in encodings.items() if "RLE_DICTIONARY" in used}
+    assert dictionary == {"town", "kind"} and "DELTA_BINARY_PACKED" in encodings["id"]

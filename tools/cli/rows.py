@@ -10,8 +10,8 @@ arrow      an Arrow file, or on stdout an Arrow stream
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +35,7 @@ SUFFIXES = {
 TERMINAL_ROWS = 50
 Done = Callable[[int], None]  # is told how many rows are written
 BATCH_ROWS = 1 << 20  # also the rows of a row group of Parquet
+HEAD_ROWS = 1 << 16  # that show how values repeat
 
 
 def row_options(parser: argparse.ArgumentParser) -> None:
@@ -174,8 +175,26 @@ def _spelt(column: pa.Array) -> pa.Array:
 
 
 def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
-    with pq.ParquetWriter(out, reader.schema, compression="zstd") as writer:
-        return _copied(reader, writer.write_batch, done)
+    first = [*islice(reader, 1)]
+    with pq.ParquetWriter(out, reader.schema, compression="zstd", **_encodings(first)) as writer:
+        return _copied(chain(first, reader), writer.write_batch, done)
+
+
+def _encodings(first: Sequence[pa.RecordBatch]) -> dict[str, Any]:
+    """How columns are encoded, by a first batch: with a dictionary where values repeat; else it costs time and space.
+
+    Of the others, integers, dates and times are written by their differences.
+    """
+    head = {name: batch.column(name)[:HEAD_ROWS] for batch in first for name in batch.schema.names}
+    repeated = [name for name, column in head.items() if 2 * len(column.unique()) <= len(column)]
+    others = {name: column.type for name, column in head.items() if name not in repeated}
+    differences = {name: "DELTA_BINARY_PACKED" for name, kind in others.items() if _is_whole(kind)}
+    return {"use_dictionary": repeated, "column_encoding": differences}
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether Parquet has values of a type as integers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 
 def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
@@ -184,9 +203,9 @@ def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> in
         return _copied(reader, writer.write_batch, done)
 
 
-def _copied(reader: pa.RecordBatchReader, write: Callable[[pa.RecordBatch], None], done: Done) -> int:
+def _copied(batches: Iterable[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], done: Done) -> int:
     rows = 0
-    for batch in reader:
+    for batch in batches:
         write(batch)
         rows += len(batch)
         done(rows)
