@@ -71,7 +71,7 @@ def run_rounds(bodies, facts, run):
     return DONE
 
 
-@kernel
+@inlined
 def join(bodies, facts, run, b, fact):
     """Join a waiting fact with the other atoms of a body, and add what follows."""
     first, last = bodies.bodies[b, FIRST], bodies.bodies[b, LAST]
@@ -108,14 +108,14 @@ def join(bodies, facts, run, b, fact):
             return DONE
 
 
-@kernel
+@inlined
 def hash_of(code, word):
     """Mix one more word into a hash."""
     code = (code ^ word) * -7046029254386353131
     return code ^ ((code >> 29) & 0x7FFFFFFFF)
 
 
-@kernel
+@inlined
 def begin(bodies, facts, run, step, fact):
     """The first row that a step finds; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
@@ -130,7 +130,7 @@ def begin(bodies, facts, run, step, fact):
     return matching(bodies, facts, run, step, row, fact)
 
 
-@kernel
+@inlined
 def look_up(bodies, values, relation, at, n):
     """The first row of a relation whose columns have the values of variables; -1 for none."""
     relations, data, lists = bodies.relations, bodies.data, bodies.lists
@@ -153,7 +153,7 @@ def look_up(bodies, values, relation, at, n):
     return -1
 
 
-@kernel
+@inlined
 def follow(bodies, facts, run, step, row, fact):
     """The next row that a step finds; -1 at the end."""
     steps = bodies.steps
@@ -171,7 +171,7 @@ def follow(bodies, facts, run, step, row, fact):
     return row
 
 
-@kernel
+@inlined
 def matching(bodies, facts, run, step, row, fact):
     """The first fact of a chain, from a row on, that a step may take; -1 for none."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
@@ -189,7 +189,7 @@ def matching(bodies, facts, run, step, row, fact):
     return -1
 
 
-@kernel
+@inlined
 def admit(bodies, facts, run, step, row, depth):
     """Take the values of a row and test them; 1 if all holds, 0 if not, or OVERFLOW."""
     steps, lists, values = bodies.steps, bodies.lists, run.values
@@ -255,7 +255,7 @@ def test(bodies, values, t):
     return 1 if word != right else 0
 
 
-@kernel
+@inlined
 def derive(bodies, facts, run, b, depth):
     """Add the fact that a body's head makes of the variables, unless it is there and not worse."""
     progress, values, lists = run.progress, run.values, bodies.lists
@@ -270,7 +270,7 @@ def derive(bodies, facts, run, b, depth):
     return add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank)
 
 
-@kernel
+@inlined
 def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
     """Add a fact of a predicate, the words of its key being values[lists[terms + i]], or put it aside."""
     progress = run.progress
@@ -358,7 +358,7 @@ def owner(progress, slot, parts):
     return part_of(slot >> 6 if progress[SPAN] and not progress[FOLD] else slot, parts)
 
 
-@kernel
+@inlined
 def number_of(progress, predicate, values, lists, terms, keys):
     """The number of a fact whose words all lie within a span, below those of the next predicate; -1 if they do not."""
     number, low, span = predicate, progress[LOW], progress[SPAN]
@@ -370,7 +370,7 @@ def number_of(progress, predicate, values, lists, terms, keys):
     return number
 
 
-@kernel
+@inlined
 def chained(facts, predicate, values, lists, terms, keys):
     """Where the chain of a fact begins, and its row, or -1."""
     rows, own = facts.rows, facts.rows.shape[1] - FACT
@@ -389,7 +389,7 @@ def chained(facts, predicate, values, lists, terms, keys):
     return slot, row
 
 
-@kernel
+@inlined
 def wait(facts, progress, row):
     """Put a fact into the ring."""
     place = progress[RING] + progress[WAIT]
