@@ -15,8 +15,7 @@ from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Bytes, Door, Flags, Table, Words
 from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.sorting.tuples import FEW, near_order
-from pagestore.trees.lookup import packed_tree
+from pagestore.trees.lookup import lookup_order, packed_tree
 from pagestore.trees.tree import Tree, checked
 from pagestore.values.kernels import text_hash, text_lookup, text_rank
 from pagestore.values.kernels.text_lookup import LONG as LONG
@@ -83,7 +82,7 @@ class TextSearch:
     def match(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray | None:
         """Which ids[i], of texts that are there, are those of texts i, for i of some[m]: bool[m]. O(m log texts)."""
         same = np.zeros(len(texts), bool)
-        order = some[near_order(ids[None, some])] if len(some) > FEW else some
+        order = some[lookup_order(ids[None, some])]
         buffer = texts.data
         status = MATCH.call(self._texts, ids, order, texts.offsets, buffer.address, buffer.size, same)
         return same[some] if self._readable(status) else None

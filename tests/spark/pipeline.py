@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+ALIVE, RUNNING = "RSD", "R"  # states of a process
 RULES = """
     event(n, group, attempt) -> int(n), int(group), string(attempt).
     size[group] = c <- agg<<c = count()>> event(n, group, attempt).
@@ -76,7 +77,7 @@ def verify(spark: "SparkSession", folder: Path) -> int:
     return len(numbers)
 
 
-def python_workers(spark_process: int, states: str = "RSD") -> list[int]:
+def python_workers(spark_process: int, states: str = ALIVE) -> list[int]:
     """The Python processes in which a Spark process has tasks, plans and commits: children of daemons, its children.
 
     Spark itself does not go on at once where a daemon is killed. Of those in some states: R is running.

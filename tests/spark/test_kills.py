@@ -90,8 +90,8 @@ class Victim:
     def chosen(self, rng: Random, kind: str) -> list[int]:
         """One of the Python processes that work at the moment, or all of them."""
         one = kind == "task"
-        states = ["R"] if one else []
-        workers = [pid for java in self.java() for pid in pipeline.python_workers(java, *states)]
+        states = pipeline.RUNNING if one else pipeline.ALIVE
+        workers = [pid for java in self.java() for pid in pipeline.python_workers(java, states)]
         return rng.sample(workers, 1) if workers and one else workers
 
     def expect_life(self, end: float) -> None:

@@ -13,6 +13,11 @@ def duckdb_with(name: str, **columns: np.ndarray | pa.Array) -> Any:
     except ImportError:
         return None
     peer = duckdb.connect(config={"threads": 1})
+    add_table(peer, name, **columns)
+    return peer
+
+
+def add_table(peer: Any, name: str, **columns: np.ndarray | pa.Array) -> None:
+    """Let DuckDB hold one more table."""
     peer.register("given", pa.table(columns))
     peer.execute(f"create table {name} as select * from given")
-    return peer

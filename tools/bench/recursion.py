@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ import ivm
 
 from .graphs import read_graph, skewed
 from .measure import Row, Side
-from .peers import duckdb_with
+from .peers import add_table, duckdb_with
 from .run import arguments, bench
 
 DECLARED = """
@@ -92,13 +92,16 @@ def rows(folder: Path, size: int, graph: np.ndarray) -> Iterator[Row]:
         with ws.transaction() as txn:
             for name, columns in data.items():
                 txn.insert(name, [*columns])
+    peer = _duckdb(data)
     with ivm.open(path, mode="r", threads=1) as one, ivm.open(path, mode="r", threads=2) as two:
         for name, work in WORKS.items():
             sides = [
-                Side(f"ivm, {said}", partial(_told, ws, work.rules))
+                Side(f"ivm, {said}", partial(_asked, ws, work.rules))
                 for said, ws in (("one thread", one), ("two threads", two))
             ]
-            yield Row(f"{name}, from scratch", [*sides, *_duckdb(work, data)], 5)
+            if peer and work.query:
+                sides.append(Side("DuckDB", partial(_asked_of, peer, work.query)))
+            yield Row(f"{name}, from scratch", sides, 5)
     for name, work in KEPT.items():
         yield from _kept(folder / f"{name}.pages", name, work, data)
 
@@ -120,21 +123,25 @@ def tables(size: int, graph: np.ndarray) -> dict[str, np.ndarray]:
     return {"e": e[:, e[0] != e[1]], "g": g, "w": w, "s": np.array([[np.bincount(x).argmax()]]), **statements}
 
 
-def _told(ws: ivm.Workspace, rules: str) -> list[int]:
+def _asked(ws: ivm.Workspace, rules: str) -> list[int]:
+    return _told(ws.query(rules).to_arrow())
+
+
+def _asked_of(peer: Any, query: str) -> list[int]:
+    return [int(value) for value in peer.execute(query).fetchone()]
+
+
+def _told(rows: pa.Table) -> list[int]:
     """How many rows there are, and the sum of their last column."""
-    found = ws.query(rules).to_arrow()
-    return [found.num_rows, pc.sum(found.columns[-1]).as_py()]
+    return [rows.num_rows, pc.sum(rows.columns[-1]).as_py()]
 
 
-def _duckdb(work: Work, data: dict[str, np.ndarray]) -> list[Side]:
-    """DuckDB with all relations of a query in it; none where it is not installed, or has no such query."""
-    peer = duckdb_with("e", x=data["e"][0], y=data["e"][1]) if work.query else None
-    if peer is None:
-        return []
-    for name in ("g", "w", "s"):
-        peer.register("given", pa.table(dict(zip("xyk", data[name], strict=False))))
-        peer.execute(f"create table {name} as from given")
-    return [Side("DuckDB", lambda: [int(value) for value in peer.execute(work.query).fetchone()])]
+def _duckdb(data: dict[str, np.ndarray]) -> Any:
+    """DuckDB with all relations of its queries; None where it is not installed."""
+    peer = duckdb_with("e", x=data["e"][0], y=data["e"][1])
+    for name in ("g", "w", "s") if peer else ():
+        add_table(peer, name, **dict(zip("xyk", data[name], strict=False)))
+    return peer
 
 
 def _kept(path: Path, name: str, work: Work, data: dict[str, np.ndarray]) -> Iterator[Row]:
@@ -152,7 +159,7 @@ def _kept(path: Path, name: str, work: Work, data: dict[str, np.ndarray]) -> Ite
         asked = re.sub(r"\bv\b", "q", work.rules)
         many = [
             Side("ivm", _edits(ws, edges[:, some[EDITS:]], BATCH // 2)),
-            Side("ivm, from scratch", lambda: [_told(ws, asked) for _ in range(2)][-1]),  # as many as transactions
+            Side("ivm, from scratch", lambda: [_asked(ws, asked) for _ in range(2)][-1]),  # as many as transactions
         ]
         yield Row(f"{name}, {BATCH:,} edges at once", many, 5, "ms", 1e3 / 2)
 
@@ -168,8 +175,7 @@ def _edits(ws: ivm.Workspace, edges: np.ndarray, together: int) -> Callable[[], 
                 with ws.transaction() as txn:
                     getattr(txn, change)("g", [*part[:2]])
                     getattr(txn, change)("w", [*part])
-        found = ws["v"].to_arrow()
-        return [found.num_rows, pc.sum(found.columns[-1]).as_py()]
+        return _told(ws["v"].to_arrow())
 
     return run
 

@@ -36,12 +36,13 @@ def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
             start, length, tag = offsets[i], offsets[i + 1] - offsets[i], ids[i]
             at, place = find(slots, pool, tag, data, start, length)
             if place < 0:
-                place = used[WORDS]
-                if 2 * used[COUNT] >= slots.shape[0] or place + TEXT + (length + 7 >> 3) > pool.shape[0]:
+                place, after = used[WORDS], used[WORDS] + TEXT + (length + 7 >> 3)
+                if 2 * used[COUNT] >= slots.shape[0] or after > pool.shape[0]:
                     return i
+                add(pool, place, data, start, length)
                 slots[at] = tag << 32 | place + 1
                 fresh[used[COUNT] - before] = i
-                used[COUNT], used[WORDS] = used[COUNT] + 1, add(pool, place, data, start, length)
+                used[COUNT], used[WORDS] = used[COUNT] + 1, after
             ids[i] = pool[place + ID] or ~place
     return ids.shape[0]
 
@@ -108,8 +109,7 @@ def is_text_at(pool, place, data, start, length):
 
 @inlined
 def add(pool, place, data, start, length):
-    """Put a text that has no id yet at a place; the next place."""
+    """Put a text that has no id yet at a place."""
     pool[place + LENGTH], pool[place + ID] = length, 0
     for at in range(0, length, 8):
         pool[place + TEXT + (at >> 3)] = word_from(data, start + at, length - at)
-    return place + TEXT + (length + 7 >> 3)

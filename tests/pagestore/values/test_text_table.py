@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 
 import pagestore
-from pagestore.runtime.kernel import JIT
 from pagestore.values import dictionary_writer, text_table
 from pagestore.values.kernels.text_lookup import LONG
 from pagestore.values.kernels.text_table import HALF, ODD
@@ -81,7 +80,6 @@ def test_a_long_text_is_left_to_others():
     assert TextTable().ids_of(PackedTexts.of(texts), Ids(texts)) is None
 
 
-@pytest.mark.skipif(not JIT, reason="plain Python kernels use no table")
 def test_ids_that_were_taken_back_are_not_given(tmp_path, monkeypatch):
     """What a failed savepoint or call has entered is forgotten, so that no text gets an id that it does not have."""
     monkeypatch.setattr(dictionary_writer, "MANY", 1)
