@@ -19,6 +19,7 @@ from ivm.errors import OptionError
 from ivm.spark.changes import CHANGE, as_inserted
 from ivm.spark.follow import AUTO, refresh
 from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, stage, staged_batches
+from ivm.spark.workers import sentence_first
 
 NEEDED = "path", "name", "rules", "relation"
 
@@ -31,6 +32,7 @@ class ViewsSink(DataSource):
         """The format's name."""
         return "ivm"
 
+    @sentence_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "ViewsWriter":
         """A writer. Raises OptionError for an option that is missing, or an output mode but append."""
         for option in NEEDED:
@@ -55,10 +57,12 @@ class ViewsWriter(DataSourceStreamArrowWriter):
     def __post_init__(self) -> None:
         self.folder = new_job(Path(f"{self.path}.staged").absolute())
 
+    @sentence_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage a task's rows."""
         return stage(iterator, self.folder)
 
+    @sentence_first()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Refresh the views with the rows of all tasks. A batch of the query that was taken is not taken again."""
         try:

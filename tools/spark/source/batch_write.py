@@ -9,9 +9,11 @@ from ivm.spark.staging import Staged, clear, files_of, new_job, stage
 
 from .applied import ONCE, Job
 from .options import Options, OptionsError
+from .sentences import sentences_first
 from .target import Target
 
 
+@sentences_first
 class RelationWriter(DataSourceArrowWriter):
     """Writes a DataFrame; Spark makes it once, and has copies of it in tasks and in the driver's commit."""
 

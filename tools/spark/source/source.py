@@ -17,6 +17,7 @@ from .changes import FEED
 from .opening import held, store_at, version_asked_for
 from .options import READING, WRITING, Options
 from .rows import columns_asked_for, key_bound, relation_asked_for
+from .sentences import sentences_first
 from .stream_read import RelationStreamReader
 from .target import target_of
 from .types import spark_schema
@@ -24,6 +25,7 @@ from .types import spark_schema
 STORE = "the store's file, as in load(path)"
 
 
+@sentences_first
 class PagestoreSource(DataSource):
     """A relation or view of a store.
 

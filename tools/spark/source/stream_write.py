@@ -9,9 +9,11 @@ from ivm.spark.staging import Staged, clear_jobs, files_of, new_job, query_of, s
 
 from .applied import Job
 from .options import OptionsError
+from .sentences import sentences_first
 from .target import Target
 
 
+@sentences_first
 class RelationStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches; Spark makes it anew for the tasks of each batch, and for its commit."""
 
