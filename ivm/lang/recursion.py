@@ -41,7 +41,9 @@ def prepare(rules: Sequence[Rule], known: Sequence[Rule]) -> list[Rule]:
     for rule in found:
         name = rule.heads[0].predicate
         if name in names and _is_semilattice(folded.get(name)):
-            rule = _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, auxiliaries)
+            rule = (
+                _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, auxiliaries)
+            )
         made.append(rule)
     read = {name for rule in made for name in reads(rule)}
     return [rule for rule in made if auxiliaries.keys().isdisjoint(writes(rule)) or not read.isdisjoint(writes(rule))]
