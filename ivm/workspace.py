@@ -145,7 +145,7 @@ class Workspace:
     @property
     def predicates(self) -> Mapping[str, Predicate]:
         """Every declared relation and function and every view, by name."""
-        return self._rules_now().program.predicates
+        return {name: predicate for name, predicate in self._rules_now().program.predicates.items() if "$" not in name}
 
     # -- data
 

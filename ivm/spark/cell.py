@@ -138,7 +138,9 @@ def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> li
             sent = list(_outgoing(workspace, batch, cell, round, progress))
         except REFUSALS as error:
             return [_tick(cell, {"failure": b64encode(pickle.dumps(error)).decode()})]
-        work = [workspace.stats(name)["operations"] for name in workspace.predicates] if received else []
+        with workspace.store.snapshot() as snap:
+            names = [*workspace.rules_of(snap).program.predicates] if received else []
+        work = [workspace.stats(name)["operations"] for name in names]
     counts: Counter[int] = Counter()
     for message in sent:
         counts[message.channel] += read_table(message.payload).num_rows
