@@ -10,7 +10,8 @@ with ivm.open("graph.pages") as ws:
 import json
 import os
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -34,7 +35,7 @@ from ivm.engine.stored import (
     save,
 )
 from ivm.engine.stored_schemas import declarations_for, declarations_of
-from ivm.errors import DivergenceError, EditError, IvmError, OptionError
+from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.installation import Options, Removal, install, uninstall
 from ivm.lang.ir import Predicate
@@ -104,10 +105,12 @@ class Workspace:
         read what a replaced block has no more; then nothing is changed.
         """
         check_options(granularity, maintenance, rows_max, rounds_max)
+        said = _hints(text, name)
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
             done = install(txn, self.rules_of(txn), name, text, options, replace, self.subscriptions, self.strict)
+            _warn(said)
         self._remember(done.saved, done.installed, done.gone)
         self._accounts |= done.engine.accounts
         self.evaluated = done.evaluated
@@ -164,6 +167,7 @@ class Workspace:
 
         Relations that the store has and no rule reads are edited likewise.
         """
+        _hints(text, "exec")
         with self.store.snapshot() as snap:
             known = self.rules_of(snap).program
             if stored := declarations_for(snap, text, known.predicates, "exec"):
@@ -210,7 +214,10 @@ class Workspace:
         RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
-        return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        said = _hints(text, "query")
+        found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        _warn(said)
+        return found
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
         with sketch:
@@ -416,3 +423,16 @@ class Workspace:
         if name not in snap:
             self.rules_of(snap).predicate(name)  # which says what there is
         return snap[name]
+
+
+def _hints(text: str, source: str) -> list[RuleWarning]:
+    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
+    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
+
+    return hints(text, source)
+
+
+def _warn(said: Iterable[RuleWarning]) -> None:
+    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
+    for warning in said:
+        warnings.warn(warning, stacklevel=3)
