@@ -60,11 +60,6 @@ def zone_of(type_: Type) -> str | None:
     return found and found[1]
 
 
-def name_of(type_: Type) -> str:
-    """A type as a declaration says it: in quotes where it has a zone."""
-    return f"`{type_}`" if zone_of(type_) else type_
-
-
 @cache
 def _decimal(type_: Type) -> tuple[int, int] | None:
     found = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_)

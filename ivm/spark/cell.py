@@ -227,7 +227,7 @@ def _changes(
             table = workspace.store.diff(old, int(snap.version), channel.source).read_all()
     if channel.target.endswith(" @part"):
         table = table.add_column(channel.keys, CELL, pa.repeat(channel.writer * cells + cell, table.num_rows))
-    return table
+    return table.rename_columns([*workspace.predicates[channel.target].columns, CHANGE])  # each rule names its own
 
 
 def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Message]:

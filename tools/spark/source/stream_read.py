@@ -31,7 +31,7 @@ from pagestore.versions.settings import MAIN
 
 from .batch_read import parts_of, words_of
 from .change_feed import Commits, feed_batches, runs
-from .changes import inserted_batches, visible_changes
+from .changes import inserted_batches, kinds_of_changes
 from .commits import Commit, commits_after, commits_asked_for
 from .key_ranges import KeyRange
 from .opening import held, newest_of, snapshot_at
@@ -201,4 +201,4 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _rows_in(self, commit: Commit) -> int:
         """How many changes of the relation a commit made. O(changes)."""
         old, new = self._hold(commit.before), self._hold(commit.version)
-        return sum(len(kinds) for kinds, _ in visible_changes(old, new, self._name))
+        return sum(len(kinds) for kinds, _ in kinds_of_changes(old, new, self._name))
