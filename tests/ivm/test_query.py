@@ -186,5 +186,5 @@ class TestSketch:
     def test_what_it_writes_is_beside_the_store(self, file):
         size = file.stat().st_size
         with pagestore.open(file, mode="r") as store, store.sketch() as sketch:
-            sketch["edge"].insert([list(range(10**5)), list(range(10**5))])
+            sketch["edge"].insert(columns=[list(range(10**5)), list(range(10**5))])
             assert len(sketch["edge"]) == 10**5 + 2 and file.stat().st_size == size
