@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ivm import lang
-from ivm.errors import ConstructError, IvmError, RedefinitionError, UnknownViewError
+from ivm.errors import ConstructError, EditError, IvmError, RedefinitionError, UnknownViewError
 from ivm.lang.dependencies import recursive_names, strata_of
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.traverse import reads, writes
@@ -35,6 +35,7 @@ from ivm.plan.span import Span, span_of
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, Layout, ranked_layout, view_layout
 from ivm.views.states import state_names
+from pagestore.host import Spec
 
 PROPERTY = "ivm"
 PLANNING = 4  # the version of how a rule becomes trees and key orders
@@ -42,7 +43,7 @@ PLANNING_WITHOUT_LEVELS = 3  # the same, but that groups of several levels of de
 PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
-LayoutOf = Callable[[Predicate], Layout]  # how an extensional predicate is stored
+LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it is another one
 # The key orders of a rule that are known, () to plan it: given its place in the block, the rule, the layouts of what
 # it reads, and the views of its stratum if it is recursive.
 OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
@@ -202,6 +203,11 @@ class Installed:
                 found.setdefault(rule.span.measured.predicate, set()).add(rule.span.scan)
         return found
 
+    def is_followed(self, name: str, spec: Spec) -> bool:
+        """Does what is stored under a name fit its declaration?  What no rule reads may be another relation by now."""
+        layout = self.layouts.get(name)
+        return layout is not None and layout.keys == spec.keys and layout.visible <= spec.columns
+
     def stores(self, name: str) -> bool:
         """Does evaluating a view by itself take trees that only a transaction makes?"""
         keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind == RANGED)
@@ -280,7 +286,8 @@ class Installed:
         part = part or lang.compile(text, self.program, source=name)
         predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
-        layouts |= {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
+        layouts |= {n: layout for n, layout in stored.items() if layout}
         recursive = recursive_names(part.rules)
         if rewrites.ranges and maintenance in (AUTO, ONCE):
             keys_of = partial(_keys_of, predicates, layouts)
@@ -299,6 +306,7 @@ class Installed:
         first = self.next_number if number is None else number
         rules: list[InstalledRule] = []
         for i, definition in enumerate(part.rules):
+            _refuse_unlike(definition, predicates, layouts)
             stored_keys = {n: layout.keys for n, layout in layouts.items()}
             own = next((recursive[view] for view in writes(definition) if view in recursive), None)
             saved = orders(i, definition, layouts, own)
@@ -377,11 +385,17 @@ class Installed:
 
     @classmethod
     def _loaded(cls, blocks: list[dict[str, Any]], encode: Encode, layout_of: LayoutOf) -> "Installed":
+        def lenient(predicate: Predicate) -> Layout | None:
+            """A relation that no rule read may have become another one since."""
+            with suppress(EditError):
+                return layout_of(predicate)
+            return None
+
         installed = cls()
         for block in blocks:
             orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
             installed = installed.including(
-                block["name"], block["text"], _no_estimates, encode, layout_of,
+                block["name"], block["text"], _no_estimates, encode, lenient,
                 lambda i, *_, orders=orders: orders[i], block["number"], block["granularity"],
                 limits=tuple(block.get("limits", (None, None))),
                 rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
@@ -404,6 +418,13 @@ def _keys_of(predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout],
     """How many columns of a predicate tell its rows apart."""
     predicate = predicates[name]
     return layouts[name].keys if predicate.extensional else len(predicate.keys)
+
+
+def _refuse_unlike(rule: Rule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout]) -> None:
+    """Raise EditError for a rule over a relation that had no rule, and has become another one than is declared."""
+    for name in reads(rule):
+        if predicates[name].extensional and name not in layouts:
+            raise EditError(f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}")
 
 
 def _refuse_failing(rule: Rule) -> None:
