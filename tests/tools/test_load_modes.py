@@ -429,3 +429,20 @@ def test_empty_texts_of_csv_are_noted(tmp_path: Path, capsys) -> None:
     assert run("load", tmp_path / "s.pages", "q", path, "--key", "id", "--empty-is-null") == 0
     assert run("load", tmp_path / "s.pages", "r", path, "--upsert") == 0  # whose town is never null
     assert "empty" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow"])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_upsert_makes_what_it_makes_of_an_empty_relation(seed: int, suffix: str, tmp_path: Path) -> None:
+    """Of two rows with one key the last counts, also on the first night."""
+    chance = random.Random(seed)
+    keys = [chance.randrange(50) for _ in range(20 + 20 * seed)] if seed else [*range(30)]
+    rows = [(key, chance.choice("ab"), chance.randrange(3)) for key in keys]
+    path = write(tmp_path / f"a{suffix}", rows)
+    truth = sorted({row[0]: row for row in rows}.values())
+    assert run("load", tmp_path / "new.pages", "r", path, "--key", "id", "--upsert") == 0
+    assert rows_of(tmp_path / "new.pages") == truth
+    with pagestore.open(tmp_path / "empty.pages") as store, store.transaction() as txn:
+        txn.create("r", "id: int64, town: string, paid: int64", key="id")
+    assert run("load", tmp_path / "empty.pages", "r", path, "--upsert") == 0
+    assert rows_of(tmp_path / "empty.pages") == truth

@@ -47,7 +47,7 @@ from .edit import (
 )  # fmt: skip
 from .elements import Elements, list_types, lists_of
 from .files import PARQUET
-from .fill import Filled, fill
+from .fill import Filled, RepeatedKeys, fill
 from .manifest import verified
 from .opened import Contradicted
 from .problems import DatasetError
@@ -194,7 +194,7 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
         raise Contradicted(f"{dataset.name} has columns of uint64")
     held = txn[name] if there else txn.create(name, _schema(dataset, key, progress))
     report = Report(name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name))
-    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode if there else CREATE, memory, bool(lists))
+    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode, memory, bool(lists), not there)
     for beside, elements in lists.items():
         _load_elements(txn, beside, elements, edited, report, memory, progress)
     if not there and dataset.untyped and not dataset.reading.thorough:  # any column might have had a null
@@ -217,10 +217,19 @@ class _Loading:
     progress: Tell
     spread: Spread | None = None
 
-    def run(self, mode: str, memory: int, keep_keys: bool = False) -> Edited:
-        """Carry out the mode; `keep_keys` asks for those that were changed or deleted."""
+    def run(self, mode: str, memory: int, keep_keys: bool = False, new: bool = False) -> Edited:
+        """Carry out the mode; `keep_keys` asks for those that were changed or deleted.
+
+        A `new` relation is filled, which is quicker, unless rows are put in place of others.
+        """
         report, txn, relation = self.report, self.txn, self.relation
-        if mode in (CREATE, REPLACE):
+        if new and mode == UPSERT:
+            try:
+                with txn.savepoint():
+                    return self.run(CREATE, memory)
+            except RepeatedKeys:
+                self.progress("reading again, since keys are repeated")
+        elif new or mode in (CREATE, REPLACE):
             before = len(relation)
             txn.truncate(relation.name)
             filled = self._fill(memory)
