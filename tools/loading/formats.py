@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pagestore.values.exact import damage_of
+from pagestore.values.row_formats import unnamed_index
 
 from .csv_files import Dialect, open_csv
 from .files import ARROW, CSV, JSON, PARQUET, Part
@@ -38,7 +39,8 @@ def open_part(part: Part, wanted: Wanted, problems: Problems, dialect: Dialect) 
             return open_csv(part.file, wanted, problems, dialect)
         opened = OPENERS[part.format](part.file)
         _look_at_names(opened.schema)
-        return opened
+        index = unnamed_index(opened.schema)
+        return opened._replace(schema=pa.schema([field for field in opened.schema if field.name not in index]))
     except UNREADABLE as error:
         raise DatasetError(f"{part.file} does not read as {part.format}: {error}") from None
 
@@ -55,13 +57,14 @@ def _look_at_names(fields: Iterable[pa.Field]) -> None:
 
 def _open_parquet(file: Path) -> Opened:
     try:  # in another unit, the range of INT96, which is Spark's default timestamp, overflows
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
     rows = [0]
     groups = [source.metadata.row_group(i) for i in range(source.metadata.num_row_groups)]
     groups = [group for group in groups if group.num_rows]  # an empty one has no statistics, and no nulls
-    places = {groups[0].column(i).path_in_schema: i for i in range(groups[0].num_columns)} if groups else {}
+    leaves = places_of(source.schema_arrow)
+    places = {leaf: number for number, leaf in enumerate(leaves)} if len(leaves) == source.metadata.num_columns else {}
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows[0] = 0
@@ -70,7 +73,7 @@ def _open_parquet(file: Path) -> Opened:
             rows[0] += len(batch)
 
     def may_lack(place: Place) -> bool:
-        column = places.get(".".join(place))
+        column = places.get(place)
         found = [None if column is None else group.column(column).statistics for group in groups]
         return any(one is None or one.null_count is None or one.null_count > 0 for one in found)
 
@@ -78,6 +81,19 @@ def _open_parquet(file: Path) -> Opened:
         return rows[0] / max(1, int(source.metadata.num_rows))
 
     return Opened(source.schema_arrow, partial(_undamaged, file, batches), share, may_lack=may_lack)
+
+
+def places_of(fields: Iterable[pa.Field]) -> list[Place]:
+    """The places of the plain values in structs, lists and maps, in the order in which Parquet has their columns.
+
+    >>> places_of(pa.schema({"a.b": pa.int64(), "a": pa.struct({"b": pa.int64()}), "c": pa.list_(pa.int64())}))
+    [('a.b',), ('a', 'b'), ('c', 'item')]
+    """
+    found = []
+    for field in fields:
+        inner = [field.type.field(i) for i in range(field.type.num_fields)]
+        found += [(field.name, *place) for place in places_of(inner)] if inner else [(field.name,)]
+    return found
 
 
 def _open_arrow(file: Path) -> Opened:
