@@ -29,8 +29,8 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
-        LockedError MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning
-        RetainedError SchemaError TransactionError VersionError WordError
+        LockedError MissingError MovedError NoStoreError OrderError PagestoreError PoisonedError ReadOnlyError
+        RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator SET THEN TREE_WORDS

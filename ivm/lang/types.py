@@ -5,13 +5,13 @@
 
 An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 where
 one is wanted; 3.5e0 is always a float64.  Beside a column of uint64 an int literal is one, too, and beside a duration
-it is microseconds; a text is its UTF-8 beside bytes, and a timestamp is a time of the clock in the zone beside one with
-a zone.  Nothing else converts by itself.
+it is microseconds; a text is its UTF-8 beside bytes; a date is its midnight beside a timestamp, and a midnight its date
+beside a date; a timestamp is a time of the clock in the zone beside one with a zone.  Nothing else converts by itself.
 """
 
 import operator
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal, localcontext
 from functools import cache
 from math import inf, isinf
@@ -148,8 +148,14 @@ def adapt(const: Const, wanted: Type) -> Const:
 
 
 def takes(const: Const, wanted: Type) -> bool:
-    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone."""
-    return (const.type, wanted) == ("string", "bytes") or (const.type == "timestamp" and zone_of(wanted) is not None)
+    """Whether a literal that is not flexible can be of a type: a text of bytes, a timestamp of one with a zone.
+
+    A date is its midnight, and a midnight its date."""
+    if const.type == "timestamp" and isinstance(const.value, datetime) and wanted == "date":
+        return const.value.time() == time.min
+    return (const.type, wanted) in (("string", "bytes"), ("date", "timestamp")) or (
+        const.type == "timestamp" and zone_of(wanted) is not None
+    )
 
 
 def _converted(const: Const, wanted: Type) -> Value:
@@ -157,7 +163,9 @@ def _converted(const: Const, wanted: Type) -> Value:
     if isinstance(value, str) and takes(const, wanted):
         return value.encode()
     if isinstance(value, datetime) and takes(const, wanted):
-        return _in_zone(value, wanted, const.where)
+        return value.date() if wanted == "date" else _in_zone(value, wanted, const.where)
+    if isinstance(value, date) and takes(const, wanted):
+        return datetime.combine(value, time.min)
     if const.type == "int64" and isinstance(value, int) and wanted == "uint64":
         return value
     if const.type == "int64" and isinstance(value, int) and wanted == "duration":
