@@ -284,11 +284,11 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 def beside(path: Path) -> Iterator[Path]:
     """An empty file in the folder of `path` under a unique name; removed afterwards if it is still there."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-    try:
-        temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
-    try:
+    try:  # around its making, too: a signal may raise as soon as it is made
+        try:
+            temporary.touch(exist_ok=False)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)

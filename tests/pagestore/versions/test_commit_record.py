@@ -142,8 +142,8 @@ def test_a_record_that_is_not_written_poisons_the_store(tmp_path):
         pass
     version = store.version
     store._handle.mapping.grow(store._handle.state.commit.top + 500)  # or else a full disk is noticed in time
-    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError) as raised, store.transaction():
-        pass
+    with largest_file(2 * store.page_size + 1000), pytest.raises(OSError) as raised, store.transaction() as txn:
+        txn.properties["changed"] = "yes"
     assert raised.value.errno == errno.EFBIG
     with pytest.raises(PoisonedError):
         store.transaction()
