@@ -43,7 +43,7 @@ MODULES = {  # each public module, and the names that it offers
         is_operator is_semilattice
         last_before one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
         record_dependants recorded_dependants register_host repeats rows_of select select_weighted sort_order stab_many
-        together user_cache
+        together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """

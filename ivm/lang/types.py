@@ -221,7 +221,19 @@ def _as_float(value: int | Decimal, where: Where) -> float:
 
 def _misfit(const: Const, wanted: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
-    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted")
+    hint = how_written(wanted)
+    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}")
+
+
+def how_written(type_: Type) -> str:
+    """How a date, a time of day or a moment is written, behind an error; nothing of other types.
+
+    >>> how_written("date"), how_written("int64")
+    ('; a date is written #2013-01-31#', '')
+    """
+    texts = {"date": "#2013-01-31#", "time": "#17:05:00#", "timestamp": "#2013-01-31 17:05:00#"}
+    text = texts.get("timestamp" if zone_of(type_) else type_)
+    return f"; a {type_} is written {text}" if text else ""
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
