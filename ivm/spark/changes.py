@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Predicate
-from pagestore.host import Type, WritableRelation
+from pagestore.errors import WordError
+from pagestore.host import Column, Type, WritableRelation, typed
 
 CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
 KINDS = {"insert": "insert", "update_postimage": "insert", "delete": "delete", "update_preimage": "delete"}
@@ -36,11 +37,11 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
             f"{', '.join(found.column_names)}: select or rename them"
         )
     columns: dict[str, Any] = {}
-    for field in schema_of(predicate):
+    for field, type_ in zip(schema_of(predicate), predicate.types, strict=True):
         try:
-            columns[field.name] = found[field.name].cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise EditError(f"{predicate.name}: column {field.name} is no {field.type}: {error}") from None
+            columns[field.name] = typed(Column(field.name, Type.parse(type_)), found[field.name])
+        except WordError as error:
+            raise EditError(f"{predicate.name}: {error}") from None
         if not field.nullable and columns[field.name].null_count:
             raise EditError(f"{predicate.name}: column {field.name} has nulls, and it is never null: drop these rows")
     columns[CHANGE] = _kinds(found, predicate.name)

@@ -15,15 +15,16 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
 import stat
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import numpy as np
@@ -102,6 +103,18 @@ class File:
                 os.close(fd)
             os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
         sync_folder(path)
+
+    @staticmethod
+    def fill(path: str | os.PathLike[str], content: bytes) -> None:
+        """Put a file with all of `content` in place of an empty one, as `NamedTemporaryFile` makes it; others stay.
+
+        After a crash or power cut it is whole or empty."""
+        with open(path, "rb") as empty:
+            fcntl.flock(empty, fcntl.LOCK_EX)  # of two processes only one finds it empty
+            found = os.fstat(empty.fileno())
+            if not found.st_size and os.path.samestat(found, os.stat(path)):
+                with written(path) as out:
+                    out.write(content)
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -273,6 +286,43 @@ def beside(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
+    """A binary stream that replaces the file `name` once the block has written all of it.
+
+    A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
+    """
+    path = Path(name).resolve()
+    if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
+        raise FileExistsError(f"{name} is the store itself; write to another file")
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as out:
+            yield out
+        return
+    with beside(path) as temporary:
+        if path.exists():
+            open(path, "ab").close()  # raises if the user may not write to the file that is to be replaced
+            shutil.copymode(path, temporary)
+        with open(temporary, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+        sync_folder(path)
+
+
+def written_to(
+    out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
+) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that writes a file, see `written`."""
+    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(out)
+
+
+def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that reads a file."""
+    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(source)
 
 
 def sync_folder(path: Path) -> None:
