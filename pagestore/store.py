@@ -25,7 +25,7 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
-from pagestore.storage.file import File, beside, stamped
+from pagestore.storage.file import File, beside, stamped, sweep
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
@@ -93,6 +93,8 @@ def open(
     store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
+    if mode == "rw" and file.links() > 1:  # perhaps its maker was killed
+        sweep(file.path)
     return store
 
 
@@ -315,8 +317,8 @@ class Store:
                 yield store._handle
             return
         with beside(self.path) as path:
-            path.unlink()  # only its name is wanted
-            with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
+            path.write_bytes(empty_store(self.page_size))
+            with open(path, sync="off", retain=self.retain, threads=self.threads) as store:
                 yield store._handle
 
     def backup(self, out: IO[bytes], since: int | str | None = None) -> int:

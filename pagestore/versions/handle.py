@@ -288,6 +288,11 @@ class Handle:
         if self.open and os.getpid() == self._pid:
             self.locks.unpin(pin)
 
+    def unlock_unread(self) -> None:
+        """Let the versions go that nothing refers to any more."""
+        if self.open and os.getpid() == self._pid:
+            self.locks.unlock_unread()
+
     @contextmanager
     def holding_all(self) -> Iterator[None]:
         """Keep every retained version that is known from being dropped meanwhile."""

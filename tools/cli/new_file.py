@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import IO
 
 import pagestore
+from pagestore.pages.layout import PAGE_SIZE_DEFAULT
 from pagestore.storage.file import beside, sync_folder
+from pagestore.store import empty_store
 
 
 @contextmanager
@@ -40,8 +42,8 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
 def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
     """A new store that gets its name once the block has filled it; an error leaves no file. Raises FileExistsError."""
     with beside(path) as building:
-        building.unlink()  # the store creates the file itself
-        with pagestore.open(building, page_size=page_size) as store:
+        building.write_bytes(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
+        with pagestore.open(building) as store:
             yield store
         os.link(building, path)
         sync_folder(path)
