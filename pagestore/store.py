@@ -8,7 +8,6 @@ with pagestore.open("graph.pages") as store:
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -32,6 +31,7 @@ from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import word_list
+from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import Recovery
@@ -105,7 +105,7 @@ def empty_store(page_size: int) -> bytes:
         raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
-    now = time.time_ns() // 1000
+    now = time_now()
     record = replace(
         FIRST_COMMIT,
         timestamp=now,
