@@ -277,17 +277,21 @@ def beside(path: Path) -> Iterator[Path]:
     sweep(path)
     while True:
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
-        try:
-            maker = opened(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
-        with maker:
-            if _is_locked(maker, temporary, lockless=True):
-                try:
+        try:  # around its making, too: a signal may raise as soon as it is made
+            with _maker(temporary, path) as maker:
+                if _is_locked(maker, temporary, lockless=True):
                     yield temporary
-                finally:
-                    temporary.unlink(missing_ok=True)
-                return
+                    return
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _maker(temporary: Path, path: Path) -> FileIO:
+    """Make a hidden file. An error names the `path` that the caller gave."""
+    try:
+        return opened(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sweep(path: Path) -> None:

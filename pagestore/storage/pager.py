@@ -243,6 +243,11 @@ class Pager:
     def begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
         """Start the transaction that makes `version`; where it `owns` no page of that version, one that adds to it."""
         self.version, self.lineage, self.origin, self._owns = version, lineage, origin, owns
+        self._retired_before = len(self.retired)
+
+    def is_untouched(self) -> bool:
+        """Whether the transaction has taken and retired no page."""
+        return not (self.taken() or self._released) and len(self.retired) == self._retired_before
 
     def taken(self) -> int:
         """How many pages were handed out; the transaction keeps no more."""

@@ -116,6 +116,10 @@ class Committer:
             self._books_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
+    def leave(self) -> None:
+        """End a transaction that changed nothing; the books stay as they are if it took no page either."""
+        self._books_current = self.pager.is_untouched()
+
     def check(self) -> None:
         """Raises PoisonedError."""
         cause = self.poison or self.pager.poison

@@ -203,9 +203,9 @@ def test_columns_that_are_not_the_relations_are_refused(store):
         relation = txn.create("r", "x: int64, y: int64", key="x")
         rows = pa.table({"y": [2], "x": [1], "z": [3]})
         for edit in (relation.insert, relation.delete, relation.set):
-            with pytest.raises(SchemaError, match=r"a column 'z', .* as table.select\(\['x', 'y'\]\) does"):
+            with pytest.raises(SchemaError, match=r"the relation has no column 'z', which is left out first"):
                 edit(rows)
-        with pytest.raises(SchemaError, match="2 columns 'x'"):
+        with pytest.raises(SchemaError, match="column 'x' is there twice"):
             relation.insert(pa.table([[1], [1], [2]], ["x", "x", "y"]))
         relation.insert(rows.select(["x", "y"]))
         assert list(relation) == [(1, 2)]

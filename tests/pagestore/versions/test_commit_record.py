@@ -147,8 +147,8 @@ def test_a_record_that_is_not_written(tmp_path, monkeypatch, what):
     with largest_file(2 * store.page_size + 1000), monkeypatch.context() as patch:
         if what == "error":
             patch.setattr("pagestore.storage.file.os.pwrite", failing)
-        with pytest.raises(OSError) as raised, store.transaction():
-            pass
+        with pytest.raises(OSError) as raised, store.transaction() as txn:
+            txn.properties["changed"] = "yes"
     assert raised.value.errno == (errno.EIO if what == "error" else errno.EFBIG)
     if what == "error":
         with pytest.raises(PoisonedError):
