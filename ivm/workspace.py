@@ -40,6 +40,7 @@ from ivm.engine.stored import (
 from ivm.engine.stored_schemas import declarations_for, declarations_of, stored_before
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RedefinitionError, UninstallError, Where
 from ivm.host import record_dependants_everywhere, workspaces
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.trace import distance, trace_of
@@ -237,7 +238,8 @@ class Workspace:
         RuleError, OptionError, MaintainError.
         """
         check_options(1, AUTO, rows_max, rounds_max)
-        return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        with within_memory("asking a question"):
+            return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
     def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
         with sketch:
@@ -261,6 +263,7 @@ class Workspace:
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
         return counts | asdict(self._accounts.get(name, Account()))
 
+    @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 
