@@ -12,8 +12,7 @@ from itertools import count
 from typing import Any
 
 from ivm.lang import compile
-from ivm.lang.ir import Predicate, show_name
-from ivm.lang.types import name_of
+from ivm.lang.ir import Predicate, show_name, show_type
 from pagestore.errors import SchemaError
 from pagestore.host import Schema
 
@@ -54,12 +53,10 @@ def declaration_of(name: str, schema: Schema | None) -> str | None:
     """A relation as rules declare it; None where they cannot."""
     if schema is None or set("`$\n") & {*name}:
         return None
-    types = [str(column.type._replace(nullable=False)) for column in schema.stored]
     if any(str(column.type) == UNREAD for column in schema.stored):
         return None
     columns = _names([column.name for column in schema.stored])
-    marks = ["?" * column.type.nullable for column in schema.stored]
-    typed = ", ".join(f"{name_of(t)}{mark}({c})" for t, mark, c in zip(types, marks, columns, strict=True))
+    typed = ", ".join(f"{show_type(str(c.type))}({n})" for c, n in zip(schema.stored, columns, strict=True))
     name = show_name(name)
     if len(columns) == len(schema.key) + 1:
         return f"{name}[{', '.join(columns[:-1])}] = {columns[-1]} -> {typed}."

@@ -264,8 +264,18 @@ def show_predicate(predicate: Predicate) -> str:
     else:
         shown = show_literal(head)
     columns = zip(predicate.columns, predicate.stored_types, strict=True)
-    types = (f"{type_}({show_name(name)})" for name, type_ in columns)
+    types = (f"{show_type(type_)}({show_name(name)})" for name, type_ in columns)
     return f"{shown} -> {', '.join(types)}."
+
+
+def show_type(type_: Type) -> str:
+    """A column's type as a declaration says it: in quotes where it has a zone.
+
+    >>> show_type("timestamp(Europe/Berlin)?"), show_type("decimal(18,2)")
+    ('`timestamp(Europe/Berlin)`?', 'decimal(18,2)')
+    """
+    text = type_.removesuffix("?")
+    return (f"`{text}`" if text.startswith("timestamp(") else text) + "?" * type_.endswith("?")
 
 
 def _function(name: str, variables: tuple[Var, ...]) -> Atom:

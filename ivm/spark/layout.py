@@ -36,6 +36,7 @@ from ivm.spark.shares import Hot, Shares, choose_shares, distribution_of, hot_of
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
 GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
+FEED = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})  # columns of changes themselves
 CELL, PLACE = "@cell", "@place"  # the key columns that a part has besides the view's
 
 
@@ -128,6 +129,11 @@ def refuse(program: lang.Program) -> None:
     for predicate in program.predicates.values():
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
             raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
+        for column in FEED.intersection(predicate.columns):
+            raise ConstructError(
+                predicate.where, f"{predicate.name}: over cells no column is named {column}, as one of every table of "
+                "changes: rename it"
+            )  # fmt: skip
     for rule in program.rules:
         for one in rule.aggregates:
             if one.op == "concat":

@@ -123,6 +123,8 @@ def _words(column: pa.ChunkedArray) -> np.ndarray:
         return np.asarray((values + 0.0).view(np.uint64))
     if pa.types.is_boolean(type_):
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64))
+    if pa.types.is_uint64(type_):
+        return np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64))
     whole_type = pa.int32() if pa.types.is_date32(type_) else pa.int64()
     words = array.cast(whole_type).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.asarray(words.view(np.uint64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.apply import Edits, one_batch
 from pagestore.trees.delta import Delta
-from pagestore.trees.kernels.apply_layout import INSERT
+from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.reading import batch_rows
+from pagestore.trees.tree import Tree
 
 CHANGE = "_change_type"
 
@@ -41,15 +42,44 @@ def pages_of_both(old: Snapshot, new: Snapshot) -> Pages:
     return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
 
 
+def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterator[Edits]:
+    """The difference of two trees in the first words of their records: actions int64[n] and words int64[visible, n].
+
+    Words that users do not see, as how often a row of a view is derived, may change alone; that is no change. An
+    erasure and the insertion at its key are in one batch.
+    """
+    held: Edits | None = None  # an erasure at the end of a batch, whose key the next one may insert
+    for actions, words in Delta(pages, old, new):
+        words = words[:visible]
+        if held is not None:
+            actions, words = np.concatenate([held[0], actions]), np.concatenate([held[1], words], axis=1)
+        end = len(actions) - int(actions[-1] == ERASE)
+        held = (actions[end:], words[:, end:]) if end < len(actions) else None
+        yield from _unlike(actions[:end], words[:, :end])
+    if held is not None:
+        yield held
+
+
+def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
+    """Edits without those that put back the words that they took; nothing if there are no others."""
+    taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
+    back = np.flatnonzero(taken & (words[:, :-1] == words[:, 1:]).all(axis=0))
+    there = np.ones(len(actions), bool)
+    there[back], there[back + 1] = False, False
+    if there.any():
+        yield (actions, words) if there.all() else (actions[there], words[:, there])
+
+
 def _batches(old: Snapshot, new: Snapshot, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     pages = pages_of_both(old, new)
     latest = max(old, new, key=lambda snapshot: snapshot.version)[relation]  # knows the texts of both
-    changes: Iterable[Edits] = Delta(pages, old.tree(relation), new.tree(relation))
+    changes = visible_changes(pages, old.tree(relation), new.tree(relation), len(schema) - 1)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:
         columns = latest.record_batch(words).columns
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
+        _ = pages_of_both(old, new)  # raises if one was closed: the pages may be others now
     old.close()
     new.close()
 

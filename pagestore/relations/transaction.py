@@ -14,9 +14,9 @@ import numpy as np
 
 from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError, WordError
 from pagestore.pages.host_operators import address_of
-from pagestore.relations.invalidated import Invalidated
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.lazy import pyarrow as pa
+from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.record import utf8
 from pagestore.storage.step import step
 from pagestore.trees.bulk import bulk

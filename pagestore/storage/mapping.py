@@ -1,16 +1,19 @@
 """The file as one int64 array, and records in consecutive pages of it ("runs")."""
 
 import errno
-from typing import NamedTuple
+import os
+import weakref
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from pagestore.errors import CorruptionError
+from pagestore.errors import CorruptionError, ForkError
 from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, page_type_fields
 from pagestore.pages.page_map import Pages
 from pagestore.runtime.arguments import Door, Words
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.file import File
+from pagestore.storage.invalidated import Invalidated
 from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.word_list import WordList
 
@@ -75,6 +78,11 @@ class Mapping:
         self.page_size = page_size
         self._seen = np.zeros(0, np.uint8)
         self.pages = Pages(np.zeros(0, np.int64), self._seen, page_size // WORD)
+        open_mappings.add(self)
+
+    def invalidate(self, error: type[Exception], why: str) -> None:
+        """Let every further use of the pages raise an error: they may be others now."""
+        self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:
         """Map the file anew if pages below `top` are not in the map yet. Raises CorruptionError if it is too short."""
@@ -166,6 +174,17 @@ class Mapping:
         if len(content) != run.length:
             raise CorruptionError(f"the run holds {len(content)} words, not {run.length}", page=run.page)
         return content
+
+
+def _disown() -> None:
+    """In a forked child: the parent goes on to reuse pages of the maps that came with the fork."""
+    for mapping in open_mappings:
+        path = mapping.file.path
+        mapping.invalidate(ForkError, f"the handle of {path} came through a fork; open the store in this process")
+
+
+open_mappings: weakref.WeakSet[Mapping] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_disown)
 
 
 def page_fault(words: np.ndarray, page: int) -> str | None:

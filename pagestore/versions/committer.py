@@ -31,7 +31,7 @@ from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.arguments import Counting, RecordRun, Span
 from pagestore.storage.kernels.record import write_commit
 from pagestore.storage.mapping import Mapping, Run, run_pages
-from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of
+from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.record import CATALOG, FREE, RecordWriter
 from pagestore.storage.record import SETTINGS as SETTINGS_RUN
@@ -413,10 +413,13 @@ class Committer:
             file.truncate((state.commit.top + spare) * self.page_size)
         if state is self._closed:
             return  # nothing was committed
-        file.fdatasync()
-        slot = self.meta(state.commit, state.run, clean=True).pack()
+        slot = self.meta(state.commit, state.run, clean=True)
+        if self.sync == "off":
+            sync_all(file, slot)
+        else:
+            file.fdatasync()
         for at in (1 - slot_of(state.sequence), slot_of(state.sequence)):
-            file.pwrite(slot, SLOT_SIZE * at)
+            file.pwrite(slot.pack(), SLOT_SIZE * at)
             file.fdatasync()
 
 

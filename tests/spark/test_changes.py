@@ -1,5 +1,6 @@
 """A change feed is what commits changed, in Spark's words; tested against the difference of sets of rows."""
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore_tools.spark.source.changes import AFTER, BEFORE, DELETED, INSERTED, visible_changes
+from pagestore_tools.spark.source.changes import AFTER, BEFORE, DELETED, INSERTED, KINDS, kinds_of_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ def changed(old: pagestore.Snapshot, new: pagestore.Snapshot, name: str, updates
     """The changes that a feed tells of; all columns are whole numbers."""
     return [
         (tuple(row), kind)
-        for kinds, words in visible_changes(old, new, name, updates)
+        for kinds, words in kinds_of_changes(old, new, name, updates)
         for kind, row in zip(kinds.tolist(), words.T.tolist(), strict=True)
     ]
 
@@ -57,6 +58,10 @@ def test_changes_of_relations_and_views_between_any_versions(tmp_path: Path, see
                         found = changed(old, new, name, updates)
                         assert len(found) == len({*found})
                         assert {*found} == difference({*old[name]}, {*new[name]}, keys, updates)
+                    table = store.diff(int(old.version), int(new.version), name).read_all()
+                    assert Counter(map(tuple, map(dict.values, table.to_pylist()))) == Counter(
+                        (*row, KINDS[kind].as_py()) for row, kind in difference({*old[name]}, {*new[name]}, keys, False)
+                    )
 
 
 def test_a_relation_that_is_made_and_dropped(tmp_path: Path) -> None:

@@ -13,69 +13,24 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.errors import AggregateError, ConstructError, EditError, FunctionConflictError, RangeError, UnknownViewError
+from ivm.errors import (
+    AggregateError,
+    ConstructError,
+    EditError,
+    FunctionConflictError,
+    RuleWarning,
+    UnknownViewError,
+)
 from ivm.spark import Cells
 from ivm.spark.cell import Batch, CellsError, Message
 from ivm.spark.executors import Here, Stage
+from tests.support.over_cells import REFUSALS, Twins, tables, through_cells
 from tests.support.strategies import FAILING, FULL, cases
+from tests.support.typed_programs import POOLS, typed_case
 
 CELLS = [1, 4, 8]
 EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign
-REFUSALS = FunctionConflictError, RangeError
 relaxed = settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
-
-
-class Twins:
-    """Cells and one store that get the same batches; `change` compares rows and refusals."""
-
-    def __init__(self, folder: Path, text: str, cells: int):
-        self.folder, self.number = folder / "cells", 0
-        self.one = ivm.open(":memory:")
-        self.one.install(text)
-        self.cells = Cells.create(self.folder, text, cells, options={"sync": "off"})
-
-    def change(self, edits: Sequence[tuple[str, tuple, bool]]) -> None:
-        newest = {}
-        for name, row, inserted in edits:
-            keys = len(self.one.predicates[name].keys)
-            newest.pop((name, row[:keys]), None)
-            newest[name, row[:keys]] = row, inserted
-        self.number += 1
-        try:
-            with self.one.transaction() as txn:
-                for (name, key), (row, inserted) in newest.items():
-                    txn.set(name, [row]) if inserted else txn.delete(name, [key])
-        except REFUSALS as error:
-            with pytest.raises(type(error)):
-                self.apply(newest)
-        else:
-            self.apply(newest)
-        self.compare()
-
-    def apply(self, newest: dict) -> None:
-        self.cells.apply(self.number, tables(self.one, newest))
-
-    def compare(self) -> None:
-        for name in self.one:
-            if "$" not in name:
-                assert list(self.cells[name]) == sorted(self.one[name]), name
-
-    def close(self) -> None:
-        self.cells.close()
-        self.one.close()
-
-
-def tables(workspace: ivm.Workspace, newest: dict) -> dict[str, pa.Table]:
-    """The changes of a batch, a table for each relation; of a deletion only the key matters."""
-    found: dict[str, list] = {}
-    for (name, _), (row, inserted) in newest.items():
-        found.setdefault(name, []).append((*row, "insert" if inserted else "delete"))
-    return {
-        name: pa.table(
-            [*map(list, zip(*rows, strict=True))], names=[*workspace.predicates[name].columns, "_change_type"]
-        )
-        for name, rows in found.items()
-    }
 
 
 def follow(
@@ -99,6 +54,12 @@ def follow(
 @given(case=cases(FULL, count_max=3))
 def test_random_programs(case, cells):
     follow(case, cells)
+
+
+@pytest.mark.parametrize("type_", POOLS)
+def test_random_programs_over_every_type(type_: str) -> None:
+    """Unions whose rules name their columns differently, or compute them, are among them."""
+    assert through_cells(*typed_case(len(type_), type_), cells=3)
 
 
 @relaxed
@@ -328,6 +289,7 @@ def test_resharding(tmp_path: Path) -> None:
         ("e(x) -> int(x). +e(1).", ConstructError, "send them as a batch"),
         ("e(x) -> string(x). c[] = s <- agg<<s = concat(x)>> e(x).", AggregateError, "concat over cells"),
         ("`e @1`(x) -> int(x).", ConstructError, "names with @"),
+        ("e[x] = _change_type -> int(x), int(_change_type).", ConstructError, "is named _change_type"),
     ],
 )
 def test_what_cells_do_not_take(text: str, error: type, says: str, tmp_path: Path) -> None:
@@ -397,3 +359,14 @@ def test_a_check_finds_what_one_cell_lacks(tmp_path: Path) -> None:
 def test_campaign(case, cells, seed):
     follow(case, cells)
     end_somewhere(case, seed)
+
+
+@pytest.mark.campaign
+def test_campaign_over_every_type() -> None:
+    assert all(through_cells(*typed_case(seed), cells=seed % 4 + 1) for seed in range(100, 100 + EXAMPLES))
+
+
+def test_a_variable_that_is_used_once_is_warned_of_once(tmp_path: Path) -> None:
+    with pytest.warns(RuleWarning) as caught:
+        Cells.create(tmp_path / "c", "e(x, y) -> int(x), int(y). p(x) <- e(x, y).", 2, options={"sync": "off"}).close()
+    assert [str(one.message).partition(" is")[0] for one in caught] == ["rules:1:41: y"]

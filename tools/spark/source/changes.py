@@ -12,11 +12,10 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from pagestore.errors import SchemaError
-from pagestore.relations.diff import pages_of_both, was_made_anew
+from pagestore.relations.diff import pages_of_both, visible_changes, was_made_anew
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.trees.apply import Edits
-from pagestore.trees.delta import Delta
 from pagestore.trees.kernels.apply_layout import ERASE, INSERT
 from pagestore.trees.reading import read_batches
 
@@ -43,7 +42,7 @@ def change_batches(
     """
     latest = max((one for one in (old, new) if name in one), key=lambda one: one.version, default=None)
     if latest is not None:
-        for kinds, words in visible_changes(old, new, name, updates):
+        for kinds, words in kinds_of_changes(old, new, name, updates):
             yield from _batches(latest, latest[name], kinds, words, commit, schema)
 
 
@@ -76,35 +75,18 @@ def _batches(
     yield from batches_of(snapshot, columns, words[places], arrow_schema(schema), more)
 
 
-def visible_changes(
+def kinds_of_changes(
     old: Snapshot, new: Snapshot, name: str, updates: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Kinds int64[n] and stored words int64[C, n] of what changed, with `updates` of values by their own kinds."""
-    held: Edits | None = None  # an erasure at the end of a part, whose key may be inserted at the beginning of the next
-    relation: Relation = (new if name in new else old)[name]
-    keys, width = len(relation.schema.key), len(relation.schema.columns)
+    keys = len((new if name in new else old)[name].schema.key)
     for actions, words in _edits(old, new, name):
-        if held is not None:
-            actions, words = np.concatenate([held[0], actions]), np.concatenate([held[1], words], axis=1)
-        end = len(actions) - (actions[-1] == ERASE)
-        held = (actions[end:], words[:, end:]) if end < len(actions) else None
-        yield from _kinds(actions[:end], words[:width, :end], keys, updates)
-    if held is not None:
-        yield from _kinds(held[0], held[1][:width], keys, updates)
-
-
-def _kinds(actions: np.ndarray, words: np.ndarray, keys: int, updates: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Erasures and insertions by kind, without those that put back what they took."""
-    kinds = np.where(actions == INSERT, INSERTED, DELETED)
-    pairs = (actions[:-1] == ERASE) & (actions[1:] == INSERT) & (words[:keys, :-1] == words[:keys, 1:]).all(axis=0)
-    same = np.flatnonzero(pairs & (words[:, :-1] == words[:, 1:]).all(axis=0))
-    if updates:
-        first = np.flatnonzero(pairs)
-        kinds[first], kinds[first + 1] = BEFORE, AFTER
-    there = np.ones(len(actions), bool)
-    there[same], there[same + 1] = False, False
-    if there.any():
-        yield kinds[there], words[:, there]
+        kinds = np.where(actions == INSERT, INSERTED, DELETED)
+        if updates:
+            replaced = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
+            first = np.flatnonzero(replaced & (words[:keys, :-1] == words[:keys, 1:]).all(axis=0))
+            kinds[first], kinds[first + 1] = BEFORE, AFTER
+        yield kinds, words
 
 
 def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
@@ -115,7 +97,7 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
     before, after = old[name], new[name]
     if was_made_anew(before, after):
         raise _made_anew(name, new.version)
-    return Delta(pages_of_both(old, new), before.tree, after.tree)
+    return visible_changes(pages_of_both(old, new), before.tree, after.tree, len(after.schema.columns))
 
 
 def _made_anew(name: str, version: int) -> SchemaError:

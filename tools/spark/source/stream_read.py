@@ -31,11 +31,12 @@ from pagestore.versions.settings import MAIN
 
 from .batch_read import parts_of, words_of
 from .change_feed import Commits, feed_batches, runs
-from .changes import inserted_batches, visible_changes
+from .changes import inserted_batches, kinds_of_changes
 from .commits import Commit, commits_after, commits_asked_for
 from .key_ranges import KeyRange
 from .opening import held, newest_of, snapshot_at
 from .options import Options, OptionsError
+from .sentences import sentences_first
 
 Offset = dict[str, Any]
 PARTITIONS = 2  # of a batch of several commits, unless an option says how many
@@ -50,6 +51,7 @@ class Beginning(InputPartition):
     commit: Commit
 
 
+@sentences_first
 class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads changes of a relation as they are committed; one process has it for as long as the query runs."""
 
@@ -199,4 +201,4 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _rows_in(self, commit: Commit) -> int:
         """How many changes of the relation a commit made. O(changes)."""
         old, new = self._hold(commit.before), self._hold(commit.version)
-        return sum(len(kinds) for kinds, _ in visible_changes(old, new, self._name))
+        return sum(len(kinds) for kinds, _ in kinds_of_changes(old, new, self._name))
