@@ -25,7 +25,7 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
-from pagestore.storage.file import File, beside, stamped
+from pagestore.storage.file import File, beside, local_path, stamped
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
@@ -86,6 +86,7 @@ def open(
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
+        path = local_path(path)
         if mode == "rw" and create and not os.path.exists(path):
             with suppress(FileExistsError):
                 File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))

@@ -9,7 +9,7 @@ from typing import IO
 
 import pagestore
 from pagestore.errors import PagestoreError
-from pagestore.storage.file import beside, sync_folder
+from pagestore.storage.file import beside, local_path, sync_folder
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def written(name: str, source: str) -> Iterator[IO[bytes]]:
 
     A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
     """
-    path = Path(name).resolve()
+    path = Path(local_path(name)).resolve()
     if path.exists() and path.samefile(source):
         raise FileExistsError(f"{name} is the store itself; write to another file")
     if path.exists() and not path.is_file():
