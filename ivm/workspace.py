@@ -38,6 +38,7 @@ from ivm.engine.stored_schemas import declarations_for, declarations_of
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.installation import Options, Removal, install, uninstall
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.surgery import Delta
@@ -216,7 +217,8 @@ class Workspace:
         """
         check_options(1, AUTO, rows_max, rounds_max)
         said = _hints(text, "query")
-        found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        with within_memory("asking a question"):
+            found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
         _warn(said)
         return found
 
@@ -242,6 +244,7 @@ class Workspace:
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
         return counts | asdict(self._accounts.get(name, Account()))
 
+    @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 

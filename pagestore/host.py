@@ -34,6 +34,7 @@ from pagestore.sorting.tuples import (
     repeats,
     sort_order,
 )
+from pagestore.storage.file import local_path
 from pagestore.store import Store
 from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
 from pagestore.trees.bulk import bulk, bulk_all
@@ -130,6 +131,7 @@ __all__ = [
     "is_operator",
     "is_semilattice",
     "last_before",
+    "local_path",
     "one_batch",
     "operator",
     "operator_code",

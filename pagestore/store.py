@@ -24,7 +24,7 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
-from pagestore.storage.file import File, beside, read_from, stamped, sweep, written_to
+from pagestore.storage.file import File, beside, local_path, read_from, stamped, sweep, written_to
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
@@ -88,6 +88,7 @@ def open(
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
+        path = local_path(path)
         if mode == "rw" and create:
             _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
         file = _opened(path, mode)

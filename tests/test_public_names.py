@@ -41,7 +41,7 @@ MODULES = {  # each public module, and the names that it offers
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode
         first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice
-        last_before one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
+        last_before local_path one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
         record_dependants recorded_dependants register_host repeats rows_of select select_weighted sort_order stab_many
         together typed user_cache
     """,

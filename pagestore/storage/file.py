@@ -75,6 +75,7 @@ class File:
     _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
+        path = local_path(path)
         self.path, self._place = Path(path), os.path.abspath(path)
         self.writable = writable
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -95,7 +96,7 @@ class File:
         """Make a file with all of `content`; after a crash or power cut it is whole or not there.
 
         Raises FileExistsError."""
-        path = Path(path)
+        path = Path(local_path(path))
         with beside(path) as temporary:
             fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -268,6 +269,27 @@ class File:
             self.close()
 
 
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
+
+    Every path that a user gives for a store, or for what is made of one, goes through here. Raises FormatError for one
+    of another file system, which would be taken for a folder of that name, with a colon.
+
+    >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
+    ('/data/shop.pages', 'shop.pages')
+    """
+    text = os.fsdecode(path)
+    scheme, colon, rest = text.partition(":/")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
+        return text
+    if scheme.lower() == "file":
+        return "/" + rest.lstrip("/")
+    raise FormatError(
+        f"{text} is on {scheme}, and a file of a mounted file system is wanted, since a store is mapped into memory: "
+        f"name one of those, and copy it from or to {scheme} with a tool of that system"
+    )
+
+
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
     """Raise FormatError or IsADirectoryError for a path that is no regular file: opening a fifo would wait for ever."""
     try:
@@ -287,6 +309,7 @@ def beside(path: Path) -> Iterator[Path]:
 
     Files that killed makers of the same name have left are removed before.
     """
+    path = Path(local_path(path))
     sweep(path)
     while True:
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
@@ -335,7 +358,7 @@ def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None 
 
     A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
     """
-    path = Path(name).resolve()
+    path = Path(local_path(name)).resolve()
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
         raise FileExistsError(f"{name} is the store itself; write to another file")
     if path.exists() and not path.is_file():
