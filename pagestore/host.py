@@ -47,7 +47,7 @@ from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
+from pagestore.values.codec import NULL, YEARS, as_arrow, encode, float_values, float_words
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
@@ -104,6 +104,7 @@ __all__ = [
     "WritableRelation",
     "accountable",
     "accounted",
+    "as_arrow",
     "ascending",
     "begins",
     "bulk",

@@ -37,7 +37,7 @@ MODULES = {  # each public module, and the names that it offers
         WORD_MAX WORD_MIN
         YEARS Coded Coding Column Complement Delta Dependants EditQueue Edits EphemeralTransaction Frames Pages
         ROWS_SHOWN Relation Rope SUM Schema Snapshot
-        Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted ascending
+        Spec Store TextFinder Transaction Tree Type Violation WritableRelation accountable accounted as_arrow ascending
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta distinct encode
         first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice

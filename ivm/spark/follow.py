@@ -27,9 +27,11 @@ from ivm.spark.changes import (
     refuse_two_values,
     schema_of,
     take_changes,
+    warn_of_others,
 )
 from ivm.spark.progress import PROGRESS, FeedCursor, Progress, take_new
 from pagestore.errors import MissingError, SchemaError, VersionError
+from pagestore.host import Snapshot
 
 AUTO, STRICT = "auto", "strict"
 
@@ -127,16 +129,16 @@ def _changes(workspace: ivm.Workspace, relation: str, source: Any, progress: Pro
     if isinstance(source, Feed):
         return _from_feed(workspace, predicate, source, progress, strict)
     found = source if isinstance(source, pa.Table) else pa.table(source)
+    warn_of_others(found.column_names, predicate)
     if CHANGE not in found.column_names:
         progress.move(relation, None)
         return _compared(workspace, predicate, found)
     table = as_changes(found, predicate)
-    if ORDER in table.column_names:
+    if ORDER in found.column_names:
         moments = found[MOMENT] if MOMENT in found.column_names else None
         table, cursor = take_new(relation, table, moments, progress.rows(relation))
         progress.move(relation, cursor)
-        table = newest_changes(table, list(workspace[relation].schema.key))
-    return table
+    return newest_changes(table, list(workspace[relation].schema.key))
 
 
 def _from_feed(
@@ -150,19 +152,24 @@ def _from_feed(
         time = new.timestamp.isoformat()
         is_first, was = name not in progress.cursors, progress.feed(name)
         progress.move(name, FeedCursor(store.uuid, feed.relation, new.version, time))
+        relation = new[feed.relation]
+        warn_of_others(relation.schema.names, predicate)
         if not is_first:
             try:
-                return as_changes(_since(store, feed, was, new.version), predicate)
+                changes = _since(store, feed, was, new)
             except (VersionError, SchemaError, MissingError) as error:
                 if strict:
                     raise RecomputeError(
                         f"{name}: {error}; with incremental={AUTO!r} the whole relation is read and compared"
                     ) from None
-        return _compared(workspace, predicate, new[feed.relation].to_arrow())
+                changes = None
+            if changes is not None:
+                return as_changes(changes, predicate)
+        return _compared(workspace, predicate, relation.to_arrow())
 
 
-def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, newest: int) -> pa.Table:
-    """The changes of a feed's relation since a cursor.
+def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snapshot) -> pa.Table | None:
+    """The changes of a feed's relation since a cursor; None where it has more columns now.
 
     Raises VersionError where the store has not the cursor's version, SchemaError, MissingError.
     """
@@ -175,7 +182,10 @@ def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, newest: i
         if old.timestamp.isoformat() != was.time:
             raise VersionError(f"version {was.version} of {feed.path} is of {old.timestamp}, and the one that was read "
                                f"of {was.time}: this file is a copy that went another way")  # fmt: skip
-    return store.diff(was.version, newest, feed.relation).read_all()
+        then, now = old[feed.relation].schema, new[feed.relation].schema
+    if then.key == now.key and {*then.columns} < {*now.columns}:
+        return None
+    return store.diff(was.version, int(new.version), feed.relation).read_all()
 
 
 def _compared(workspace: ivm.Workspace, predicate: Predicate, rows: pa.Table) -> pa.Table:

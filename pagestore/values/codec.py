@@ -60,8 +60,24 @@ def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> n
     try:
         return _words(column.type, values, interner)
     except Misfit as misfit:
-        row = "" if misfit.row is None else f", row {misfit.row + first}"
-        raise WordError(f"column {column.name!r}{row}: {misfit.said}") from None
+        raise _refused(column, misfit, first) from None
+
+
+def as_arrow(column: Column, values: Any) -> pa.Array:
+    """The values as an Arrow array of the column's type, or its large type, nulls included. Raises as `encode`."""
+    try:
+        array, there = exact(column.type, values)
+    except Misfit as misfit:
+        raise _refused(column, misfit, 0) from None
+    if there is None:
+        return array
+    places = np.cumsum(there) - 1
+    return array.take(pa.array(places, mask=~there))
+
+
+def _refused(column: Column, misfit: Misfit, first: int) -> WordError:
+    row = "" if misfit.row is None else f", row {misfit.row + first}"
+    return WordError(f"column {column.name!r}{row}: {misfit.said}")
 
 
 def _words(wanted: Type, values: Any, interner: Interner) -> np.ndarray:
