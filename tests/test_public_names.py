@@ -49,7 +49,8 @@ MODULES = {  # each public module, and the names that it offers
     "ivm.errors": """
         AggregateError ArityError ConstructError DivergenceError EditError FunctionConflictError IvmError MaintainError
         LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError RoomError RuleError
-        RuleSyntaxError RuleTypeError SafetyError UninstallError UnknownPredicateError UnknownViewError Where
+        RuleSyntaxError RuleTypeError RuleWarning SafetyError UninstallError UnknownPredicateError UnknownViewError
+        Where
     """,
     "ivm.spark": "Cells Feed Views materialize",
 }

@@ -12,6 +12,7 @@ Without `spark` the cells run one after the other in this process.
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from ivm.answer import Answer
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang import compile
+from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, Message, failure_of, messages_of
@@ -84,7 +86,9 @@ class Cells:
         CellsError for a folder that has cells, and what `apply` raises.
         """
         _check_number(cells)
-        predicates = compile(rules).predicates
+        said, predicates = hints(rules, "rules"), compile(rules).predicates
+        for warning in said:
+            warnings.warn(warning, stacklevel=2)
         tables = _known_tables(tables or {}, predicates)
         found = measure(tables, predicates, cells)
         layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)

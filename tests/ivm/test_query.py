@@ -46,7 +46,7 @@ def test_it_does_not_wait_for_the_writer(file):
 def test_a_past_version_answers_by_its_own_rules(file):
     with ivm.open(file) as ws:
         before = ws.store.version
-        ws.uninstall("graph")
+        ws.uninstall("graph", relations=True)
         ws.install("edge(x) -> int(x). last(x) <- edge(x).", name="other")
         ws.exec("+edge(7).")
         with ws.at(before) as past:

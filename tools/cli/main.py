@@ -94,7 +94,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             _module(program, name).arguments(command)
     options = parser.parse_args([words[0], *map(_as_text, words[1:])] if words[:1] == ["exec"] else words)
     module = _module(program, options.command)
-    from ivm.errors import IvmError, OptionError  # not above: --help needs no kernels
+    from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
 
     from .answers import complain, plain
@@ -102,6 +102,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
 
     try:
         with warnings.catch_warnings(), compiling_shown():
+            warnings.simplefilter("always", RuleWarning)
             warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
             code: int = module.run(options)
         sys.stdout.flush()

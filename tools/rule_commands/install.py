@@ -1,4 +1,4 @@
-"""`ivm install FILE RULES [--name NAME]`: install declarations and rules, and fill and maintain their views."""
+"""`ivm install FILE RULES [--name NAME] [--replace]`: install declarations and rules, fill and maintain their views."""
 
 import argparse
 from pathlib import Path
@@ -15,6 +15,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
     parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
+    parser.add_argument(
+        "--replace", action="store_true", help="in place of the rules of that name; relations and unchanged views stay"
+    )
     parser.add_argument("--granularity", type=int, default=1, help="operations that share one interval")
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
     limits(parser)
@@ -31,11 +34,13 @@ def run(options: argparse.Namespace) -> int:
         progress(f"{name}: filling its views")
         workspace.install(
             text, name, granularity=options.granularity, maintenance=options.maintenance,
-            rows_max=options.rows_max, rounds_max=options.rounds_max,
+            rows_max=options.rows_max, rounds_max=options.rounds_max, replace=options.replace,
         )  # fmt: skip
-        rows = {new: len(workspace[new]) for new in workspace if new not in before and "$" not in new}
+        names = [n for n in workspace if n not in before or n in workspace.evaluated]
+        rows = {new: len(workspace[new]) for new in names}
         progress.clear()
-        lines = [f"{new}: {counted(count, 'row')}" for new, count in rows.items()]
+        lines = [f"{plain(new)}: {counted(count, 'row')}" for new, count in rows.items()]
+        lines += [f"{plain(old)}: gone" for old in before if old not in workspace]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
         answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
     return 0
