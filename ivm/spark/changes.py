@@ -40,7 +40,7 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
     kinds = _kinds(found, predicate.name)
-    gone, keys = pc.equal(kinds, "delete"), key_count(predicate)
+    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))  # f[] = t has a value for a key in its store
     all_gone = found.num_rows > 0 and pc.all(gone).as_py()
     columns: dict[str, Any] = {}
     for place, field in enumerate(schema_of(predicate)):
@@ -134,10 +134,12 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
     if not values or not came.num_rows:
         return
     came = came.group_by([*keys, *values]).aggregate([])
-    counted = came.group_by(keys).aggregate([([], "count_all")])
-    twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
-    if twice.num_rows:
-        rows = came.join(twice.slice(0, 1), keys=keys, join_type="inner").select([*keys, *values]).to_pylist()
+    if keys:
+        counted = came.group_by(keys).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted["count_all"], 1)).select(keys)
+        came = came.join(twice.slice(0, 1), keys=keys, join_type="inner")
+    if came.num_rows > 1:
+        rows = came.select([*keys, *values]).to_pylist()
         one, other = (tuple(row.values()) for row in rows[:2])
         shown = (one[len(keys) :], other[len(keys) :])
         raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
@@ -145,10 +147,17 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
 
 def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
     """Take changes into a relation: first what goes, by the columns `by`, then what comes."""
-    if (gone := table.filter(pc.equal(table[CHANGE], "delete")).select(by)).num_rows:
-        relation.delete(gone)
-    if (came := table.filter(pc.equal(table[CHANGE], "insert")).select(relation.schema.names)).num_rows:
-        relation.set(came)
+    gone, came = apart(table)
+    if gone.num_rows:
+        relation.delete(gone.select(by))
+    if came.num_rows:
+        relation.set(came.select(relation.schema.names))
+
+
+def apart(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What goes, and what comes."""
+    gone = pc.equal(table[CHANGE], "delete")
+    return table.filter(gone), table.filter(pc.invert(gone))
 
 
 def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:
