@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from ivm.lang import compile
-
 from ..cli.answers import answer, common, counted, plain
+from ..cli.new_file import removed_if_empty
 from ..cli.progress import Progress
 from ..cli.workspace_options import block_name, limits, opened, text_of
 
@@ -27,9 +26,11 @@ def run(options: argparse.Namespace) -> int:
     """Install the rules, and print the rows of each new view; the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
-    if not Path(options.file).exists():
-        compile(text, source=name)  # a text that is refused must not create a store
-    with opened(options, create=True) as workspace, Progress("install", options.quiet) as progress:
+    with (
+        removed_if_empty(Path(options.file)),
+        opened(options, create=True) as workspace,
+        Progress("install", options.quiet) as progress,
+    ):
         before = set(workspace)
         progress(f"{name}: filling its views")
         workspace.install(

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from inspect import signature
+from pathlib import Path
 
 from ivm import IvmError, Workspace
 from ivm.lang.parse import parse
@@ -15,6 +16,7 @@ from ivm.lang.syntax_tree import Change
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number
+from ..cli.new_file import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
 from .print import contents, listing
@@ -41,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run statements of stdin; exit code 1 if one failed and stdin is no terminal."""
     failed = False
-    with opened(options, create=True) as workspace:
+    with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
         shell = Shell(workspace, options)
         for statement in statements(sys.stdin, sys.stdin.isatty()):
             try:
