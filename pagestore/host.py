@@ -106,6 +106,7 @@ __all__ = [
     "WritableRelation",
     "accountable",
     "accounted",
+    "as_arrow",
     "ascending",
     "begins",
     "bulk",
