@@ -106,7 +106,6 @@ __all__ = [
     "WritableRelation",
     "accountable",
     "accounted",
-    "as_arrow",
     "ascending",
     "begins",
     "bulk",
