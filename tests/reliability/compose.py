@@ -8,23 +8,25 @@ evaluated with sets and loops say, or both refuse; at the end all that is kept p
 smaller and printed.
 """
 
+import os
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import Random
 from unittest.mock import patch
 
 import ivm
-import pagestore
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint
-from ivm.errors import ConstructError, FunctionConflictError, RangeError, RuleError
+from ivm.engine.recursion import fixpoint, flat_facts
+from ivm.errors import ConstructError, FunctionConflictError, RangeError, RuleError, RuleWarning
 from ivm.lang import compile, query
 from ivm.lang.ir import ROPE
-from pagestore.host import is_operator
+from ivm.maintenance import probe
 from tests.support import naive
-from tests.support.compositions import PAIRS, WAYS, Case, case_of, smaller
+from tests.support.compositions import PAIRS, WAYS, Case, case_of, shuffled, smaller
 from tests.support.mirror import Edit
 
 REFUSALS = FunctionConflictError, RangeError
@@ -33,6 +35,8 @@ PATCHES = {
     WAYS[1]: [(engine, "LARGE_FROM", 2), (engine, "RELATION_SHARE_MAX", 0.0)],
     WAYS[2]: [(engine, "REFILL_FROM", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
     WAYS[3]: [(engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW)],
+    WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (flat_facts, "SHARED_MIN", 1)],
+    WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (flat_facts, "FACTS_MIN", 4), (flat_facts, "NUMBERS_MAX", 0)],
 }
 WANTED = [f"{reader} of {read}" for reader, read in PAIRS]
 
@@ -56,6 +60,8 @@ def run(seed: int, amount: int) -> Counter[str]:
 def error_of(case: Case, counts: Counter[str] | None = None) -> Exception | None:
     """What is wrong with a case; None if nothing is, or if it cannot be played."""
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", RuleWarning)  # what is used once
         for module, name, value in PATCHES.get(case.way, ()):
             stack.enter_context(patch.object(module, name, value))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if case.lasting else None
@@ -71,8 +77,6 @@ class Play:
 
     def __init__(self, case: Case, path: Path | str, counts: Counter[str]) -> None:
         self.case, self.path, self.counts = case, path, counts
-        if not is_operator("lastone"):
-            pagestore.register_operator("lastone", lambda a, b: b, 0)
         text = "\n".join(case.stored.values())
         self.program = compile(text)
         self.state = naive.empty(self.program)
@@ -86,7 +90,7 @@ class Play:
         if self.case.loaded_first:
             self.change(load)
         for number, views in enumerate(self.case.blocks):
-            self.install(f"block{number}", "\n".join(views), self.case.options[number])
+            self.install(f"block{number}", views, self.case.options[number])
         if not self.case.loaded_first:
             self.change(load)
         for number, edits in enumerate(changes):
@@ -99,10 +103,13 @@ class Play:
         assert not found, found
         if self.case.lasting:
             assert not (wrong := self.ws.store.check()), wrong
+            self.ws.repair()
+            self.compare()
         self.ws.close()
 
-    def install(self, name: str, text: str, options: dict) -> None:
+    def install(self, name: str, views: list[str], options: dict) -> None:
         """Install a block, or see it refused; a block that reads what was refused is left out."""
+        text = "\n".join(views)
         try:
             part = compile(text, self.program, source=name)
         except RuleError:
@@ -113,6 +120,9 @@ class Play:
         except REFUSALS:
             self.refused(lambda: self.ws.install(text, name, **options))
             return
+        other = shuffled(Random(text), views)
+        same = naive.evaluate(self.program.including(compile(other, self.program)), self.state)
+        assert all(same[view] == expected[view] for view in part.predicates if "$" not in view), f"in an order: {other}"
         try:
             self.ws.install(text, name, **options)
         except ConstructError as error:
@@ -140,7 +150,7 @@ class Play:
         """One transaction; where the truth refuses its result, so must the workspace, and nothing changes."""
         state = {name: rows.copy() for name, rows in self.state.items()}
         for name, row, inserted in edits:
-            naive.change(state[name], row, inserted)
+            naive.put(self.program.predicates[name], state[name], row, inserted)
         try:
             expected = naive.evaluate(self.program, state)
         except REFUSALS:
@@ -158,14 +168,18 @@ class Play:
             raise AssertionError("what the rules refuse has passed")
 
     def edit(self, edits: list[Edit]) -> None:
-        with self.ws.transaction() as txn:
+        """One transaction of the workspace, or of the store below it."""
+        begin = self.ws.store.transaction if self.case.beside else self.ws.transaction
+        with begin() as txn:
             for name, row, inserted in edits:
-                if not inserted:
-                    txn.delete(name, [row[: len(self.program.predicates[name].keys)]])
-                elif self.program.predicates[name].value is None:
-                    txn.insert(name, [row])
+                predicate = self.program.predicates[name]
+                keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
+                how = "delete" if not inserted else "insert" if keys == len(row) else "set"
+                row = row if inserted else row[:keys]
+                if self.case.beside:
+                    getattr(txn[name], how)([row])
                 else:
-                    txn.set(name, [row])
+                    getattr(txn, how)(name, [row])
 
     def compare(self) -> None:
         """Views, what was told of them, and answers."""

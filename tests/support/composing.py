@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from math import inf
 from random import Random
 from typing import Any
 
@@ -29,7 +30,14 @@ class Tag:
 MOMENT = datetime(2020, 1, 1)
 TAGS = {
     "int": Tag("int", (0, 1, 2, 3), (2**63 - 1, 1 - 2**63, 2**62), str, number=True, shift="1"),
-    "float": Tag("float", (0.0, 0.5, 1.0, -2.5), (1e100, -1e100, 5e-324), "{!r}e0".format, number=True, shift="0.5"),
+    "float": Tag(
+        "float",
+        (0.0, 0.5, 1.0, -2.5),
+        (1e100, -1e100, 5e-324, -0.0, inf, -inf),
+        "{!r}e0".format,
+        number=True,
+        shift="0.5",
+    ),
     "decimal": Tag(
         "decimal(18, 2)",
         (Decimal("0.00"), Decimal("0.50"), Decimal("1.00"), Decimal("2.25")),
@@ -54,7 +62,7 @@ TAGS = {
     "zoned": Tag("`timestamp(Europe/Berlin)`", tuple(datetime(2020, 1, n, tzinfo=UTC) for n in (1, 2, 3))),
 }
 COMPARISONS = "<", "<=", ">", ">=", "!=", "="
-STORED_KINDS = "relation", "stored function", "nullable"
+STORED_KINDS = "relation", "stored function", "nullable", "columns"
 
 
 @dataclass(frozen=True)
@@ -78,10 +86,23 @@ class Source:
         return self.tags if self.readable else self.keys
 
     def atom(self, terms: Iterable[str]) -> str:
+        """An atom; a function of several values in one of its three forms."""
         *keys, last = terms
+        if self.kind == "columns":
+            return _of_columns(self.name, keys[0], keys[1], last)
         if self.value is None:
             return f"{self.name}({', '.join((*keys, last))})"
         return f"{self.name}[{', '.join(keys)}] = {last}"
+
+
+def _of_columns(name: str, key: str, a: str, b: str) -> str:
+    """An atom of a function of two values: as a relation, with both values, or by the column that is not `_`."""
+    form = sum(map(ord, f"{key}{a}{b}")) % 3
+    if form == 0 or (key == "_" and form == 2):
+        return f"{name}({key}, {a}, {b})"
+    if form == 1 or "_" not in (a, b):
+        return f"{name}[{key}] = ({a}, {b})"
+    return f"{name}:b[{key}] = {b}" if a == "_" else f"{name}:a[{key}] = {a}"
 
 
 def stored_of(tag: str) -> list[tuple[Source, str]]:
@@ -93,6 +114,8 @@ def stored_of(tag: str) -> list[tuple[Source, str]]:
         (Source(f"f_{tag}", "stored function", (tag,), tag), f"f_{tag}[x] = y -> {t}(x), {t}(y)."),
         (Source(f"m_{tag}", "stored function", ("int",), tag), f"m_{tag}[x] = v -> int(x), {t}(v)."),
     ]
+    source = Source(f"w_{tag}", "columns", ("int", tag, "int"))
+    found.append((source, f"w_{tag}[k] = (a, b) -> int(k), {t}(a), int?(b)."))
     if TAGS[tag].null:
         source = Source(f"o_{tag}", "nullable", ("int",), tag)
         found.append((source, f"o_{tag}[x] = v -> int(x), {t}?(v)."))

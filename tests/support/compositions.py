@@ -26,7 +26,7 @@ ASKED, APART = "question", "another block"  # read by a query, by a block that i
 PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in (*STORED_KINDS, *READERS)]
 PAIRS = [pair for pair in PAIRS if pair[0] != APART or pair[1] not in STORED_KINDS]
 EXTREME = 0.02  # of the values that are drawn
-WAYS = "usual", "large deltas", "never anew", "often anew"
+WAYS = "usual", "large deltas", "never anew", "often anew", "threads", "in memory"  # how views are maintained
 Pair = tuple[str, str]
 
 
@@ -42,13 +42,15 @@ class Case:
     loaded_first: bool
     lasting: bool
     told: bool
+    beside: bool  # are edits made by transactions of the store?
     way: str
 
     def __str__(self) -> str:
         blocks = [
             f"-- {options}\n" + "\n".join(views) for views, options in zip(self.blocks, self.options, strict=True)
         ]
-        ways = f"loaded first: {self.loaded_first}, lasting: {self.lasting}, told: {self.told}, way: {self.way}"
+        ways = f"loaded first: {self.loaded_first}, lasting: {self.lasting}, told: {self.told}, beside: {self.beside}, "
+        ways += f"way: {self.way}"
         edits = "\n".join(map(repr, self.transactions))
         return "\n".join([ways, *self.stored.values(), *blocks, *(f"? {text}" for text in self.questions), edits])
 
@@ -110,7 +112,7 @@ class Composer(Rows, Folds, Recursions):
         for _ in range(n):
             source = self.declared[self.random.choice(names)]
             row = tuple(map(self.value, source.tags))
-            if source.kind == "nullable" and self.once_in(4):
+            if source.kind in ("nullable", "columns") and self.once_in(4):
                 row = (*row[:-1], None)
             found.append((source.name, row, self.random.random() < inserting))
         return found
@@ -136,9 +138,52 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
     found = Case(
         stored, blocks, options, [load, *changes], questions,
         loaded_first=random.random() < 0.5, lasting=random.random() < 0.15, told=random.random() < 0.4,
-        way=random.choice(WAYS),
+        beside=random.random() < 0.3,        way=random.choice(WAYS),
     )  # fmt: skip
     return found, pairs, refused
+
+
+# -- the same in another order
+
+
+def shuffled(random: Random, views: list[str]) -> str:
+    """The same views with their rules, alternatives and literals in another order, which means nothing."""
+    rules = [rule for view in views for rule in view.removesuffix(".").split(".\n")]
+    random.shuffle(rules)
+    return "\n".join(f"{_shuffled_rule(random, rule)}." for rule in rules)
+
+
+def _shuffled_rule(random: Random, rule: str) -> str:
+    head, _, body = rule.partition(" <- ")
+    fold, end, rest = body.partition(">> ") if body.startswith("agg<<") else ("", "", body)
+    if any(f"{op}(" in fold for op in ("first", "last", "concat", "lastone")):
+        return rule  # without an order, that of the variables counts
+    return f"{head} <- {fold}{end}{_shuffled_body(random, rest)}"
+
+
+def _shuffled_body(random: Random, body: str) -> str:
+    for separator in " ; ", ", ":
+        parts = _parts(body, separator)
+        if len(parts) > 1:
+            random.shuffle(parts)
+            return separator.join(_shuffled_body(random, part) for part in parts)
+    negated = "!" * body.startswith("!(")
+    if body.startswith(f"{negated}(") and body.endswith(")"):
+        return f"{negated}({_shuffled_body(random, body[len(negated) + 1 : -1])})"
+    return body
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """A text cut where a separator stands outside brackets and quotes."""
+    found: list[str] = []
+    start, depth, quoted = 0, 0, False
+    for i, letter in enumerate(text):
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "([") - (letter in ")]")
+        if depth == 0 and not quoted and text.startswith(separator, i):
+            found.append(text[start:i])
+            start = i + len(separator)
+    return [*found, text[start:]]
 
 
 # -- simpler cases
@@ -181,7 +226,7 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield replace(case, transactions=[*case.transactions[:i], _without(edits, j), *case.transactions[i + 1 :]])
     if len(case.blocks) > 1:
         yield replace(case, blocks=[[view for views in case.blocks for view in views]], options=case.options[:1])
-    for plain in ({"lasting": False}, {"told": False}, {"way": WAYS[0]}, {"loaded_first": False}):
+    for plain in ({"lasting": False}, {"told": False}, {"beside": False}, {"way": WAYS[0]}, {"loaded_first": False}):
         if any(getattr(case, name) != value for name, value in plain.items()):
             yield replace(case, **plain)
 

@@ -4,19 +4,35 @@ A construct returns the text of its rules and what they make, as sources for lat
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from pagestore import register_operator
+from pagestore.host import is_operator
 from tests.support.composing import TAGS, Draw, Source
 from tests.support.recursive_programs import SEMILATTICES, semilattice
 
 FOLDS = (
-    "count", "sum", "total", "min", "max", "moments", "quantile", "order", "count_distinct", "top", "concat", "unite",
+    "count", "sum", "total", "min", "max", "moments", "quantile", "order", "count_distinct", "top", "concat",
+    "registered",
 )  # fmt: skip
 SOUGHT = "int", "float", "decimal", "date", "moment"  # tags whose neighbours are found
-SUMMED = {"sum": ("int", "decimal"), "total": ("float",), "concat": ("text",), "unite": ("int",), "lastone": ("int",)}
+SUMMED = {"sum": ("int", "decimal"), "total": ("float",), "concat": ("text",), "registered": ("int",)}
 MOMENTS = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
 ORDERINGS = "argmin", "argmax", "first", "last"
 RANGED = ("count", "sum", "min", "max", "argmin", "last", "avg", "total", "var_pop", "first", "argmax", "median")
+OPERATORS = {  # of which the order matters; with an inverse; semilattices
+    "lastone": partial(register_operator, "lastone", lambda a, b: b, 0),
+    "bitdiff": partial(register_operator, "bitdiff", lambda a, b: a ^ b, 0, inverse=lambda a: a),
+    **{name: partial(semilattice, name) for name in SEMILATTICES},
+}
+
+
+def registered(name: str) -> str:
+    """The name of an operator, registered in this process."""
+    if not is_operator(name):
+        OPERATORS[name]()
+    return name
 
 
 class Rows(Draw):
@@ -243,8 +259,8 @@ class Folds(Draw):
         if op == "concat":
             extra = self.random.choice(("", by, f'{by}, "; "' if by else ""))
             return op, f"concat({x}{extra})", "text", False
-        if op in SEMILATTICES:
-            semilattice(op)
+        if op == "registered":
+            return op, f"{registered(self.random.choice(sorted(OPERATORS)))}({x})", tag, False
         return op, f"{op}({x})", tag, False
 
     def range(self, name: str) -> Any:
@@ -296,7 +312,8 @@ class Folds(Draw):
         """The next or the previous key, none, or none that something else holds for."""
         b = self.pick(lambda s: any(t in SOUGHT for t in s.keys))
         assert b
-        width = 1 + self.random.choice([i for i, t in enumerate(b.keys) if t in SOUGHT])
+        keys = b.keys[:1] if b.kind == "columns" else b.keys
+        width = 1 + self.random.choice([i for i, t in enumerate(keys) if t in SOUGHT])
         literals, held, terms = *self.joined(1), []
         for tag in b.keys[:width]:
             known = [v for v, t in held.items() if t == tag]

@@ -88,6 +88,14 @@ def change(rows: set | dict, row: tuple, inserted: bool) -> None:
         rows[row[:-1]] = row[-1]
 
 
+def put(predicate: Predicate, rows: set | dict, row: tuple, inserted: bool) -> None:
+    """As `change`, also for a function of several values, of which a row replaces the one of its key."""
+    for other in [*rows] if predicate.key_count is not None else ():
+        if other[: predicate.key_count] == row[: predicate.key_count]:
+            rows.remove(other)
+    change(rows, row, inserted)
+
+
 def delete(rows: set | dict, row: tuple) -> None:
     """Remove a row if it is there; of a function the key says which."""
     if isinstance(rows, set):
@@ -209,7 +217,7 @@ def defines(target: Term, source: Term, binding: Binding) -> bool:
 def holds(literal: Literal, binding: Binding, state: State) -> bool:
     """Whether a comparison or a negation holds under a binding of all its variables."""
     if isinstance(literal, Compare):
-        left, right = total(literal.left, binding), total(literal.right, binding)
+        left, right = total(literal.left, binding, units), total(literal.right, binding, units)
         if literal.op not in ("=", "!=") and None in (left, right):  # a null, which another comparison excludes
             return False
         return COMPARE[literal.op](left, right)
@@ -244,21 +252,28 @@ def unified(terms: tuple[Term, ...], row: tuple, binding: Binding) -> Binding | 
     return extended
 
 
-def value(term: Term, binding: Binding) -> object:
+def value(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
     """A term's value; RangeError where it does not fit its type."""
-    found = total(term, binding)
+    found = total(term, binding, leaf)
     return in_range(found) if isinstance(term, Binary) else found
 
 
-def total(term: Term, binding: Binding) -> object:
-    """A term's value, which fits its type but for a sum: what is only compared may be of any size."""
+def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
+    """A term's value, which fits its type but for a sum: what is only compared, in `units`, may be of any size."""
     if isinstance(term, Binary):
         operand = total if term.op in "+-" else value
-        return computed(term.op, operand(term.left, binding), operand(term.right, binding))
+        return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
     found = term.value if isinstance(term, Const) else binding[term.name]
     if isinstance(found, RangeError):
         raise found
-    return found
+    return leaf(found)
+
+
+def units(v: object) -> object:
+    """A moment as a number of what is added to it: days of a date, microseconds of a timestamp."""
+    if isinstance(v, datetime):
+        return v if v.tzinfo else (v - datetime.min) // timedelta(microseconds=1)
+    return v.toordinal() if isinstance(v, date) else v
 
 
 # -- arithmetic and aggregates
