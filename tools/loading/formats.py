@@ -89,7 +89,7 @@ def places_of(fields: Iterable[pa.Field]) -> list[Place]:
     >>> places_of(pa.schema({"a.b": pa.int64(), "a": pa.struct({"b": pa.int64()}), "c": pa.list_(pa.int64())}))
     [('a.b',), ('a', 'b'), ('c', 'item')]
     """
-    found = []
+    found: list[Place] = []
     for field in fields:
         inner = [field.type.field(i) for i in range(field.type.num_fields)]
         found += [(field.name, *place) for place in places_of(inner)] if inner else [(field.name,)]
