@@ -50,7 +50,7 @@ from ivm.subscriptions import OnChange, Subscriptions, changes
 from ivm.transaction import Transaction
 from ivm.workspace_snapshot import WorkspaceSnapshot, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import ERASE, MAIN, Edits, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
 
 
 def open(path: str | os.PathLike[str], threads: int | None = None, **options: Any) -> "Workspace":
@@ -384,7 +384,8 @@ class Workspace:
         """Maintain every view and commit all of it as one version."""
         txn.vouch(HOST)
         engine = self._engine(txn, installed)
-        engine.apply_edits(edits)
+        with txn.following(all((actions == ERASE).all() for actions, _ in edits.values())):
+            engine.apply_edits(edits)
         self._save_built(txn, engine)
         version = txn.commit()
         self.committed(engine)

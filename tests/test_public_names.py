@@ -70,7 +70,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit create create_intervals create_words decode
-        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues pages properties
+        dictionary drop drop_column drop_scan edit edit_queues encode finder flush_queues following pages properties
         refuse_nulls rename replace rollback savepoint stitch threads tree truncate version vouch
     """,
     ivm.Workspace: """

@@ -121,12 +121,6 @@ class File:
         self._check()
         return os.fstat(self._fd).st_size
 
-    def room(self) -> int:
-        """How many bytes this user may still write to the disk that the file is on."""
-        self._check()
-        about = os.fstatvfs(self._fd)
-        return about.f_bavail * about.f_frsize
-
     def check_place(self) -> None:
         """Raises MovedError where the file's path does not lead to this file any more."""
         self._check()

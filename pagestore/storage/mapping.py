@@ -3,6 +3,7 @@
 import errno
 import os
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -197,3 +198,17 @@ def page_fault(words: np.ndarray, page: int) -> str | None:
     if int(words[ID]) != page:
         return f"it says that it is page {int(words[ID])}"
     return None
+
+
+def extents_of(pages: Sequence[int] | np.ndarray) -> list[int]:
+    """Ascending pages as rows (first, count).
+
+    >>> extents_of([3, 4, 5, 9])
+    [3, 3, 9, 1]
+    """
+    if not len(pages):
+        return []
+    array = np.asarray(pages, np.int64)
+    starts = np.flatnonzero(np.diff(array, prepend=array[0] - 2) != 1)
+    counts = np.diff(starts, append=len(array))
+    return np.stack([array[starts], counts], axis=1).ravel().tolist()
