@@ -38,6 +38,7 @@ from ivm.engine.stored_schemas import declarations_for, declarations_of
 from ivm.errors import DivergenceError, EditError, IvmError, OptionError, RuleWarning
 from ivm.host import record_dependants_everywhere, workspaces
 from ivm.installation import Options, Removal, install, uninstall
+from ivm.join.memory_guard import within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import TEXTS
 from ivm.maintenance.surgery import Delta
@@ -90,11 +91,13 @@ class Workspace:
     def install(
         self, text: str, name: str = "main", granularity: int = 1, maintenance: str = AUTO,
         rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
+        edit: Callable[[Transaction], None] | None = None,
     ) -> None:  # fmt: skip
         """Install declarations and rules under a name, fill the views, run the text's edits; all in one commit.
 
         With `replace` a block of that name may be there already. Its relations keep their rows, a view whose rules and
-        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.
+        inputs did not change keeps its pages, and blocks that read the old rules read the new ones.  `edit` may edit
+        relations in the same commit, after the text: it gets a transaction, which ends with the installation.
 
         With `granularity` g one sensitivity interval stands for up to g consecutive operations, or for operations on
         fewer than g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity
@@ -109,7 +112,8 @@ class Workspace:
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn:
             txn.vouch(HOST)
-            done = install(txn, self.rules_of(txn), name, text, options, replace, self.subscriptions, self.strict)
+            rules = self.rules_of(txn)
+            done = install(txn, rules, name, text, options, replace, self.subscriptions, self.strict, edit)
             note_erased(done.engine, self.subscriptions, done.told)
             _warn(said)
         self._remember(done.saved, done.installed, done.gone)
@@ -216,7 +220,8 @@ class Workspace:
         """
         check_options(1, AUTO, rows_max, rounds_max)
         said = _hints(text, "query")
-        found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+        with within_memory("asking a question"):
+            found = self._ask(self.store.sketch(), text, (rows_max, rounds_max))
         _warn(said)
         return found
 
@@ -242,6 +247,7 @@ class Workspace:
         counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
         return counts | asdict(self._accounts.get(name, Account()))
 
+    @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 

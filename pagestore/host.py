@@ -34,6 +34,7 @@ from pagestore.sorting.tuples import (
     repeats,
     sort_order,
 )
+from pagestore.storage.file import local_path
 from pagestore.store import Store
 from pagestore.trees.apply import ALONE, Edits, compose_edits, one_batch
 from pagestore.trees.bulk import bulk, bulk_all
@@ -47,7 +48,7 @@ from pagestore.trees.lookup import count_prefixes, first_from, get, last_before
 from pagestore.trees.range_folds import fold_many, ranks, rows_of, select, select_weighted
 from pagestore.trees.reading import read_batches, read_blocks
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words
+from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, typed
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type
@@ -130,6 +131,7 @@ __all__ = [
     "is_operator",
     "is_semilattice",
     "last_before",
+    "local_path",
     "one_batch",
     "operator",
     "operator_code",
@@ -149,5 +151,6 @@ __all__ = [
     "sort_order",
     "stab_many",
     "together",
+    "typed",
     "user_cache",
 ]

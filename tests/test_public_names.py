@@ -29,8 +29,8 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
-        LockedError MissingError MovedError OrderError PagestoreError PoisonedError ReadOnlyError RecoveryWarning
-        RetainedError SchemaError TransactionError VersionError WordError
+        LockedError MissingError MovedError NoStoreError OrderError PagestoreError PoisonedError ReadOnlyError
+        RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ADD ALONE CARRY CHECKSUM COUNT ERASE FEW INSERT KEYS_MAX MAIN MAX MIN MOST NULL Operator SET THEN TREE_WORDS
@@ -41,9 +41,9 @@ MODULES = {  # each public module, and the names that it offers
         begins bulk bulk_all coding_within columns_of compose_edits count_prefixes delta differing distinct encode
         first_from float_values float_words fold_many get given_rows has_inverse html_table in_order interval_spec
         is_operator is_semilattice
-        last_before one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
+        last_before local_path one_batch operator operator_code pages_of_both pays pooled ranks read_batches read_blocks
         record_dependants recorded_dependants register_host repeats rows_of select select_weighted sort_order stab_many
-        together user_cache
+        together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open",
     "ivm.errors": """
