@@ -38,8 +38,9 @@ from ivm.views.states import state_names
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 4  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_LEVELS = 3  # the same, but that groups of several levels of detail share no state
+PLANNING = 5  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_COLUMNS = 4  # the same, but that each column of a row which a rule names by itself has an atom
+PLANNING_WITHOUT_LEVELS = 3  # the same, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
 T = TypeVar("T")
@@ -131,25 +132,22 @@ class Block:
     limits: tuple[int | None, int | None] = (None, None)
 
     @property
-    def ranges(self) -> bool:
-        """Are some of the rules evaluated by ranges?"""
-        return any(rule.span for rule in self.rules)
-
-    @property
-    def levels(self) -> bool:
-        """Do groups of several levels of detail share a state?"""
-        return any(rule.definition.levels for rule in self.rules)
+    def rewrites(self) -> "Rewrites":
+        """Which rewrites change what the rules keep."""
+        levels = any(rule.definition.levels for rule in self.rules)
+        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged)
 
 
 class Rewrites(NamedTuple):
     """Which rewrites change what rules keep in the store, so that rules of an earlier release go without.
 
     By `ranges` aggregates over ranges are evaluated by these, unless another maintenance is asked for; by `levels`
-    aggregates of one body share states though their groups differ.
+    aggregates of one body share states though their groups differ; by `columns` those of one row are read by one atom.
     """
 
     ranges: bool = True
     levels: bool = True
+    columns: bool = True
 
 
 ALL = Rewrites()
@@ -283,7 +281,7 @@ class Installed:
         `orders` has the key orders that are known already, for which nothing is estimated. `limits` are the most rows
         and rounds of a recursion, `part` is the checked text, if that is known.
         """
-        part = part or lang.compile(text, self.program, source=name)
+        part = part or lang.compile(text, self.program, name, rewrites.columns)
         predicates = {**self.program.predicates, **part.predicates}
         layouts = dict(self.layouts)
         stored = {n: layout_of(p) for n, p in part.predicates.items() if p.extensional}
@@ -355,14 +353,13 @@ class Installed:
                 "number": b.rules[0].number if b.rules else self.next_number,
                 "granularity": b.rules[0].granularity if b.rules else 1,
                 **({"limits": b.limits} if any(b.limits) else {}),
-                **({"ranges": True} if b.ranges else {}),
-                **({"levels": True} if b.levels else {}),
+                **{name: True for name, used in b.rewrites._asdict().items() if used},
                 "orders": [[chosen_of(plan) for plan in (*v.plans, *v.searches)] for v in b.rules],
             }
             for b in self.blocks
         ]
-        planning = PLANNING_WITHOUT_LEVELS if any(b.ranges for b in self.blocks) else PLANNING_WITHOUT_RANGES
-        planning = PLANNING if any(b.levels for b in self.blocks) else planning
+        used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
+        planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
         return json.dumps({"planning": planning, "blocks": blocks})
 
     @classmethod
@@ -370,7 +367,7 @@ class Installed:
         """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
         found = json.loads(saved)
         planning = found["planning"] if isinstance(found, dict) else None
-        if planning in (PLANNING, PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES):
+        if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
             return cls._loaded(found["blocks"], encode, layout_of)
         if planning == PLANNING_BEFORE:
             with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
@@ -398,7 +395,7 @@ class Installed:
                 block["name"], block["text"], _no_estimates, encode, lenient,
                 lambda i, *_, orders=orders: orders[i], block["number"], block["granularity"],
                 limits=tuple(block.get("limits", (None, None))),
-                rewrites=Rewrites(block.get("ranges", False), block.get("levels", False)),
+                rewrites=Rewrites(*(block.get(name, False) for name in Rewrites._fields)),
             )  # fmt: skip
         return installed
 

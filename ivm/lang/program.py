@@ -11,12 +11,16 @@ from ivm.lang.traverse import writes
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer."""
+    """Predicates by name, rules each behind those it reads from, edits as written; a query's answer.
+
+    `merged` says that some rule reads columns of one row, which it names one by one, by one atom.
+    """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     edits: tuple[Edit, ...] = ()
     answer: str | None = None
+    merged: bool = False
 
     def including(self, part: "Program") -> "Program":
         """This program with `part`, which was compiled against it, but without the edits of `part`."""
