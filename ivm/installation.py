@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
+from ivm import lang
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Block, Installed, OrdersOf, refuse_foreign_writers
 from ivm.engine.kept import kept_of, names_in_body, orders_of, rearrange, shape_of
@@ -145,10 +146,12 @@ def _including(
     """`left` with a block; its rules go by the plans that they have in `before`, if these still fit."""
     views = {n: predicate for n, predicate in before.program.predicates.items() if not predicate.extensional}
     text += declarations_for(txn, text, {**left.program.predicates, **views}, name)
+    part = lang.compile(text, left.program, name)
+    part.refuse_long()
     return left.including(
         name, text, Cardinality(txn).distinct, Encoder(txn), _layouts_beside(txn, views),
         _orders_in(before, options.maintenance), max(before.next_number, left.next_number), options.granularity,
-        options.maintenance, options.limits,
+        options.maintenance, options.limits, part,
     )  # fmt: skip
 
 
