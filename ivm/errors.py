@@ -18,6 +18,8 @@ Errors of the store beneath (a corrupt page, a full disk) keep their own family,
 
 from typing import Any, NamedTuple
 
+from pagestore.host import message as _message
+
 
 class Where(NamedTuple):
     """A place in a text of rules; lines and columns count from 1."""
@@ -34,7 +36,7 @@ class IvmError(Exception):
     """The base of every error here."""
 
     def __str__(self) -> str:  # some errors are KeyErrors too, which print the message's repr
-        return " ".join(map(str, self.args))
+        return _message(" ".join(map(str, self.args)))
 
 
 # -- install and query

@@ -6,6 +6,7 @@
 engine/kept.py says which views are kept; all others are evaluated.
 """
 
+import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -22,6 +23,7 @@ from ivm.errors import (
     RecursionRefusedError,
     RedefinitionError,
     RuleError,
+    RuleWarning,
     UninstallError,
     UnknownPredicateError,
     Where,
@@ -267,3 +269,19 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
         {n: count for n, count in rows.items() if n in dropped},
         {n: count for n, count in rows.items() if n in declared - dropped},
     )  # fmt: skip
+
+
+# -- what a text hardly means
+
+
+def hints_of(text: str, source: str) -> list[RuleWarning]:
+    """The warnings of a text.  Raises RuleSyntaxError for a word such as NULL."""
+    from ivm.lang.hints import hints  # with the parser, which opening a workspace does not take
+
+    return hints(text, source)
+
+
+def warn(said: Iterable[RuleWarning]) -> None:
+    """Issue the warnings of a text that has no error, at the caller of a workspace's method."""
+    for warning in said:
+        warnings.warn(warning, stacklevel=3)

@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 
 from pagestore.errors import FormatError, NoStoreError
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, PAGE_SIZE_MIN, WORD
+from pagestore.printable import printable
 from pagestore.relations import diff, ephemeral, snapshot, transaction
 from pagestore.relations.ephemeral import EphemeralTransaction
 from pagestore.relations.snapshot import Snapshot
@@ -431,7 +432,7 @@ class Store:
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:
-        return f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>"
+        return printable(f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>")
 
 
 def _reopened(path: str, version: int) -> Store:
