@@ -43,10 +43,10 @@ PLANNING_WITHOUT_COLUMNS = 4  # the same, but that each column of a row which a 
 PLANNING_WITHOUT_LEVELS = 3  # the same, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # the same, and no rule is evaluated by ranges
 PLANNING_BEFORE = 1  # the version before, which differs only for rules whose arithmetic may fail
+REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 T = TypeVar("T")
 LayoutOf = Callable[[Predicate], Layout | None]  # how an extensional predicate is stored; None if it is another one
-# The key orders of a rule that are known, () to plan it: given its place in the block, the rule, the layouts of what
-# it reads, and the views of its stratum if it is recursive.
+# The known key orders of a rule, () to plan it: by its place, the rule, layouts, and its stratum's views if recursive
 OrdersOf = Callable[[int, Rule, Mapping[str, Layout], frozenset[str] | None], Sequence[Chosen]]
 
 
@@ -365,10 +365,16 @@ class Installed:
     @classmethod
     def load(cls, saved: str, encode: Encode, layout_of: LayoutOf) -> "Installed":
         """Read what `save` wrote, or what the release before wrote if its plans are the same; else raise IvmError."""
-        found = json.loads(saved)
-        planning = found["planning"] if isinstance(found, dict) else None
-        if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-            return cls._loaded(found["blocks"], encode, layout_of)
+        try:
+            found = json.loads(saved)
+            planning = found["planning"] if isinstance(found, dict) else None
+            if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
+                return cls._loaded(found["blocks"], encode, layout_of)
+        except IvmError:
+            raise
+        except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+            said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
+            raise IvmError(said) from None
         if planning == PLANNING_BEFORE:
             with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
                 installed = cls._loaded(found["blocks"], encode, layout_of)
@@ -376,8 +382,8 @@ class Installed:
                 if saved_plans == [len(rule.plans) for rule in installed.rules]:
                     return installed
         raise IvmError(
-            "another release installed rules in this store, and what it stores for them is not what this one would; "
-            "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
+            f"another release installed rules in this store, and what it stores for them is not what this one would; "
+            f"{REMEDY}"
         )
 
     @classmethod

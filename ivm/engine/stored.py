@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.installed import PROPERTY, Installed
-from ivm.errors import EditError, RedefinitionError
+from ivm.errors import EditError, IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
 from ivm.plan.constants import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
@@ -70,7 +70,11 @@ class KnownRules:
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     """For each plan, by its first sensitivity index: rows of its indices and of its body when these were last built."""
     holder = source.catalog if isinstance(source, Transaction) else source
-    return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
+    try:
+        return {name: (rows, body) for name, (rows, body) in json.loads(holder.properties.get(BUILT, "{}")).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise IvmError(f"property {BUILT!r} says how large sensitivity indices were, and does not read ({error!r}): "
+                       "`ivm fsck --repair` writes it anew") from None  # fmt: skip
 
 
 class BuiltSizes:
