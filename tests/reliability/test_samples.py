@@ -18,6 +18,7 @@ SAMPLES = {
     "crafted_stores": 200,
     "files": 200,
     "stale": 12,
+    "compose": 40,
 }
 
 

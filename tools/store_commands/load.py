@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pagestore
+from pagestore.storage.file import local_path
 from pagestore.values.types import Type
 
 from ..cli.answers import answer, common, complain
@@ -152,7 +153,7 @@ def _spread(options: argparse.Namespace) -> Iterator[Spread | None]:
     except ImportError as error:
         raise OSError(WITHOUT_SPARK.format(error)) from None
     with session("pagestore load", options.cores) as spark:
-        yield Spread(SparkCluster(spark), Path(options.segments or f"{options.file}.segments"))
+        yield Spread(SparkCluster(spark), Path(local_path(options.segments or f"{options.file}.segments")))
 
 
 def run(options: argparse.Namespace) -> int:
