@@ -88,12 +88,20 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
                 continue
             next(source.iter_batches(1, [number], top), None)  # raises for what ends the process in statistics
             for place in wanted:
-                one = group.column(places[place]).statistics if place in places else None
+                one = _statistics(source, group, places[place]) if place in places else None
                 if one is None or one.null_count is None or one.null_count > 0:
                     found.add(place)
     except UNREADABLE as error:
         raise DatasetError(f"{file} is damaged: {error}: let the job write it again") from None
     return found
+
+
+def _statistics(source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int) -> pq.Statistics | None:
+    """What a footer says of the values of a column in a group of rows. Raises pa.ArrowInvalid."""
+    there, wanted = group.column(column), source.schema.column(column)
+    if there.physical_type != wanted.physical_type:  # which would end the process
+        raise pa.ArrowInvalid(f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group")
+    return there.statistics
 
 
 def places_of(fields: Iterable[pa.Field]) -> list[Place]:
