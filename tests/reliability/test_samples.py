@@ -16,6 +16,7 @@ SAMPLES = {
     "full": 6,
     "crafted": 200,
     "crafted_stores": 200,
+    "files": 200,
     "stale": 12,
     "compose": 40,
 }
