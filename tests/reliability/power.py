@@ -14,21 +14,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from warnings import simplefilter
 
 from pagestore.errors import PoisonedError
+from tests.reliability.power_cells import CellsOfViews
 from tests.reliability.power_lives import Admin, Model, Plain, Schema, Upgrade, Views
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import Event, built, events, mark, moments
 from tests.support.syscalls import run as recorded
 
 WORKLOADS: dict[str, type[Plain]] = {
-    "plain": Plain, "admin": Admin, "schema": Schema, "views": Views, "upgrade": Upgrade,
+    "plain": Plain, "admin": Admin, "schema": Schema, "views": Views, "upgrade": Upgrade, "cells": CellsOfViews,
 }  # fmt: skip
 EACH = 3  # images of a moment at which writes are pending
 FULLY = 16  # every so many images are checked in full, and written to
@@ -100,14 +101,19 @@ def _judge_life(workload: Plain, folder: Path, rng: Random, counts: Counter[str]
             continue
         counts["images"] += 1
         image = folder / "image"
-        image.mkdir(exist_ok=True)
-        for name, content in zip(workload.files, contents, strict=True):
-            (image / name).write_bytes(content)
+        _write(image, workload, contents)
+        workload.copy(folder, image)
         try:
             _judge(workload, image, allowed[done], counts)
         except Exception as error:
             raise AssertionError(f"after {done} of {len(happened)} events: {type(error).__name__}: {error}") from error
     counts["lives"] += 1
+
+
+def _write(image: Path, workload: Plain, contents: Sequence[bytes | bytearray]) -> None:
+    for name, content in zip(workload.files, contents, strict=True):
+        (image / name).parent.mkdir(parents=True, exist_ok=True)
+        (image / name).write_bytes(content)
 
 
 def live(workload: Plain, folder: Path, rng: Random, sync: str) -> None:
@@ -120,7 +126,7 @@ def live(workload: Plain, folder: Path, rng: Random, sync: str) -> None:
             break
     assert opened is not None
     model = workload.read(opened)
-    _say("done", model, workload.store(opened).version)
+    _say("done", model, workload.version(opened))
     for _ in range(rng.randrange(2, 8)):
         do, after = workload.step(opened, model, rng)
         _say("begun", after, 0, sync == "off")
@@ -129,26 +135,18 @@ def live(workload: Plain, folder: Path, rng: Random, sync: str) -> None:
         except (OSError, PoisonedError):
             if rng.random() < 0.4:
                 return
-            with suppress(OSError):
-                workload.store(opened).reopen()
-            workload.store(opened).reopen()
-            opened = _anew(workload, opened)
+            opened = workload.again(opened, folder)
             after = workload.read(opened)
         model = after
         if sync != "off":
-            _say("done", model, workload.store(opened).version)
+            _say("done", model, workload.version(opened))
     if rng.random() < 0.5:
-        version = workload.store(opened).version
+        version = workload.version(opened)
         try:
             opened.close()
         except OSError:
             return
         _say("done", model, version)
-
-
-def _anew(workload: Plain, opened: Any) -> Any:
-    """A workspace over a store that was reopened; a store is as good as before."""
-    return opened if workload.store(opened) is opened else type(opened)(opened.store)
 
 
 def _say(what: str, model: Model, version: int, off: bool = False) -> None:
@@ -162,11 +160,9 @@ def _digest(model: Model) -> str:
 def _allowed(workload: Plain, start: list[bytes], happened: list[Event], folder: Path) -> Iterator[Moment]:
     """What may be on the disk before the first event, and after each."""
     first = folder / "start"
-    first.mkdir()
-    for name, content in zip(workload.files, start, strict=True):
-        (first / name).write_bytes(content)
+    _write(first, workload, start)
     with workload.open(first, mode="r") as opened:
-        now = Moment([_digest(workload.read(opened))], workload.store(opened).version, False, {})
+        now = Moment([_digest(workload.read(opened))], workload.version(opened), False, {})
     yield now
     for event in happened:
         if event.kind == "K":
@@ -182,16 +178,12 @@ def _allowed(workload: Plain, start: list[bytes], happened: list[Event], folder:
 def _judge(workload: Plain, folder: Path, right: Moment, counts: Counter[str]) -> None:
     fully = counts["images"] % FULLY == 0
     with workload.open(folder, mode="rw" if fully else "r") as opened:
-        store = workload.store(opened)
+        version = workload.version(opened)
         found = _digest(workload.read(opened))
-        assert found in right.allowed, f"version {store.version} holds {found[:300]}, not {right.allowed[0][:300]}"
-        assert store.version >= right.version, (
-            f"version {store.version} is there, not {right.version}; {store.recovery}"
-        )
-        for info in store.history():
-            with store.at(info.version) as snapshot:
-                rows = _digest(workload.rows_of(snapshot))
-                assert rows == right.known.get(info.version, rows), f"version {info.version} is another"
+        assert found in right.allowed, f"version {version} holds {found[:300]}, not {right.allowed[0][:300]}"
+        assert version >= right.version, f"version {version} is there, not {right.version}"
+        for older, rows in workload.versions(opened):
+            assert _digest(rows) == right.known.get(older, _digest(rows)), f"version {older} is another"
             counts["versions read"] += 1
         if fully:
             for go_on in (lambda: None, lambda: workload.go_on(opened)):

@@ -5,7 +5,7 @@ A step takes the store and its model, and returns what to do and the model after
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -64,6 +64,31 @@ class Plain:
     def store(self, opened: Any) -> pagestore.Store:
         """The store of what `open` gave."""
         return opened  # type: ignore[no-any-return]
+
+    def version(self, opened: Any) -> int:
+        """The newest version."""
+        return self.store(opened).version
+
+    def again(self, opened: Any, folder: Path, **options: Any) -> Any:
+        """What to go on with after a failed write: the same, as it says that it should be done."""
+        for tries in range(2):
+            try:
+                self.store(opened).reopen()
+                break
+            except OSError:
+                if tries:
+                    raise
+        return opened
+
+    def copy(self, folder: Path, image: Path) -> None:
+        """Add to an image of the recorded files what else was on the disk."""
+
+    def versions(self, opened: Any) -> Iterator[tuple[int, Any]]:
+        """The versions that can be read, and their rows."""
+        store = self.store(opened)
+        for info in store.history():
+            with store.at(info.version) as snapshot:
+                yield info.version, self.rows_of(snapshot)
 
     def read(self, opened: Any) -> Model:
         """What it holds."""
@@ -298,7 +323,7 @@ class Views(Plain):
         with ivm.open(folder / "s.pages", retain=rng.choice([1, 3]), **OPTIONS) as workspace:
             workspace.install(RULES["main"])
             with workspace.transaction() as txn:
-                txn.insert("e", _random_edges(rng, 150))
+                txn.insert("e", random_edges(rng, 150))
 
     def open(self, folder: Path, **options: Any) -> ivm.Workspace:
         """A workspace."""
@@ -307,6 +332,10 @@ class Views(Plain):
     def store(self, opened: Any) -> pagestore.Store:
         """Its store."""
         return opened.store  # type: ignore[no-any-return]
+
+    def again(self, opened: Any, folder: Path, **options: Any) -> Any:
+        """Another workspace over the store."""
+        return type(opened)(super().again(opened, folder).store)
 
     def read(self, opened: Any) -> Model:
         """The edges, and which rules there are; of all else `check` says whether it follows from them."""
@@ -330,7 +359,7 @@ class Views(Plain):
         if rng.random() < 0.3:
             return _install(opened, model, rng)
         gone = rng.sample(model["e"], min(len(model["e"]), rng.choice([0, 1, 5])))
-        fresh = _random_edges(rng, rng.choice([1, 5, 80]))
+        fresh = random_edges(rng, rng.choice([1, 5, 80]))
         left = {tuple(row) for row in model["e"] if row not in gone}
         model["e"] = sorted(map(list, left | {*fresh}))
 
@@ -347,7 +376,8 @@ class Views(Plain):
         return rng.choice([by_workspace, by_store]), model
 
 
-def _random_edges(rng: Random, n: int) -> list[tuple[int, int]]:
+def random_edges(rng: Random, n: int) -> list[tuple[int, int]]:
+    """Up to `n` edges among 40 nodes, ascending."""
     return sorted({(rng.randrange(40), rng.randrange(40)) for _ in range(n)})
 
 
