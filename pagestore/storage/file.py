@@ -17,15 +17,16 @@ import fcntl
 import mmap
 import os
 import re
+import shutil
 import stat
 import struct
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import numpy as np
@@ -74,6 +75,7 @@ class File:
     _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
+        path = local_path(path)
         self.path, self._place = Path(path), os.path.abspath(path)
         self.writable = writable
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
@@ -94,7 +96,7 @@ class File:
         """Make a file with all of `content`; after a crash or power cut it is whole or not there.
 
         Raises FileExistsError."""
-        path = Path(path)
+        path = Path(local_path(path))
         with beside(path) as temporary:
             fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -104,6 +106,18 @@ class File:
                 os.close(fd)
             os.link(temporary, path)  # unlike rename, refuses to replace a file made meanwhile
         sync_folder(path)
+
+    @staticmethod
+    def fill(path: str | os.PathLike[str], content: bytes) -> None:
+        """Put a file with all of `content` in place of an empty one, as `NamedTemporaryFile` makes it; others stay.
+
+        After a crash or power cut it is whole or empty."""
+        with open(path, "rb") as empty:
+            fcntl.flock(empty, fcntl.LOCK_EX)  # of two processes only one finds it empty
+            found = os.fstat(empty.fileno())
+            if not found.st_size and os.path.samestat(found, os.stat(path)):
+                with written(path) as out:
+                    out.write(content)
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -255,6 +269,27 @@ class File:
             self.close()
 
 
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
+
+    Every path that a user gives for a store, or for what is made of one, goes through here. Raises FormatError for one
+    of another file system, which would be taken for a folder of that name, with a colon.
+
+    >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
+    ('/data/shop.pages', 'shop.pages')
+    """
+    text = os.fsdecode(path)
+    scheme, colon, rest = text.partition(":/")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
+        return text
+    if scheme.lower() == "file":
+        return "/" + rest.lstrip("/")
+    raise FormatError(
+        f"{text} is on {scheme}, and a file of a mounted file system is wanted, since a store is mapped into memory: "
+        f"name one of those, and copy it from or to {scheme} with a tool of that system"
+    )
+
+
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
     """Raise FormatError or IsADirectoryError for a path that is no regular file: opening a fifo would wait for ever."""
     try:
@@ -274,6 +309,7 @@ def beside(path: Path) -> Iterator[Path]:
 
     Files that killed makers of the same name have left are removed before.
     """
+    path = Path(local_path(path))
     sweep(path)
     while True:
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.new")
@@ -314,6 +350,43 @@ def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
     except OSError as error:
         return lockless and error.errno not in (errno.EAGAIN, errno.EACCES)
     return path.exists()
+
+
+@contextmanager
+def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
+    """A binary stream that replaces the file `name` once the block has written all of it.
+
+    A pipe or a device is written to directly. Raises FileExistsError if `name` is the store `source` itself.
+    """
+    path = Path(local_path(name)).resolve()
+    if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
+        raise FileExistsError(f"{name} is the store itself; write to another file")
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as out:
+            yield out
+        return
+    with beside(path) as temporary:
+        if path.exists():
+            open(path, "ab").close()  # raises if the user may not write to the file that is to be replaced
+            shutil.copymode(path, temporary)
+        with open(temporary, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+        sync_folder(path)
+
+
+def written_to(
+    out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
+) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that writes a file, see `written`."""
+    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(out)
+
+
+def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
+    """A stream as it is, or one that reads a file."""
+    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(source)
 
 
 def sync_folder(path: Path) -> None:

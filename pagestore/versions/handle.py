@@ -196,7 +196,8 @@ class Handle:
                     self.committer.close()
             finally:
                 self.file.close(unlock=mine)
-                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed; open it again")
+                lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
+                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 
     def __del__(self) -> None:
         try:  # noqa: SIM105 - at the interpreter's end `suppress` may be gone

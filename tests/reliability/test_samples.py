@@ -20,6 +20,7 @@ SAMPLES = {
     "crafted_stores": 200,
     "stale": 12,
     "power": 200,
+    "compose": 40,
 }
 
 
