@@ -73,20 +73,22 @@ def open(
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
     """
     if mode not in ("r", "rw"):
-        raise ValueError(f'mode={mode!r}: "r" or "rw"')
+        raise ValueError(f'mode={mode!r}: use "r" to read, or "rw" to read and write')
     if sync not in SYNCS:
-        raise ValueError(f"sync={sync!r}: one of {', '.join(map(repr, SYNCS))}")
+        raise ValueError(f"sync={sync!r}: use one of {', '.join(map(repr, SYNCS))}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads={threads!r}: a number of threads from 1 on")
+    if not isinstance(timeout, int | float) or timeout != timeout:
+        raise ValueError(f"timeout={timeout!r}: a number of seconds, 0 or more")
     if retain is not None:
         retain_number(retain)
-    if os.fspath(path) == IN_MEMORY:
+    path = local_path(path)
+    if path == IN_MEMORY:
         if mode == "r" or not create:
             raise ValueError('a store in memory is new: open it with mode="rw" and create=True')
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
-        path = local_path(path)
         if mode == "rw" and create and not os.path.exists(path):
             with suppress(FileExistsError):
                 File.create(path, empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
@@ -295,7 +297,9 @@ class Store:
     ) -> None:
         """Write versions (the newest by default) and relations (all) to a binary stream; see admin/dump.py."""
         from pagestore.admin import dump
+        from pagestore.admin.framing import require_stream
 
+        require_stream(out, "wb")
         dump.dump(self._handle, out, versions, relations)
 
     def restore(self, source: IO[bytes]) -> list[int]:
@@ -305,7 +309,9 @@ class Store:
         Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         from pagestore.admin import dump
+        from pagestore.admin.framing import require_stream
 
+        require_stream(source, "rb")
         return dump.restore(self._handle, source, self._trial)
 
     @contextmanager
@@ -328,7 +334,9 @@ class Store:
         MissingError.
         """
         from pagestore.admin import backup
+        from pagestore.admin.framing import require_stream
 
+        require_stream(out, "wb")
         return backup.write_backup(self._handle, out, since)
 
     # --- inspection -----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from pagestore.runtime.kernel import JIT
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.write import PIECE, write_pages
 from pagestore.storage.page_writer import CLOSED, PageWriter
-from pagestore.storage.system import allocate, file_system, sync_data
+from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK = 1 << 62
@@ -79,7 +79,10 @@ class File:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         refuse_irregular(path)
         self._fd = -1
-        self._file = opened(path, flags)
+        try:
+            self._file = opened(path, flags)
+        except OSError as error:
+            raise told(error) from None
         # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
         self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
         self._fd = self._file.fileno()
@@ -259,7 +262,12 @@ def local_path(path: str | os.PathLike[str]) -> str:
     >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
     ('/data/shop.pages', 'shop.pages')
     """
-    text = os.fsdecode(path)
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{path!r} is no path of a file: give a text or a Path") from None
+    if not text:
+        raise FileNotFoundError("the name of a file is empty: name one")
     scheme, colon, rest = text.partition(":/")
     if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         return text
@@ -278,7 +286,7 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
     except OSError:  # opening it says what is wrong
         return
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise told(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)))
     if not stat.S_ISREG(mode):
         kind = next(name for test, name in IRREGULAR if test(mode))
         raise FormatError(f"{path} is no store: it is no file but a {kind}")
@@ -293,10 +301,11 @@ def beside(path: Path) -> Iterator[Path]:
         try:
             temporary.touch(exist_ok=False)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # the path that the caller gave
+            raise told(OSError(error.errno, error.strerror, str(path))) from None  # the path that the caller gave
         yield temporary
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            temporary.unlink()
 
 
 def sync_folder(path: Path) -> None:
