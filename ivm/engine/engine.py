@@ -12,6 +12,7 @@ import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class Engine(Filler):
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view anew
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated anew
+    erased: dict[str, Any] = field(default_factory=dict)  # the texts of erased rows of watched concats (ivm/rope.py)
 
     @within_memory("applying edits")
     def apply_edits(self, edits: Mapping[str, Edits]) -> None:

@@ -7,7 +7,6 @@ than PLAIN_MAX bytes, however few it takes.
 import struct
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from io import TextIOBase
 from typing import IO, Any, NamedTuple
 
 from pagestore.errors import CorruptionError, FormatError, PagestoreError, SchemaError
@@ -127,13 +126,3 @@ def read_bytes(source: IO[bytes], count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def require_stream(stream: Any, mode: str) -> None:
-    """Raise TypeError for what is no stream of bytes to read ("rb") or write ("wb"): a path, say, or a text file."""
-    method = "write" if mode == "wb" else "read"
-    if isinstance(stream, TextIOBase) or not callable(getattr(stream, method, None)):
-        path = stream if isinstance(stream, str) else getattr(stream, "name", "PATH")
-        raise TypeError(
-            f"{stream!r} is no binary file to {method}: open one, as in `with open({path!r}, {mode!r}) as file`"
-        )

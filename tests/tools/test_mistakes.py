@@ -218,12 +218,12 @@ def test_a_file_that_the_user_may_not_open(place, capsys, monkeypatch, command, 
     assert f"s.pages: this user {what.format(place)}, which belongs to" in line and ": ask for the permission" in line
 
 
-@pytest.mark.parametrize("make", [lambda s: s.backup("out"), lambda s: s.dump("out"), lambda s: s.restore("out"),
-                                  lambda s: s.backup(None), lambda s: s.dump(StringIO())])  # fmt: skip
+@pytest.mark.parametrize("make", [lambda s: s.backup(None), lambda s: s.backup(StringIO()), lambda s: s.dump(3),
+                                  lambda s: s.dump(StringIO()), lambda s: s.restore([])])  # fmt: skip
 def test_a_stream_of_bytes_is_asked_for(place, make):
     with (
         pagestore.open("empty.pages") as store,
-        pytest.raises(TypeError, match=r"is no binary file to (write|read): open"),
+        pytest.raises(TypeError, match=r"is no binary file to (write|read): give a path"),
     ):
         make(store)
 

@@ -122,7 +122,7 @@ def test_salvage_needs_no_settings(file, tmp_path, capsys):
     with pagestore.open(file, mode="r") as store:
         overwrite(file, store._handle.state.commit.settings.page, store.page_size)
     assert command(["info", str(file)]) == 1
-    assert "try pagestore fsck --salvage" in capsys.readouterr().err
+    assert "pagestore fsck --salvage OUT saves what reads" in capsys.readouterr().err
     code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
     assert code == 1 and data["salvaged"] == 5 and data["lost"] == []
     with pagestore.open(tmp_path / "saved.pages") as saved:
@@ -135,7 +135,7 @@ def test_salvage_without_a_way_in(file, tmp_path, capsys, how):
         txn["edge"].insert([(n, 7 * n) for n in range(20_000)])
     content = bytearray(file.read_bytes())
     if how == "cut":
-        del content[-20_000:]
+        del content[-47 * 8192 - 20_000 :]  # the reserve, and more
     else:
         content[:8192] = bytes(8192)
     file.write_bytes(content)
@@ -222,7 +222,8 @@ def test_salvage_makes_a_new_store_or_nothing(file, tmp_path, capsys):
 def test_a_file_in_a_folder_that_is_not_there_is_named_as_it_was(file, tmp_path, capsys):
     for words in (["dump", str(file), "-o"], ["backup", str(file)]):
         assert command([*words, str(tmp_path / "none" / "out")]) == 1
-        assert capsys.readouterr().err.endswith(f"'{tmp_path}/none/out'\n")
+        folder = tmp_path / "none"
+        assert f"there is no folder {folder} for {folder}/out: make it first" in capsys.readouterr().err
 
 
 def test_progress_stays_within_a_line(monkeypatch):
@@ -359,7 +360,7 @@ def test_compact_stat_page(file, capsys):
                 txn["edge"].insert([(n, -1)])
     before = file.stat().st_size
     data = answer(capsys, "compact", file)[1]
-    assert data["after"] == file.stat().st_size < before / 2
+    assert data["after"] < before / 2 and file.stat().st_size == data["after"] + 47 * 8192  # the reserve
     with pagestore.open(file, mode="r") as store, store.snapshot() as snapshot:
         stat = answer(capsys, "stat", file)[1]
         assert stat["relations"]["edge"] == 1
