@@ -309,7 +309,7 @@ def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sources", "options", "error", "says"),
     [
-        ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is no declared relation"),
+        ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is no declared relation: there are edge, name"),
         ({"edge": pa.table({"x": [1]})}, {}, EditError, "edge has the columns x, y"),
         ({"edge": edges((1, 2))}, {"incremental": "always"}, OptionError, "auto or strict"),
         ({"name": pa.table({"x": [1, 1], "n": ["a", "b"]})}, {}, FunctionConflictError, "'a' and 'b'|'b' and 'a'"),
