@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from ivm.errors import EditError, FunctionConflictError
 from ivm.lang.ir import Predicate
 from pagestore.errors import WordError
-from pagestore.host import Column, Type, WritableRelation, as_arrow
+from pagestore.host import Column, Type, WritableRelation, typed
 
 CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
 ORDINAL = "_change_ordinal"  # Iceberg's, which orders the commits of one changelog, and begins at 0 in the next
@@ -94,7 +94,7 @@ def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.
 def _exact(relation: str, name: str, type_: Type, values: pa.ChunkedArray) -> pa.Array:
     """Values in a column's type. Raises EditError for one that it does not hold exactly."""
     try:
-        return as_arrow(Column(name, type_), values).cast(type_.arrow)
+        return typed(Column(name, type_), values).cast(type_.arrow)
     except WordError as error:
         raise EditError(f"{relation}: {error}") from None
 

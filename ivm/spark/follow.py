@@ -34,7 +34,7 @@ from ivm.spark.changes import (
 from ivm.spark.progress import PROGRESS, FeedCursor, Progress, take_new
 from ivm.transaction import Transaction
 from pagestore.errors import MissingError, SchemaError, VersionError
-from pagestore.host import Snapshot, WritableRelation
+from pagestore.host import Snapshot, WritableRelation, local_path
 
 AUTO, STRICT = "auto", "strict"
 
@@ -145,7 +145,7 @@ def _from_feed(
 ) -> pa.Table:
     """What a feed has since its cursor; all of it, compared, where it has no cursor or not that version any more."""
     name = predicate.name
-    if not Path(feed.path).exists():
+    if not Path(local_path(feed.path)).exists():
         raise FileNotFoundError(f"{name}: there is no store {feed.path} to follow")
     with pagestore.open(feed.path, mode="r") as store, store.snapshot() as new:
         is_first, was = name not in progress.cursors, progress.feed(name)

@@ -20,6 +20,7 @@ from ivm.spark.changes import as_inserted, difference, schema_of
 from ivm.spark.follow import AUTO, Refreshed, refresh
 from ivm.spark.workers import use_this_python
 from pagestore.errors import SchemaError
+from pagestore.host import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +91,8 @@ def materialize(
     O(changes), for snapshots O(rows). Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse
     that is no folder of this machine.
     """
+    place = Path(local_path(path)).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     use_this_python(spark)
-    place = Path(path).absolute() if path is not None else _warehouse(spark) / f"{name}.pages"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables = {
         relation: source.toArrow() if hasattr(source, "toArrow") else source for relation, source in sources.items()

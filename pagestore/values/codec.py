@@ -63,19 +63,19 @@ def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> n
         raise _refused(column, misfit, first) from None
 
 
-def as_arrow(column: Column, values: Any) -> pa.Array:
-    """The values as an Arrow array of the column's type, or its large type, nulls included. Raises as `encode`."""
+def typed(column: Column, values: Any) -> pa.Array:
+    """A column's values as an Arrow array of its type, with nulls. Raises WordError for values as `encode` does."""
     try:
         array, there = exact(column.type, values)
     except Misfit as misfit:
-        raise _refused(column, misfit, 0) from None
+        raise _refused(column, misfit) from None
+    array = array.cast(column.type.arrow)
     if there is None:
         return array
-    places = np.cumsum(there) - 1
-    return array.take(pa.array(places, mask=~there))
+    return array.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def _refused(column: Column, misfit: Misfit, first: int) -> WordError:
+def _refused(column: Column, misfit: Misfit, first: int = 0) -> WordError:
     row = "" if misfit.row is None else f", row {misfit.row + first}"
     return WordError(f"column {column.name!r}{row}: {misfit.said}")
 
@@ -162,7 +162,7 @@ def text_of(column: Column, value: Any) -> bytes:
         if there is not None:
             raise _null(column.type, there)
     except Misfit as misfit:
-        raise WordError(f"column {column.name!r}, row 0: {misfit.said}") from None
+        raise _refused(column, misfit) from None
     text = array[0].as_py()
     return text.encode() if isinstance(text, str) else text
 

@@ -307,6 +307,29 @@ def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("type_", "column"),
+    [
+        ("int", pa.array(["7"])),
+        ("int", pa.array([True])),
+        ("int", pa.array([7], pa.timestamp("us"))),
+        ("int", pa.array([7], pa.duration("us"))),
+        ("int", pa.array([1.5])),
+        ("string", pa.array([7])),
+        ("string", pa.array([b"caf\xe9"]).view(pa.string())),
+        ("date", pa.array([7], pa.timestamp("us", "Europe/Berlin"))),
+        ("datetime", pa.array([7], pa.timestamp("us", "Europe/Berlin"))),
+        ("datetime", pa.array([7], pa.timestamp("ns"))),
+        ("decimal(4, 1)", pa.array([0.1])),
+        ("float", pa.array([2**53 + 1])),
+        ("bool", pa.array([1])),
+    ],
+)
+def test_a_source_whose_type_has_changed_is_refused(type_, column, tmp_path: Path) -> None:
+    with pytest.raises(EditError, match=r"r: column 'x'.*: "):
+        refresh(tmp_path / "v.pages", "views", f"r(x) -> {type_}(x). s(x) <- r(x).", {"r": pa.table({"x": column})})
+
+
+@pytest.mark.parametrize(
     ("sources", "options", "error", "says"),
     [
         ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is no declared relation: there are edge, name"),
