@@ -48,9 +48,13 @@ def _checked(text: str, known: Program, source: str, merging: bool = True) -> tu
     from ivm.lang.check import check
     from ivm.lang.declarations import last_head
     from ivm.lang.parse import parse
+    from ivm.lang.syntax_errors import shown
 
     statements = parse(text, source)
-    return check(statements, known, merging), last_head(statements)
+    try:
+        return check(statements, known, merging), last_head(statements)
+    except RuleSyntaxError as error:
+        raise shown(error, text) from None
 
 
 __all__ = ["NOTHING", "Program", "compile", "query"]
