@@ -210,7 +210,7 @@ def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(tm
     """Their plans are saved for these; the same text, installed anew, is one atom."""
     path, text = tmp_path / "s.pages", "pair(n, a) <- sale:shop[i] = n, sale:n[i] = a."
     compiled = lang.compile
-    monkeypatch.setattr(lang, "compile", lambda text, known, source, merging: compiled(text, known, source, False))
+    monkeypatch.setattr(lang, "compile", lambda text, known, source, merging=True: compiled(text, known, source, False))
     with ivm.open(path, sync="off") as ws:
         ws.install("sale[i] = (shop, n) -> int(i), string(shop), int(n).", "base")
         ws.install(text, "rules", maintenance="match")
