@@ -44,9 +44,8 @@ def remedy_for(name: str, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "take it in UTC, without the zone, with --utc"
     if pa.types.is_decimal(kind):
-        return (
-            f"a decimal has at most 18 digits; give --cast {name}='decimal(18,{max(0, kind.scale)})', or leave it out"
-        )
+        held = f"decimal(18,{min(18, max(0, kind.scale))})"
+        return f"a decimal has at most 18 digits; give --cast {name}='{held}', or leave it out"
     if pa.types.is_null(kind):
         return f"all its values are null; leave it out with --columns, or give --cast {name}=TYPE"
     return "leave it out with --columns, or write it as another type"
