@@ -8,7 +8,6 @@ with pagestore.open("graph.pages") as store:
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,13 +24,14 @@ from pagestore.relations.snapshot import Snapshot
 from pagestore.relations.transaction import Transaction
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage import meta as slots
-from pagestore.storage.file import File, beside, read_from, stamped, written_to
+from pagestore.storage.file import File, beside, local_path, read_from, stamped, sweep, written_to
 from pagestore.storage.kernels.record import COMMIT
 from pagestore.storage.mapping import Run, pages_of_run
 from pagestore.storage.memory_file import IN_MEMORY, MemoryFile
 from pagestore.storage.meta import Meta
 from pagestore.storage.pager import NO_ORIGIN
 from pagestore.storage.word_list import word_list
+from pagestore.versions.commit_record import time_now
 from pagestore.versions.committer import SYNCS
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import Recovery
@@ -88,12 +88,15 @@ def open(
         file: File = MemoryFile(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         sync = "off"  # there is no disk
     else:
+        path = local_path(path)
         if mode == "rw" and create:
             _make(path, PAGE_SIZE_DEFAULT if page_size is None else page_size)
         file = _opened(path, mode)
     store = Store(Handle(file, mode, sync, page_size, threads=threads or os.cpu_count() or 1, timeout=timeout))
     if retain is not None and retain != store.retain:
         store.retain = retain
+    if mode == "rw" and file.links() > 1:  # perhaps its maker was killed
+        sweep(file.path)
     return store
 
 
@@ -122,7 +125,7 @@ def empty_store(page_size: int) -> bytes:
         raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
-    now = time.time_ns() // 1000
+    now = time_now()
     record = replace(
         FIRST_COMMIT,
         timestamp=now,
@@ -339,8 +342,8 @@ class Store:
                 yield store._handle
             return
         with beside(self.path) as path:
-            path.unlink()  # only its name is wanted
-            with open(path, page_size=self.page_size, sync="off", retain=self.retain, threads=self.threads) as store:
+            path.write_bytes(empty_store(self.page_size))
+            with open(path, sync="off", retain=self.retain, threads=self.threads) as store:
                 yield store._handle
 
     def backup(self, out: IO[bytes] | str | os.PathLike[str], since: int | str | None = None) -> int:

@@ -29,7 +29,7 @@ from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, Message, failure_of, messages_of
-from ivm.spark.changes import as_changes, schema_of
+from ivm.spark.changes import as_changes, schema_of, warn_of_others
 from ivm.spark.executors import SQL_SCHEMA, Executor, Here, OnSpark, Stage, write_messages
 from ivm.spark.folder import Folder
 from ivm.spark.layout import Layout, plan
@@ -164,7 +164,10 @@ class Cells:
         """Write a relation's changes, as messages to the cells where its rows are at home."""
         channel, predicate = self.layout.base(name), self._predicates[name]
         send = partial(_sent_home, channel=channel, layout=self.layout, predicate=predicate)
-        if hasattr(table, "mapInArrow"):
+        is_frame = hasattr(table, "mapInArrow")
+        table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
+        warn_of_others(table.columns if is_frame else table.column_names, predicate)
+        if is_frame:
             from ivm.spark.frames import mapped
 
             mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())

@@ -16,6 +16,7 @@ from typing import Any
 import pagestore
 from ivm.spark.cell import CellsError
 from pagestore.errors import LockedError
+from pagestore.host import local_path
 
 FORMAT, MANIFEST = 1, "cells"
 
@@ -24,7 +25,7 @@ class Folder:
     """A folder that all executors reach, which one program at a time has open."""
 
     def __init__(self, path: str | os.PathLike[str], create: bool = False) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(local_path(path)).absolute()
         file = self.path / "cells.pages"
         if create:
             self.path.mkdir(parents=True, exist_ok=True)

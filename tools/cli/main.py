@@ -158,6 +158,9 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
             complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
         return getattr(module, "FAILED", 1)
+    except MemoryError as error:
+        complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
+        return getattr(module, "FAILED", 1)
 
 
 def _said(error: Exception) -> str:

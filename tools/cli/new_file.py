@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pagestore
 from pagestore.errors import PagestoreError
+from pagestore.pages.layout import PAGE_SIZE_DEFAULT
 from pagestore.storage.file import beside, sync_folder
+from pagestore.store import empty_store
 
 
 @contextmanager
 def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
     """A new store that gets its name once the block has filled it; an error leaves no file. Raises FileExistsError."""
     with beside(path) as building:
-        building.unlink()  # the store creates the file itself
-        with pagestore.open(building, page_size=page_size) as store:
+        building.write_bytes(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
+        with pagestore.open(building) as store:
             yield store
         os.link(building, path)
         sync_folder(path)
