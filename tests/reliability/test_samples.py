@@ -18,6 +18,7 @@ SAMPLES = {
     "full": 6,
     "crafted": 200,
     "crafted_stores": 200,
+    "files": 200,
     "stale": 12,
     "power": 200,
     "compose": 40,

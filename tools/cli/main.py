@@ -133,6 +133,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     module = _module(program, options.command)
     from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
     from pagestore.errors import CorruptionError, PagestoreError
+    from pagestore.storage.system import in_words
 
     from .answers import complain, plain
     from .progress import compiling_shown
@@ -150,7 +151,8 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
-        first, *more = getattr(error, "lines", [_said(error)])  # only of errors whose lines are plain already
+        said = in_words(error) if isinstance(error, OSError) else str(error)
+        first, *more = getattr(error, "lines", [said])  # only of errors whose lines are plain already
         complain(f"{program} {options.command}: {first}")
         for line in (*more, *getattr(error, "__notes__", ())):
             complain(f"  {line}")
@@ -161,13 +163,6 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     except MemoryError as error:
         complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
         return getattr(module, "FAILED", 1)
-
-
-def _said(error: Exception) -> str:
-    """An error as a sentence; one of the system without its number."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 class _Version(argparse.Action):
