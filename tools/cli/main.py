@@ -74,43 +74,43 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
+    told: list[int] = []
     try:
-        with _told_by_signals():
-            return _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
+        with _told_by_signals(told):
+            code = _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except _ToldToEnd as told:
-        return 128 + told.signal
+    except _ToldToEnd:
+        code = 1
+    return 128 + told[0] if told and code else code  # also where undoing failed, and its error came out
 
 
 class _ToldToEnd(BaseException):
     """A signal to end has come; it unwinds the command as Ctrl-C does."""
 
-    def __init__(self, number: int):
-        self.signal = number
-
 
 @contextmanager
-def _told_by_signals() -> Iterator[None]:
-    """Raise _ToldToEnd in the main thread at the first signal to end; a second one ends the process at once.
+def _told_by_signals(told: list[int]) -> Iterator[None]:
+    """Raise _ToldToEnd in the main thread at the first signal to end, whose number goes into `told`.
 
-    What the process ignores (`nohup`), or handles itself, it goes on to.
+    A second one ends the process at once. What the process ignores (`nohup`), or handles itself, it goes on to.
     """
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        told.append(number)
+        raise _ToldToEnd
+
     ours: list[int] = []
     if threading.current_thread() is threading.main_thread():
         ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     try:
         for number in ours:
-            signal.signal(number, _end)
+            signal.signal(number, end)
         yield
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _end(number: int, _: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_DFL)
-    raise _ToldToEnd(number)
 
 
 def _as_text(word: str) -> str:
