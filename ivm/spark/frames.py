@@ -37,7 +37,7 @@ def reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: 
             for found in stages.rows_of(batch, message.cell, [], name, changed):
                 yield from stages.table_of(found).cast(schema).to_batches()
 
-    start: Any = spark.createDataFrame(write_messages(ticks(batch.layout.cells)), SQL_SCHEMA)
+    start: Any = spark.createDataFrame(write_messages(ticks(range(batch.layout.cells))), SQL_SCHEMA)
     return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))
 
 

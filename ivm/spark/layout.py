@@ -95,6 +95,19 @@ class Layout(NamedTuple):
         """The number of the channel that takes a base relation's changes home."""
         return next(n for n, channel in enumerate(self.channels) if channel.kind == BASE and channel.target == name)
 
+    def explained(self) -> str:
+        """See `Cells.explain`."""
+        lines = [f"{self.cells} cells, {self.rounds} rounds"]
+        for writer in self.writers:
+            shares = " ".join(f"{name}: {share}" for name, share in writer.shares.items()) or "none, in cell 0"
+            lines += [
+                writer.rule,
+                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}",
+            ]
+            if writer.sent:
+                lines += [f"    sends {', '.join(writer.sent)} to be combined"]
+        return "\n".join(lines)
+
 
 def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None) -> Layout:
     """Lay a program out over cells, given how many rows its relations have (1 each without `sizes`) and hot values.

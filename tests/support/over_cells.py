@@ -30,6 +30,7 @@ class Twins:
         self.one = ivm.open(path, sync="off")
         self.one.install(text)
         self.names = [name for name in self.one if "$" not in name]
+        self.before = {name: [*self.one[name]] for name in self.names}  # the newest batch that was taken
 
     def change(self, edits: Sequence[Edit]) -> None:
         """Send a batch, of each key its last edit; what the store refuses, the cells refuse."""
@@ -47,10 +48,10 @@ class Twins:
         except REFUSALS:
             with pytest.raises(REFUSALS):
                 self.apply(newest)
-            self.compare()
         else:
             self.apply(newest)
-            self.compare(before)
+            self.before = before
+        self.compare(self.before)
 
     def apply(self, newest: dict) -> None:
         """Send a batch to the cells."""

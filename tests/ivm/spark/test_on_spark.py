@@ -31,8 +31,10 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         gone = sorted(rows)[:9]
         change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
         names = pa.table({"x": [1, 2], "n": ["a", None]})
+        pinned = cells.read("tri")
         with hdfs_by_default(spark):
             applied = cells.apply(1, {"edge": spark.createDataFrame(change), "name": names})
+        assert sorted(map(tuple, pinned.collect())) == sorted(one["tri"])
         with one.transaction() as txn:
             txn.delete("edge", gone), txn.insert("edge", [(1, 1), (2, 1)]), txn.set("name", names)
         assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
@@ -45,6 +47,27 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         assert [*cells["tri"]] == sorted(one["tri"])
     with Cells.open(tmp_path / "c") as cells, pytest.raises(OptionError, match="without spark="):
         cells.read("tri")
+
+
+def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
+    """Each has numbers of its own, by the id that Spark gives it, also where a table was loaded and rows are Arrow."""
+    with Cells.create(tmp_path / "c", RULES, 2, spark, {"edge": edges((1, 2))}, options={"threads": 1}) as cells:
+
+        def run(name: str, *rows: tuple[int, int]) -> None:
+            spark.createDataFrame(edges(*rows)).write.mode("append").parquet(str(tmp_path / name))
+            stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / name)).writeStream
+            if name == "first":
+                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame}))
+            else:
+                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame.toArrow()}))
+            stream = stream.option("checkpointLocation", str(tmp_path / f"point of {name}"))
+            stream.trigger(availableNow=True).start().awaitTermination()
+
+        run("first", (2, 3))
+        run("second", (1, 3))
+        run("first", (3, 4))
+        assert list(cells["edge"]) == [(1, 2), (1, 3), (2, 3), (3, 4)]
+        assert list(cells["tri"]) == [(1, 2, 3)] and cells.done == 1
 
 
 def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_path: Path) -> None:
